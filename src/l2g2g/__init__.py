@@ -1,0 +1,1 @@
+"""l2g2g: one vector per node for graphs of any size."""

@@ -1,0 +1,31 @@
+"""Errors that a user can act on. Each class carries the exit code of the command line."""
+
+
+class L2G2GError(Exception):
+    """An error with a message for the user: what is wrong, where, and what to do about it."""
+
+    exit_code = 1
+
+
+class InputError(L2G2GError, ValueError):
+    """Bad input or usage: a file, a row, a value or an option that cannot be used as it is."""
+
+    exit_code = 2
+
+
+class ResourceError(L2G2GError, OSError):
+    """Not enough memory or disk, or no permission."""
+
+    exit_code = 3
+
+
+class NumericalError(L2G2GError, ArithmeticError):
+    """The numbers failed: a loss that is not finite, a collapsed embedding, a singular overlap."""
+
+    exit_code = 4
+
+
+class WorkerError(L2G2GError, RuntimeError):
+    """A worker of a distributed run died or stopped answering."""
+
+    exit_code = 5

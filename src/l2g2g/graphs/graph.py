@@ -1,0 +1,273 @@
+"""Graph: one undirected graph with optional features, checked and cleaned on the way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+
+if TYPE_CHECKING:
+    from l2g2g.graphs.block_model import BlockModel
+
+Features = np.ndarray | sp.csr_array
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was changed on the way in, in numbers.
+
+    Attributes:
+        num_arcs_read: Rows of the input, before cleaning.
+        num_self_loops: Arcs from a node to itself, dropped.
+        num_duplicates: Arcs that repeat an edge in the same direction, merged (weights are summed).
+        num_reversed: Edges that were given in both directions, joined into one (the heavier weight counts).
+        num_isolated: Nodes without any edge, kept.
+    """
+
+    num_arcs_read: int = 0
+    num_self_loops: int = 0
+    num_duplicates: int = 0
+    num_reversed: int = 0
+    num_isolated: int = 0
+
+    def describe(self) -> str:
+        """Say in one line what was cleaned, or an empty string if nothing was."""
+        parts = [
+            (self.num_self_loops, "self-loops dropped"),
+            (self.num_duplicates, "duplicate edges merged"),
+            (self.num_reversed, "edges given in both directions joined"),
+            (self.num_isolated, "isolated nodes kept"),
+        ]
+        return ", ".join(f"{count:,} {what}" for count, what in parts if count)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph. Build it with `Graph.from_arcs` or `read_graph`, which clean and check.
+
+    Attributes:
+        adjacency: (num_nodes, num_nodes) symmetric CSR, columns sorted, no diagonal, float32 weights
+            (all 1 where the graph has none), int32 indices where they fit.
+        features: (num_nodes, num_features) float32, dense or CSR; None for a graph without features.
+        node_ids: (num_nodes,) integers or strings; None means that a node is its row number.
+        labels: (num_nodes,) integer class labels, where known.
+        name: What messages and results call this graph.
+        weighted: Whether edge weights were given.
+        cleaning: What was changed on the way in.
+        block_model: The model that generated the graph, where one did.
+
+    Example:
+        >>> graph = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 2])
+        >>> graph.num_nodes, graph.num_edges, graph.cleaning.num_self_loops
+        (3, 2, 1)
+    """
+
+    adjacency: sp.csr_array
+    features: Features | None = None
+    node_ids: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    name: str = "graph"
+    weighted: bool = False
+    cleaning: Cleaning = field(default_factory=Cleaning)
+    block_model: BlockModel | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, isolated ones included."""
+        return self.adjacency.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges."""
+        return self.adjacency.nnz // 2
+
+    @property
+    def num_features(self) -> int:
+        """Number of feature columns, 0 for a graph without features."""
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+        return np.diff(self.adjacency.indptr)
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Each undirected edge once, as (sources, targets) with source < target."""
+        rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
+        upper = rows < self.adjacency.indices
+        return rows[upper], self.adjacency.indices[upper]
+
+    def edge_weights(self) -> np.ndarray:
+        """(num_edges,) weights in the order of `edges`."""
+        rows = np.repeat(np.arange(self.num_nodes), self.degrees)
+        return self.adjacency.data[rows < self.adjacency.indices]
+
+    def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
+        """The same nodes and features with other edges (each undirected edge given once)."""
+        adjacency = _symmetric(sources, targets, weights, self.num_nodes)
+        return replace(self, adjacency=adjacency)
+
+    @classmethod
+    def from_arcs(
+        cls,
+        sources: np.ndarray | list[int],
+        targets: np.ndarray | list[int],
+        weights: np.ndarray | None = None,
+        *,
+        num_nodes: int | None = None,
+        features: Features | np.ndarray | sp.sparray | sp.spmatrix | None = None,
+        node_ids: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
+        name: str = "graph",
+        block_model: BlockModel | None = None,
+    ) -> Graph:
+        """Build a graph from arcs between node numbers; directions are joined, self-loops dropped.
+
+        sources, targets: (num_arcs,) node numbers. weights: (num_arcs,) positive and finite.
+        An edge given twice in one direction has its weights summed; given in both directions, the
+        heavier direction counts.
+        """
+        sources, targets = check_node_numbers(sources, targets, num_nodes, name)
+        if num_nodes is None:
+            num_nodes = int(max(sources.max(), targets.max())) + 1 if len(sources) else 0
+        if num_nodes == 0 or len(sources) == 0:
+            raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
+        if weights is not None:
+            weights = check_weights(weights, len(sources), name)
+        adjacency, cleaning = _clean(sources, targets, weights, num_nodes)
+        if adjacency.nnz == 0:
+            raise InputError(f"{name}: all {len(sources):,} edges are self-loops; give edges between two nodes")
+        checked = None if features is None else check_features(features, num_nodes, name)
+        return cls(
+            adjacency,
+            checked,
+            node_ids,
+            labels,
+            name,
+            weighted=weights is not None,
+            cleaning=cleaning,
+            block_model=block_model,
+        )
+
+
+def check_node_numbers(
+    sources: np.ndarray | list[int], targets: np.ndarray | list[int], num_nodes: int | None, name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Refuse node numbers that are negative, not integers, or beyond num_nodes; name the row."""
+    sources, targets = np.asarray(sources), np.asarray(targets)
+    if sources.shape != targets.shape or sources.ndim != 1:
+        raise InputError(f"{name}: {sources.shape} sources but {targets.shape} targets; give two equally long columns")
+    for column, numbers in (("source", sources), ("target", targets)):
+        if len(numbers) and not np.issubdtype(numbers.dtype, np.integer):
+            raise InputError(f"{name}: {column} numbers are {numbers.dtype}, not integers; number the nodes from 0")
+        if len(numbers) and numbers.min() < 0:
+            row = int(np.argmax(numbers < 0))
+            raise InputError(
+                f"{name}: row {row}: negative {column} {numbers[row]}; node numbers start at 0 (or use names)"
+            )
+        if num_nodes is not None and len(numbers) and numbers.max() >= num_nodes:
+            row = int(np.argmax(numbers >= num_nodes))
+            raise InputError(
+                f"{name}: row {row}: {column} {numbers[row]} is beyond the {num_nodes:,} nodes "
+                f"that the features or the shape give; add rows or correct the id"
+            )
+    return sources, targets
+
+
+def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
+    """Refuse weights that are not positive finite numbers; name the row."""
+    weights = np.asarray(weights)
+    if weights.shape != (num_arcs,):
+        raise InputError(f"{name}: {num_arcs:,} edges but weights of shape {weights.shape}; give one weight per edge")
+    if not (np.issubdtype(weights.dtype, np.floating) or np.issubdtype(weights.dtype, np.integer)):
+        raise InputError(f"{name}: weights are {weights.dtype}, not numbers; give positive numbers or no third column")
+    weights = weights.astype(np.float32)
+    wrong = ~(np.isfinite(weights) & (weights > 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{name}: row {row}: weight {weights[row]}; weights must be positive and finite")
+    return weights
+
+
+def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int, name: str) -> Features:
+    """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf."""
+    is_sparse = sp.issparse(features)
+    dtype = features.dtype if hasattr(features, "dtype") else np.asarray(features).dtype
+    if dtype == bool:
+        dtype = np.dtype(np.uint8)
+    if not (np.issubdtype(dtype, np.floating) or np.issubdtype(dtype, np.integer)):
+        raise InputError(f"{name}: features are {dtype}; convert them to real numbers first")
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise InputError(f"{name}: features have shape {features.shape}; give one row per node and at least one column")
+    if features.shape[0] != num_nodes:
+        raise InputError(f"{name}: {features.shape[0]:,} feature rows but {num_nodes:,} nodes; they must be equal")
+    if is_sparse:
+        matrix = sp.csr_array(features).astype(np.float32)
+        matrix.sum_duplicates()
+        if not np.isfinite(matrix.data).all():
+            entry = int(np.argmin(np.isfinite(matrix.data)))
+            row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+            raise InputError(
+                f"{name}: feature row {row}, column {matrix.indices[entry]} is {matrix.data[entry]}; "
+                f"replace NaN and Inf by numbers"
+            )
+        return _narrow(matrix)
+    dense = np.ascontiguousarray(features, dtype=np.float32)
+    if not np.isfinite(dense.sum(dtype=np.float64)) and not np.isfinite(dense).all():
+        row, column = np.argwhere(~np.isfinite(dense))[0]
+        raise InputError(
+            f"{name}: feature row {row}, column {column} is {dense[row, column]}; replace NaN and Inf by numbers"
+        )
+    return dense
+
+
+def _narrow(matrix: sp.csr_array) -> sp.csr_array:
+    """Use int32 indices where they fit, as the sparse kernels want them."""
+    if max(matrix.nnz, *matrix.shape) < 2**31 and matrix.indices.dtype != np.int32:
+        matrix.indices = matrix.indices.astype(np.int32)
+        matrix.indptr = matrix.indptr.astype(np.int32)
+    return matrix
+
+
+def _clean(
+    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
+) -> tuple[sp.csr_array, Cleaning]:
+    loops = sources == targets
+    num_self_loops = int(loops.sum())
+    if num_self_loops:
+        sources, targets = sources[~loops], targets[~loops]
+        weights = None if weights is None else weights[~loops]
+    values = np.ones(len(sources), np.float32) if weights is None else weights
+    index_type = np.int32 if num_nodes < 2**31 else np.int64
+    directed = sp.coo_array(
+        (values, (sources.astype(index_type), targets.astype(index_type))), shape=(num_nodes, num_nodes)
+    ).tocsr()
+    num_given = len(sources)
+    directed.sum_duplicates()
+    num_distinct = directed.nnz
+    if weights is None:
+        directed.data[:] = 1
+    adjacency = directed.maximum(directed.T.tocsr())
+    adjacency.sort_indices()
+    cleaning = Cleaning(
+        num_arcs_read=num_given + num_self_loops,
+        num_self_loops=num_self_loops,
+        num_duplicates=num_given - num_distinct,
+        num_reversed=num_distinct - adjacency.nnz // 2,
+        num_isolated=int((np.diff(adjacency.indptr) == 0).sum()),
+    )
+    return _narrow(sp.csr_array(adjacency)), cleaning
+
+
+def _symmetric(
+    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
+) -> sp.csr_array:
+    values = np.ones(len(sources), np.float32) if weights is None else weights.astype(np.float32)
+    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+    adjacency = sp.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
+    adjacency.sort_indices()
+    return _narrow(adjacency)

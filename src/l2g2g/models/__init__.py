@@ -1,0 +1,1 @@
+"""Room 3: models: encoders, decoders and losses on sparse matrices."""

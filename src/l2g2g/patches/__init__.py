@@ -1,0 +1,1 @@
+"""Room 2: patches: a Graph is cut into overlapping patches."""

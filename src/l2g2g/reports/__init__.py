@@ -1,0 +1,1 @@
+"""Room 7: reports: tables and figures."""

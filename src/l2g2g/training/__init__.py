@@ -1,0 +1,1 @@
+"""Room 5: training: the methods and the one loop."""
