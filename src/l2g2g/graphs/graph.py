@@ -197,7 +197,7 @@ def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int
     """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf."""
     is_sparse = sp.issparse(features)
     dtype = features.dtype if hasattr(features, "dtype") else np.asarray(features).dtype
-    if dtype == bool:
+    if dtype.kind == "b":
         dtype = np.dtype(np.uint8)
     if not (np.issubdtype(dtype, np.floating) or np.issubdtype(dtype, np.integer)):
         raise InputError(f"{name}: features are {dtype}; convert them to real numbers first")
@@ -263,9 +263,7 @@ def _clean(
     return _narrow(sp.csr_array(adjacency)), cleaning
 
 
-def _symmetric(
-    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
-) -> sp.csr_array:
+def _symmetric(sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int) -> sp.csr_array:
     values = np.ones(len(sources), np.float32) if weights is None else weights.astype(np.float32)
     rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
     adjacency = sp.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
