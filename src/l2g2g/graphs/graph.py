@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from l2g2g.errors import InputError
 if TYPE_CHECKING:
     from l2g2g.graphs.block_model import BlockModel
 
-Features = np.ndarray | sp.csr_array
+Features: TypeAlias = "np.ndarray | sp.csr_array"
 
 
 @dataclass(frozen=True)
