@@ -1,0 +1,111 @@
+"""One orthogonal map, shift and scale per patch; applying them; and the mean over patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from l2g2g.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Transforms that bring every patch into the global frame: aligned_j = scale_j (Z_j S_j) + T_j.
+
+    Attributes:
+        rotations: (num_patches, dim, dim) orthogonal matrices S, reflections included.
+        translations: (num_patches, dim) shifts T.
+        scales: (num_patches,) positive factors.
+    """
+
+    rotations: Tensor
+    translations: Tensor
+    scales: Tensor
+
+    @staticmethod
+    def identity(
+        num_patches: int,
+        dim: int,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> Frame:
+        """Return the frame that leaves every patch where it is."""
+        eye = torch.eye(dim, dtype=dtype, device=device)
+        return Frame(
+            eye.expand(num_patches, dim, dim).clone(),
+            torch.zeros(num_patches, dim, dtype=dtype, device=device),
+            torch.ones(num_patches, dtype=dtype, device=device),
+        )
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Frame:
+        """Return the same frame on another device or in another precision."""
+        parts = (self.rotations, self.translations, self.scales)
+        rotations, translations, scales = (part.to(device=device, dtype=dtype) for part in parts)
+        return Frame(rotations, translations, scales)
+
+    def detach(self) -> Frame:
+        """Return the same frame as a constant."""
+        return Frame(self.rotations.detach(), self.translations.detach(), self.scales.detach())
+
+
+def apply_frame(coordinates: Tensor, offsets: Tensor, frame: Frame) -> Tensor:
+    """Bring stacked patch coordinates into the global frame; differentiable in coordinates and frame.
+
+    Args:
+        coordinates: (num_rows, dim), patch after patch.
+        offsets: (num_patches + 1,) first row of each patch.
+        frame: one transform per patch.
+
+    Returns:
+        (num_rows, dim) aligned coordinates.
+    """
+    frame = frame.to(coordinates.device, coordinates.dtype)
+    linear = frame.rotations * frame.scales[:, None, None]
+    lengths = offsets.diff().tolist()
+    if len(set(lengths)) == 1:
+        dim = coordinates.shape[1]
+        blocks = coordinates.view(len(lengths), lengths[0], dim)
+        return torch.baddbmm(frame.translations[:, None], blocks, linear).reshape(-1, dim)
+    patches = coordinates.split(lengths)
+    aligned = [
+        torch.addmm(shift, patch, matrix)
+        for shift, patch, matrix in zip(frame.translations, patches, linear, strict=True)
+    ]
+    return torch.cat(aligned) if aligned else coordinates
+
+
+def assemble(aligned: Tensor, global_nodes: Tensor, num_nodes: int, how: Literal["mean", "median"] = "mean") -> Tensor:
+    """Merge the rows of the same node over all patches that hold it.
+
+    Args:
+        aligned: (num_rows, dim) coordinates in the global frame.
+        global_nodes: (num_rows,) int64 node of each row.
+        num_nodes: number of nodes of the graph; each must have at least one row.
+        how: mean, or the median coordinate by coordinate (differentiable only almost everywhere).
+
+    Returns:
+        (num_nodes, dim) global embedding.
+    """
+    counts = torch.bincount(global_nodes, minlength=num_nodes)
+    if bool((counts == 0).any()):
+        missing = int((counts == 0).nonzero()[0])
+        raise InputError(f"node {missing} is in no patch: {int((counts == 0).sum())} of {num_nodes} nodes have no row")
+    if how == "mean":
+        total = aligned.new_zeros(num_nodes, aligned.shape[1]).index_add(0, global_nodes, aligned)
+        return total / counts[:, None].to(aligned.dtype)
+    if how == "median":
+        return _median_by_node(aligned, global_nodes, counts)
+    raise InputError(f"assembly {how!r} is not known; use 'mean' or 'median'")
+
+
+def _median_by_node(aligned: Tensor, nodes: Tensor, counts: Tensor) -> Tensor:
+    """Median of each coordinate over the rows of each node: sort by value, then (stably) by node."""
+    by_value = aligned.argsort(dim=0)
+    by_node = nodes[by_value].argsort(dim=0, stable=True)
+    ordered = aligned.gather(0, by_value.gather(0, by_node))
+    starts = counts.cumsum(0) - counts
+    return 0.5 * (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2])
