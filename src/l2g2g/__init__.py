@@ -1,1 +1,58 @@
-"""l2g2g: one vector per node for graphs of any size."""
+"""l2g2g: one vector per node for graphs of any size.
+
+    >>> from l2g2g import L2G2G, read_graph
+    >>> edges = [(i, (i + step) % 60) for i in range(60) for step in (1, 2, 7)]
+    >>> model = L2G2G(dim=4, patches=2, seed=0, epochs=5).fit((edges, None))
+    >>> model.embedding_.shape
+    (60, 4)
+
+Names are loaded on first use, so that `import l2g2g` and `l2g2g --help` stay fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from l2g2g.alignment.align import align
+    from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, WorkerError
+    from l2g2g.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
+    from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.read import read_graph
+
+_HOMES = {
+    "align": "l2g2g.alignment.align",
+    "read_graph": "l2g2g.graphs.read",
+    "Graph": "l2g2g.graphs.graph",
+    **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimator"),
+    **dict.fromkeys(["L2G2GError", "InputError", "ResourceError", "NumericalError", "WorkerError"], "l2g2g.errors"),
+}
+__all__ = [
+    "GAE",
+    "GAEL2G",
+    "L2G2G",
+    "VGAE",
+    "VL2G2G",
+    "FastGAE",
+    "Graph",
+    "InputError",
+    "L2G2GError",
+    "NumericalError",
+    "ResourceError",
+    "WorkerError",
+    "align",
+    "read_graph",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return metadata.version("l2g2g")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'l2g2g' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

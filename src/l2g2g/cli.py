@@ -1,0 +1,315 @@
+"""Command line: parse, call the library, print. Results on stdout, progress and messages on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from l2g2g.errors import InputError, L2G2GError, ResourceError
+
+if TYPE_CHECKING:
+    from l2g2g.graphs.graph import Graph
+
+app = typer.Typer(
+    name="l2g2g",
+    help="One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+screen = Console(stderr=True)
+
+MethodOption = Annotated[str, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.")]
+PresetOption = Annotated[str, typer.Option(help="default, or paper (what the authors ran).")]
+FeaturesOption = Annotated[
+    Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
+]
+DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
+DimOption = Annotated[int | None, typer.Option(help="Dimension of the embedding.")]
+HiddenOption = Annotated[int | None, typer.Option(help="Width of the hidden layers.")]
+LayersOption = Annotated[int | None, typer.Option(help="Number of layers of the encoder.")]
+EncoderOption = Annotated[str | None, typer.Option(help="gcn or linear.")]
+PatchesOption = Annotated[int | None, typer.Option(help="Number of patches.")]
+PartitionOption = Annotated[str | None, typer.Option(help="metis, fennel or random.")]
+EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs.")]
+LrOption = Annotated[float | None, typer.Option(help="Learning rate of Adam.")]
+RefreshOption = Annotated[int | None, typer.Option(help="Epochs between two alignments in training.")]
+RotateOption = Annotated[bool | None, typer.Option("--rotate/--no-rotate", help="Align by rotations.")]
+TranslateOption = Annotated[bool | None, typer.Option("--translate/--no-translate", help="Align by translations.")]
+ScaleOption = Annotated[bool | None, typer.Option("--scale/--no-scale", help="Align by scales.")]
+ShareOption = Annotated[
+    bool | None, typer.Option("--share-encoder/--separate-encoders", help="One encoder for all patches, or one each.")
+]
+NegativesOption = Annotated[str | None, typer.Option(help="fresh negatives every epoch, or fixed ones.")]
+PairsOption = Annotated[str | None, typer.Option(help="sampled pairs in the loss, or all (small graphs).")]
+SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
+ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores.")]
+PatienceOption = Annotated[
+    int | None, typer.Option(help="Validations without improvement before stopping; 0 trains all epochs.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and the environment.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation."""
+    if version:
+        import platform
+        from importlib import metadata
+
+        parts = [f"{name} {metadata.version(name)}" for name in ("l2g2g", "torch", "numpy", "scipy", "numba")]
+        typer.echo(f"{parts[0]} (python {platform.python_version()}, {', '.join(parts[1:])})")
+        raise typer.Exit()
+
+
+@app.command()
+def embed(
+    graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")],
+    features: FeaturesOption = None,
+    method: MethodOption = "l2g2g",
+    preset: PresetOption = "default",
+    data_dir: DataDirOption = None,
+    validation: Annotated[
+        bool, typer.Option("--validation/--no-validation", help="Hold back 5 % of the edges for early stopping.")
+    ] = True,
+    dim: DimOption = None,
+    hidden: HiddenOption = None,
+    layers: LayersOption = None,
+    encoder: EncoderOption = None,
+    patches: PatchesOption = None,
+    partition: PartitionOption = None,
+    epochs: EpochsOption = None,
+    lr: LrOption = None,
+    refresh_every: RefreshOption = None,
+    rotate: RotateOption = None,
+    translate: TranslateOption = None,
+    scale: ScaleOption = None,
+    share_encoder: ShareOption = None,
+    negatives: NegativesOption = None,
+    pairs: PairsOption = None,
+    sample_size: SampleOption = None,
+    patience: PatienceOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Embed a graph: read, cut, train, align, write one vector per node."""
+    options = _options(locals())
+    from l2g2g.graphs.write import check_output, write_embedding
+
+    check_output(output)
+    config = _config(method, preset, seed=seed, **options)
+    from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
+
+    clock = Stopwatch()
+    with clock.measure("read"):
+        loaded = _read(graph, features, data_dir, quiet or as_json)
+    with _progress(config.epochs, config.method, quiet or as_json) as on_epoch:
+        fraction = 0.05 if validation else 0.0
+        run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch)
+    with clock.measure("write"):
+        write_embedding(output, run.embedding, loaded.node_ids)
+    seconds = {**clock.seconds, **run.seconds}
+    seconds["total"] = sum(value for stage, value in seconds.items() if stage not in ("epoch_median", "synchronise"))
+    row = {
+        **run.describe(),
+        "num_nodes": loaded.num_nodes,
+        "num_edges": loaded.num_edges,
+        "resumed_from_epoch": 0,
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(),
+        "output": str(output),
+    }
+    if as_json:
+        typer.echo(json.dumps(row))
+    elif not quiet:
+        typer.echo(
+            f"{output}: {loaded.num_nodes:,} vectors of {config.dim} numbers, {config.method}, "
+            f"{run.trained.history.num_epochs} epochs, {seconds['total']:.1f} s"
+        )
+
+
+@app.command()
+def evaluate(
+    graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
+    features: FeaturesOption = None,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g …; repeatable.")
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="heldout, or paper (the authors' evaluation).")] = "heldout",
+    preset: PresetOption = "default",
+    seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
+    data_dir: DataDirOption = None,
+    dim: DimOption = None,
+    hidden: HiddenOption = None,
+    layers: LayersOption = None,
+    encoder: EncoderOption = None,
+    patches: PatchesOption = None,
+    partition: PartitionOption = None,
+    epochs: EpochsOption = None,
+    lr: LrOption = None,
+    refresh_every: RefreshOption = None,
+    rotate: RotateOption = None,
+    translate: TranslateOption = None,
+    scale: ScaleOption = None,
+    share_encoder: ShareOption = None,
+    negatives: NegativesOption = None,
+    pairs: PairsOption = None,
+    sample_size: SampleOption = None,
+    patience: PatienceOption = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Split, train and score one or several methods on held-out links."""
+    options = _options(locals())
+    methods = method or ["l2g2g"]
+    chosen = _seeds(seeds, seed)
+    configs = [_config(name, preset, seed=number, **options) for number in chosen for name in methods]
+    if protocol not in ("heldout", "paper"):
+        raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
+    from l2g2g.experiment import evaluate_graph
+    from l2g2g.reports.tables import render_scores
+
+    loaded = _read(graph, features, data_dir, quiet or as_json)
+    rows = []
+    for config in configs:
+        with _progress(config.epochs, f"{config.method} seed {config.seed}", quiet or as_json) as on_epoch:
+            row, _ = evaluate_graph(loaded, config, protocol=protocol, on_epoch=on_epoch)  # type: ignore[arg-type]
+        rows.append(row)
+        if as_json:
+            typer.echo(json.dumps(row))
+    if not as_json:
+        Console().print(render_scores(rows))
+
+
+@app.command()
+def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """List the data sets that can be used by name."""
+    from l2g2g.graphs.datasets import list_datasets
+    from l2g2g.reports.tables import render_datasets
+
+    found = list_datasets(data_dir)
+    if as_json:
+        from dataclasses import asdict
+
+        for item in found:
+            typer.echo(json.dumps(asdict(item)))
+    else:
+        Console().print(render_datasets(found))
+
+
+@app.command(hidden=True)
+def demo(folder: Annotated[Path, typer.Argument(help="Where the results go.")] = Path("runs/demo")) -> None:
+    """What `make run` shows: SBM-Small with every method, a table, an embedding and a figure."""
+    from l2g2g.demo import run_demo
+
+    with _progress(1, "demo", True):
+        Console().print(run_demo(folder, announce=lambda text: screen.print(text, style="dim")))
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a command that are settings of the config."""
+    from l2g2g.config import Config
+
+    names = set(Config.names()) - {"method", "preset", "seed"}
+    return {name: value for name, value in given.items() if name in names and value is not None}
+
+
+def _config(method: str, preset: str, **options: Any) -> Any:
+    from l2g2g.config import make_config
+
+    size = options.get("sample_size")
+    if isinstance(size, str) and size.isdigit():
+        options["sample_size"] = int(size)
+    return make_config(method, preset, **options)
+
+
+def _seeds(seeds: int | None, seed: int | None) -> list[int]:
+    if seeds is not None and seed is not None:
+        raise InputError("give --seeds N for the seeds 0 … N-1, or --seed S for one, not both")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"--seeds is {seeds}; at least 1 is needed")
+    return [seed or 0] if seeds is None else list(range(seeds))
+
+
+def _read(graph: str, features: Path | None, data_dir: Path | None, silent: bool) -> Graph:
+    from l2g2g.graphs.read import read_graph
+
+    loaded = read_graph(graph, features, data_dir=data_dir)
+    if not silent:
+        cleaned = loaded.cleaning.describe()
+        screen.print(
+            f"{loaded.name}: {loaded.num_nodes:,} nodes, {loaded.num_edges:,} edges, "
+            f"{loaded.num_features:,} features" + (f" ({cleaned})" if cleaned else "")
+        )
+    return loaded
+
+
+@contextmanager
+def _progress(epochs: int, label: str, silent: bool) -> Iterator[Callable[[int, float], None] | None]:
+    """A bar with epochs, loss and time left on stderr."""
+    if silent:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task(label, total=epochs, loss="–")
+        yield lambda epoch, loss: bar.update(task, completed=epoch, loss=f"{loss:.4f}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with the documented exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        code = app(arguments, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except L2G2GError as error:
+        _fail(error, str(error), error.exit_code, debug)
+    except typer.Abort:
+        _fail(None, "interrupted", 130, debug)
+    except KeyboardInterrupt:
+        _fail(None, "interrupted", 130, debug)
+    except MemoryError as error:
+        _fail(error, "not enough memory; use more patches or a smaller graph", ResourceError.exit_code, debug)
+    except PermissionError as error:
+        _fail(error, f"{error.filename}: no permission", ResourceError.exit_code, debug)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # click's usage errors
+        if usage is None:
+            raise
+        _fail(error, usage(), 2, debug)
+
+
+def _fail(error: BaseException | None, message: str, code: int, debug: bool) -> None:
+    if debug and error is not None:
+        raise error
+    print(f"l2g2g: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,181 @@
+"""Config: every setting of a run in one place, the presets, and the checks that need no graph."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from l2g2g.errors import InputError
+from l2g2g.training.methods import METHODS, Method
+
+Preset = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a run. Each reading of the paper is a named option.
+
+    Attributes:
+        method: gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.
+        dim, hidden, layers: Width of the embedding and of the hidden layers, number of layers.
+        encoder: gcn, or linear (no hidden layer: Â^layers X W).
+        patches: Number of patches for the methods that use them.
+        partition: metis, fennel or random.
+        min_overlap, target_overlap: Nodes that joined patches share; None for dim + 1 and 2 (dim + 1).
+        patch_degree: Mean degree of the patch graph.
+        share_encoder: One encoder for all patches; None for what the method says.
+        together: Train all patches as one block, or patch by patch (the same result in less memory).
+        refresh_every: Epochs between two alignments in training.
+        rotate, translate, scale: Parts of the alignment that are applied.
+        negatives: fresh every epoch, or fixed.
+        pairs: sampled or all pairs in the loss; None for what the method says.
+        sample_size: Nodes of FastGAE's subgraph: a number, "sqrt" (the paper's text) or "authors" (their code).
+        normalise_features: Scale feature rows to length 1.
+        structure_width: Columns made from the structure for a graph without features.
+        learn_bias: A learned bias in the decoder.
+        epochs, lr: Length and step of training (Adam).
+        patience: Validations without improvement before training stops; 0 to train all epochs.
+        validate_every: Epochs between two validations.
+        seed, device, threads: Randomness, where to compute, CPU threads (0: as many as there are cores).
+    """
+
+    method: str = "l2g2g"
+    preset: str = "default"
+    dim: int = 16
+    hidden: int = 32
+    layers: int = 2
+    encoder: Literal["gcn", "linear"] = "gcn"
+    patches: int = 10
+    partition: Literal["metis", "fennel", "random"] = "metis"
+    min_overlap: int | None = None
+    target_overlap: int | None = None
+    patch_degree: float = 4.0
+    share_encoder: bool | None = None
+    together: bool = True
+    refresh_every: int = 10
+    rotate: bool = True
+    translate: bool = True
+    scale: bool = False
+    negatives: Literal["fresh", "fixed"] = "fresh"
+    pairs: Literal["sampled", "all"] | None = None
+    sample_size: int | Literal["sqrt", "authors"] = "authors"
+    normalise_features: bool = True
+    structure_width: int = 64
+    learn_bias: bool = True
+    epochs: int = 200
+    lr: float = 0.01
+    patience: int = 5
+    validate_every: int = 10
+    seed: int = 0
+    device: str = "cpu"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, before anything is read."""
+        if self.method not in METHODS:
+            raise InputError(f"unknown method '{self.method}'; {suggest(self.method, list(METHODS))}")
+        if self.preset not in PRESETS:
+            raise InputError(f"unknown preset '{self.preset}'; {suggest(self.preset, list(PRESETS))}")
+        for name in ("dim", "hidden", "layers", "patches", "refresh_every", "validate_every", "structure_width"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be at least 1")
+        for name in ("epochs", "threads", "patience"):
+            if getattr(self, name) < 0:
+                raise InputError(f"--{name} is {getattr(self, name)}; it must not be negative")
+        if not self.lr > 0:
+            raise InputError(f"--lr is {self.lr}; it must be positive")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"unknown {name.replace('_', '-')} '{getattr(self, name)}'; {suggest(str(getattr(self, name)), choices)}"
+                )
+        if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
+            raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
+
+    @property
+    def definition(self) -> Method:
+        """The row of the methods table."""
+        return METHODS[self.method]
+
+    @property
+    def shares_encoder(self) -> bool:
+        """Whether one encoder serves all patches."""
+        return self.definition.share_encoder if self.share_encoder is None else self.share_encoder
+
+    @property
+    def overlap_range(self) -> tuple[int, int]:
+        """(least, wanted) number of nodes that joined patches share."""
+        least = self.dim + 1 if self.min_overlap is None else self.min_overlap
+        wanted = 2 * (self.dim + 1) if self.target_overlap is None else self.target_overlap
+        return least, max(least, wanted)
+
+    def num_sampled_nodes(self, num_nodes: int) -> int:
+        """Nodes of FastGAE's subgraph. The authors' code: sqrt(N · −ln 0.05 · ln² 0.001 / 2) ≈ 8.45 √N."""
+        if self.sample_size == "sqrt":
+            wanted = int(num_nodes**0.5)
+        elif self.sample_size == "authors":
+            wanted = int((num_nodes * 2.995732 * 47.717083 / 2) ** 0.5)
+        else:
+            wanted = int(self.sample_size)
+        return max(2, min(wanted, num_nodes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of all settings."""
+        return [item.name for item in fields(cls)]
+
+
+CHOICES: dict[str, list[Any]] = {
+    "encoder": ["gcn", "linear"],
+    "partition": ["metis", "fennel", "random"],
+    "negatives": ["fresh", "fixed"],
+    "pairs": [None, "sampled", "all"],
+}
+
+# What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
+_PAPER = {
+    "partition": "fennel",
+    "translate": False,
+    "normalise_features": False,
+    "learn_bias": False,
+    "lr": 0.001,
+    "epochs": 200,
+    "patience": 0,
+}
+PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
+
+
+def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) -> Config:
+    """A preset with some settings changed; options that are None keep the preset's value.
+
+    Example:
+        >>> make_config("gae", "paper", epochs=50).lr
+        0.001
+    """
+    if preset not in PRESETS:
+        raise InputError(f"unknown preset '{preset}'; {suggest(preset, list(PRESETS))}")
+    unknown = set(options) - set(Config.names())
+    if unknown:
+        name = sorted(unknown)[0]
+        raise InputError(f"unknown setting '{name}'; {suggest(name, Config.names())}")
+    config = Config(method=method, preset=preset)
+    settings = dict(PRESETS[preset])
+    if preset == "paper":
+        settings["negatives"] = "fixed" if config.definition.uses_patches else "fresh"
+        if method == "gae+l2g":
+            settings["translate"] = True
+    settings.update({name: value for name, value in options.items() if value is not None})
+    return replace(config, **settings)
+
+
+def suggest(word: str, choices: list[Any]) -> str:
+    """Name the nearest choice, and all of them."""
+    names = [str(choice) for choice in choices if choice is not None]
+    near = difflib.get_close_matches(word, names, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"{hint}choose from {', '.join(names)}"

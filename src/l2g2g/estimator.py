@@ -1,0 +1,241 @@
+"""Estimators: fit a graph, read `embedding_`. One class per method, all of the same shape."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from l2g2g.config import Config, make_config
+from l2g2g.errors import InputError
+from l2g2g.experiment import Run, embed_graph
+from l2g2g.graphs.read import read_graph
+from l2g2g.training.loop import History
+
+_FORMAT = "l2g2g model 1"
+
+
+class GraphEmbedding(BaseEstimator):
+    """What the estimators have in common. Parameters that are None take the preset's value.
+
+    Attributes set by `fit`:
+        embedding_: (num_nodes, dim) float32, rows in input order.
+        node_ids_: Ids of the rows, or None where a node is its row number.
+        history_: Loss and time of every epoch.
+        config_: All settings as they were used.
+    """
+
+    _method: ClassVar[str] = "gae"
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *,
+        seed: int = 0,
+        preset: str = "default",
+        hidden: int | None = None,
+        layers: int | None = None,
+        encoder: str | None = None,
+        epochs: int | None = None,
+        lr: float | None = None,
+        negatives: str | None = None,
+        pairs: str | None = None,
+        normalise_features: bool | None = None,
+        learn_bias: bool | None = None,
+        patience: int | None = None,
+        validation_fraction: float = 0.05,
+        device: str | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.dim = dim
+        self.seed = seed
+        self.preset = preset
+        self.hidden = hidden
+        self.layers = layers
+        self.encoder = encoder
+        self.epochs = epochs
+        self.lr = lr
+        self.negatives = negatives
+        self.pairs = pairs
+        self.normalise_features = normalise_features
+        self.learn_bias = learn_bias
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.threads = threads
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """scikit-learn reads one signature; ours are spread over the classes a name is inherited from."""
+        names: set[str] = set()
+        for ancestor in cls.__mro__:
+            if issubclass(ancestor, GraphEmbedding) and "__init__" in vars(ancestor):
+                parameters = inspect.signature(ancestor.__init__).parameters.values()
+                names |= {item.name for item in parameters if item.name != "self" and item.kind != item.VAR_KEYWORD}
+        return sorted(names)
+
+    def make_config(self) -> Config:
+        """The settings of this estimator: its preset with the given parameters."""
+        options = {name: value for name, value in self.get_params().items() if name in Config.names()}
+        return make_config(self._method, options.pop("preset"), **options)
+
+    def fit(self, graph: Any, y: None = None) -> GraphEmbedding:
+        """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph."""
+        graph = read_graph(graph)
+        run = embed_graph(graph, self.make_config(), validation_fraction=self.validation_fraction)
+        self._remember(run.embedding, graph.node_ids, run.trained.history, run.config)
+        self.run_: Run | None = run
+        return self
+
+    def fit_transform(self, graph: Any, y: None = None) -> np.ndarray:
+        """Fit, and return the embedding."""
+        return self.fit(graph).embedding_
+
+    def save(self, folder: str | Path) -> None:
+        """Write vectors, weights and settings to a folder (safetensors and JSON, no pickle)."""
+        check_is_fitted(self, "embedding_")
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {"embedding": torch.from_numpy(self.embedding_)}
+        if self.run_ is not None:
+            frame = self.run_.trained.frame
+            tensors |= {f"model.{name}": value.cpu() for name, value in self.run_.trained.model.state_dict().items()}
+            tensors |= {"frame.rotations": frame.rotations.cpu(), "frame.translations": frame.translations.cpu()}
+            tensors |= {"frame.scales": frame.scales.cpu()}
+        else:
+            tensors |= self._loaded_tensors
+        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / "model.safetensors")
+        manifest = {
+            "format": _FORMAT,
+            "estimator": type(self).__name__,
+            "parameters": self.get_params(),
+            "config": self.config_.to_dict(),
+            "node_ids": None if self.node_ids_ is None else self.node_ids_.tolist(),
+            "history": {"losses": self.history_.losses, "validations": self.history_.validations},
+        }
+        (folder / "model.json").write_text(json.dumps(manifest))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> GraphEmbedding:
+        """Read what `save` wrote."""
+        folder = Path(folder)
+        try:
+            manifest = json.loads((folder / "model.json").read_text())
+            tensors = load_file(folder / "model.safetensors")
+        except FileNotFoundError as error:
+            raise InputError(f"{folder}: no saved model here (no {Path(str(error.filename)).name})") from error
+        if manifest.get("format") != _FORMAT:
+            raise InputError(f"{folder}: saved as '{manifest.get('format')}', this version reads '{_FORMAT}'")
+        if manifest["estimator"] != cls.__name__:
+            raise InputError(f"{folder}: holds a {manifest['estimator']}, not a {cls.__name__}")
+        model = cls(**manifest["parameters"])
+        ids = manifest["node_ids"]
+        history = History(manifest["history"]["losses"], validations=manifest["history"]["validations"])
+        config = Config(**manifest["config"])
+        model._remember(
+            tensors.pop("embedding").numpy(), None if ids is None else np.array(ids), history, config
+        )
+        model.run_ = None
+        model._loaded_tensors = tensors
+        return model
+
+    def _remember(
+        self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config
+    ) -> None:
+        self.embedding_ = embedding
+        self.node_ids_ = node_ids
+        self.history_ = history
+        self.config_ = config
+
+
+class GAE(GraphEmbedding):
+    """The graph autoencoder: one encoder over the whole graph (Kipf and Welling 2016)."""
+
+    _method = "gae"
+
+
+class VGAE(GraphEmbedding):
+    """The variational graph autoencoder; `embedding_` holds the means."""
+
+    _method = "vgae"
+
+
+class FastGAE(GraphEmbedding):
+    """A GAE whose loss looks at the subgraph of a degree-weighted node sample (Salha et al. 2021)."""
+
+    _method = "fastgae"
+
+    def __init__(self, dim: int | None = None, *, sample_size: int | str | None = None, **settings: Any) -> None:
+        super().__init__(dim, **settings)
+        self.sample_size = sample_size
+
+
+class PatchEmbedding(GraphEmbedding):
+    """What the estimators that cut the graph have in common."""
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *,
+        patches: int | None = None,
+        partition: str | None = None,
+        min_overlap: int | None = None,
+        target_overlap: int | None = None,
+        rotate: bool | None = None,
+        translate: bool | None = None,
+        scale: bool | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(dim, **settings)
+        self.patches = patches
+        self.partition = partition
+        self.min_overlap = min_overlap
+        self.target_overlap = target_overlap
+        self.rotate = rotate
+        self.translate = translate
+        self.scale = scale
+
+
+class GAEL2G(PatchEmbedding):
+    """GAE+L2G: one autoencoder per patch, trained apart and aligned once (Jeub et al. 2023)."""
+
+    _method = "gae+l2g"
+
+
+class L2G2G(PatchEmbedding):
+    """L2G2G: patches share an encoder and are synchronised while it trains (Ouyang et al. 2023).
+
+    Example:
+        >>> edges = [(i, (i + step) % 40) for i in range(40) for step in (1, 2)]
+        >>> L2G2G(dim=4, patches=2, epochs=3).fit_transform((edges, None)).shape
+        (40, 4)
+    """
+
+    _method = "l2g2g"
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        *,
+        share_encoder: bool | None = None,
+        refresh_every: int | None = None,
+        together: bool | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(dim, **settings)
+        self.share_encoder = share_encoder
+        self.refresh_every = refresh_every
+        self.together = together
+
+
+class VL2G2G(L2G2G):
+    """L2G2G with a variational encoder; `embedding_` holds the means."""
+
+    _method = "vl2g2g"

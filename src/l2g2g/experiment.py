@@ -1,0 +1,245 @@
+"""Experiment: the rim that wires the rooms: a graph and a config become an embedding and its scores."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from l2g2g.config import Config
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.evaluation.limits import best_link_scores
+from l2g2g.evaluation.links import LinkScores, evaluate_links
+from l2g2g.graphs.graph import Features, Graph
+from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.structure import normalise_rows, structural_features
+from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.training.batches import prepare_batches
+from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
+
+OnEpoch = Callable[[int, float], None]
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to a stage."""
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training: the vectors, and all that later questions need.
+
+    Attributes:
+        embedding: (num_nodes, dim) float32, rows in input order.
+        trained: Model, alignment and history.
+        patch_set: The patches that were used.
+        kept_edge_fraction: Training edges that lie inside at least one patch.
+        seconds: Time by stage.
+    """
+
+    embedding: np.ndarray
+    trained: Trained
+    patch_set: PatchSet
+    config: Config
+    kept_edge_fraction: float
+    seconds: dict[str, float]
+
+    def describe(self) -> dict[str, Any]:
+        """What every JSON line says about a run."""
+        return {
+            "method": self.config.method,
+            "preset": self.config.preset,
+            "dim": self.config.dim,
+            "epochs": self.trained.history.num_epochs,
+            "best_epoch": self.trained.history.best_epoch,
+            "num_patches": self.patch_set.num_patches,
+            "kept_edge_fraction": self.kept_edge_fraction,
+            "node_duplication": self.patch_set.node_duplication,
+            "largest_patch_nodes": int(self.patch_set.sizes.max()),
+            "num_joined_patches": self.patch_set.num_joined,
+        }
+
+
+def embed_graph(
+    graph: Graph, config: Config, *, validation_fraction: float = 0.05, on_epoch: OnEpoch | None = None
+) -> Run:
+    """Embed a graph. A few edges are held back for early stopping only and used for the final vectors.
+
+    validation_fraction: 0 trains on all edges, without early stopping.
+    """
+    clock = Stopwatch()
+    hold_back = validation_fraction > 0 and config.epochs > 0 and graph.num_edges >= 20
+    with clock.measure("split"):
+        split = keep_all(graph)
+        if hold_back:
+            split = split_links(graph, validation_fraction=validation_fraction, test_fraction=0.0, seed=config.seed)
+    return run_split(split, config, final_graph=graph, clock=clock, on_epoch=on_epoch)
+
+
+def run_split(
+    split: LinkSplit,
+    config: Config,
+    *,
+    final_graph: Graph | None = None,
+    clock: Stopwatch | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph."""
+    clock = clock or Stopwatch()
+    prepare_torch(config)
+    graph = split.train
+    if graph.num_nodes < 2 or graph.num_edges < 1:
+        raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
+    with clock.measure("partition"):
+        patch_set = cut(graph, config)
+        features = input_features(graph, config)
+        together = config.together and config.shares_encoder
+        batches = prepare_batches(
+            patch_set, graph.adjacency, features, split.held_out, together=together, device=config.device
+        )
+    model = Autoencoder(
+        features.shape[1],
+        config.dim,
+        num_encoders=1 if config.shares_encoder else patch_set.num_patches,
+        hidden=config.hidden,
+        layers=config.layers,
+        kind=config.encoder,
+        variational=config.definition.variational,
+        learn_bias=config.learn_bias,
+        seed=config.seed,
+    ).to(config.device)
+    settings = loop_settings(config, graph.num_nodes)
+    validation = split.validation if config.patience else None
+
+    def validate(embedding: torch.Tensor) -> float:
+        assert validation is not None
+        return evaluate_links(embedding.cpu().numpy(), validation).auc
+
+    with clock.measure("train"):
+        trained = train(
+            model, batches, patch_set, settings, validate=validate if validation else None, on_epoch=on_epoch
+        )
+    with clock.measure("assemble"):
+        if final_graph is not None and final_graph is not graph:
+            batches = prepare_batches(
+                patch_set, final_graph.adjacency, features, split.held_out, together=together, device=config.device
+            )
+        embedding, frame = embed_nodes(model, batches, patch_set, settings, trained.frame)
+    history = trained.history
+    clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
+    clock.seconds["synchronise"] = sum(history.refresh_seconds)
+    return Run(
+        embedding.cpu().numpy(),
+        Trained(model, frame, history),
+        patch_set,
+        config,
+        patch_set.count_covered_edges(graph.adjacency) / graph.num_edges,
+        clock.seconds,
+    )
+
+
+def evaluate_graph(
+    graph: Graph, config: Config, *, protocol: Protocol = "heldout", on_epoch: OnEpoch | None = None
+) -> tuple[dict[str, Any], Run]:
+    """Split, train, score. Returns the JSON line of the contract and the run."""
+    started = time.perf_counter()
+    clock = Stopwatch()
+    with clock.measure("split"):
+        split = split_links(graph, protocol=protocol, seed=config.seed)
+    run = run_split(split, config, clock=clock, on_epoch=on_epoch)
+    assert split.test is not None
+    with clock.measure("evaluate"):
+        scores = evaluate_links(run.embedding, split.test)
+        best: LinkScores | None = None
+        if graph.block_model is not None and protocol == "heldout":
+            best = best_link_scores(graph.block_model, split.test)
+    clock.seconds["total"] = time.perf_counter() - started
+    row = {
+        **run.describe(),
+        "dataset": graph.name,
+        "protocol": protocol,
+        "seed": config.seed,
+        "auc": scores.auc,
+        "ap": scores.average_precision,
+        "best_auc": None if best is None else best.auc,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "seconds": clock.seconds,
+        "peak_memory_bytes": peak_memory(),
+    }
+    return row, run
+
+
+def cut(graph: Graph, config: Config) -> PatchSet:
+    """The patches of a graph; one patch for the methods that use none."""
+    if not config.definition.uses_patches:
+        return whole_graph(graph.num_nodes)
+    labels = partition(graph.adjacency, config.patches, method=config.partition, seed=config.seed)
+    least, wanted = config.overlap_range
+    return make_patches(
+        graph.adjacency, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
+    )
+
+
+def input_features(graph: Graph, config: Config) -> Features:
+    """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
+    if graph.features is None:
+        return structural_features(graph.adjacency, config.structure_width, seed=config.seed)
+    return normalise_rows(graph.features) if config.normalise_features else graph.features
+
+
+def loop_settings(config: Config, num_nodes: int) -> LoopSettings:
+    """The part of the config that the loop needs."""
+    return LoopSettings(
+        epochs=config.epochs,
+        learning_rate=config.lr,
+        seed=config.seed,
+        alignment=config.definition.alignment,
+        refresh_every=config.refresh_every,
+        rotate=config.rotate,
+        translate=config.translate,
+        scale=config.scale,
+        pairs=config.pairs or config.definition.pairs,
+        fresh_negatives=config.negatives == "fresh",
+        sample_size=config.num_sampled_nodes(num_nodes),
+        validate_every=config.validate_every,
+        patience=config.patience,
+    )
+
+
+def prepare_torch(config: Config) -> None:
+    """Honour the number of threads and check that the device is there."""
+    import numba
+
+    threads = config.threads or numba.config.NUMBA_NUM_THREADS
+    torch.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        torch.empty(1, device=config.device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ResourceError(f"device '{config.device}' cannot be used ({reason}); choose --device cpu") from error
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

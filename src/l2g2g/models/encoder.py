@@ -1,0 +1,116 @@
+"""Encoder: graph convolutions, linear or not, variational or not, over stacked patches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from l2g2g.graphs.graph import Features
+from l2g2g.models.sparse import SparseMatrix, multiply, normalise_adjacency
+
+EncoderKind = Literal["gcn", "linear"]
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderInput:
+    """What an encoder sees of some stacked patches.
+
+    Attributes:
+        propagation: (num_rows, num_rows) Â, block-diagonal over the patches.
+        features: (num_rows, num_features) X, or Â X where `propagated`.
+        propagated: Whether the first propagation is already in the features.
+    """
+
+    propagation: SparseMatrix
+    features: Tensor | SparseMatrix
+    propagated: bool
+
+
+def prepare_input(
+    adjacency: sp.csr_array, features: Features, *, device: torch.device | str = "cpu", propagate_once: bool = True
+) -> EncoderInput:
+    """Normalise the adjacency and, where it is cheaper, compute Â X once and for all.
+
+    adjacency: (num_rows, num_rows) block-diagonal CSR. features: (num_rows, num_features).
+    """
+    propagation = normalise_adjacency(adjacency)
+    propagated = propagate_once and _precomputing_pays(propagation, features)
+    if propagated:
+        features = propagation @ features
+        if sp.issparse(features) and features.nnz > 0.25 * np.prod(features.shape):
+            features = features.toarray()
+    if sp.issparse(features):
+        features.sort_indices()
+        held: Tensor | SparseMatrix = SparseMatrix.from_scipy(sp.csr_array(features), device)
+    else:
+        held = torch.from_numpy(np.ascontiguousarray(features)).to(device)
+    return EncoderInput(SparseMatrix.from_scipy(propagation, device, symmetric=True), held, propagated)
+
+
+def _precomputing_pays(propagation: sp.csr_array, features: Features) -> bool:
+    """Â X has the cost of its own entries; X and Â apart have theirs together."""
+    if not sp.issparse(features):
+        return True
+    per_row = features.nnz / features.shape[0]
+    degree = propagation.nnz / propagation.shape[0]
+    width = features.shape[1]
+    # Each propagated row joins `degree` rows of `per_row` entries; collisions bound it by the width.
+    filled = min(width, width * (1 - (1 - min(1.0, per_row / width)) ** degree))
+    return filled <= per_row + degree
+
+
+class Encoder(nn.Module):
+    """Z = Â ReLU(Â X W₁) W₂ … with as many layers as there are widths; linear: Z = Â^layers X W.
+
+    A variational encoder has a second head for the logarithm of the standard deviation.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        dim: int,
+        *,
+        hidden: int = 32,
+        layers: int = 2,
+        kind: EncoderKind = "gcn",
+        variational: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self.num_layers = layers
+        widths = [num_features, dim] if kind == "linear" else [num_features, *[hidden] * (layers - 1), dim]
+        heads = [1] * (len(widths) - 2) + [2 if variational else 1]
+        self.variational = variational
+        self.weights = nn.ParameterList(
+            [
+                nn.Parameter(torch.cat([_glorot(fan_in, fan_out, generator) for _ in range(count)], dim=1))
+                for fan_in, fan_out, count in zip(widths[:-1], widths[1:], heads, strict=True)
+            ]
+        )
+        self.biases = nn.ParameterList([nn.Parameter(torch.zeros(weight.shape[1])) for weight in self.weights])
+
+    def forward(self, inputs: EncoderInput) -> Tensor:
+        """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
+        features, weight = inputs.features, self.weights[0]
+        hidden = multiply(features, weight) if isinstance(features, SparseMatrix) else features @ weight
+        if not inputs.propagated:
+            hidden = multiply(inputs.propagation, hidden)
+        if self.kind == "linear":
+            for _ in range(self.num_layers - 1):
+                hidden = multiply(inputs.propagation, hidden)
+            return hidden + self.biases[0]
+        hidden = hidden + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            hidden = multiply(inputs.propagation, torch.relu(hidden) @ weight) + bias
+        return hidden
+
+
+def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:
+    bound = (6.0 / (fan_in + fan_out)) ** 0.5
+    return torch.empty(fan_in, fan_out).uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,43 @@
+"""Losses: how well an embedding reconstructs the edges it is asked for."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from l2g2g.models.sparse import PairPattern, pair_loss
+
+
+def reconstruction_loss(
+    embedding: Tensor, edges: PairPattern, non_edges: PairPattern, bias: Tensor | None = None
+) -> Tensor:
+    """−mean log σ(edges) − mean log(1 − σ(non-edges)); the means are in the patterns' weights."""
+    return pair_loss(embedding, edges, is_edge=True, bias=bias) + pair_loss(
+        embedding, non_edges, is_edge=False, bias=bias
+    )
+
+
+def all_pairs_loss(embedding: Tensor, adjacency: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The original GAE loss over every ordered pair, the diagonal counted as edges (Kipf and Welling 2016).
+
+    embedding: (num_nodes, dim). adjacency: (num_nodes, num_nodes) dense, 0 or 1, without diagonal.
+    Edges are weighted up by the ratio of non-edges to edges, and the mean is scaled back accordingly.
+    """
+    target = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
+    num_pairs = target.numel()
+    num_edges = target.sum()
+    num_others = num_pairs - num_edges
+    scores = embedding @ embedding.t()
+    if bias is not None:
+        scores = scores + bias
+    if num_others == 0:
+        return functional.softplus(-scores).mean()
+    norm = num_pairs / (2 * num_others)
+    return norm * functional.binary_cross_entropy_with_logits(scores, target, pos_weight=num_others / num_edges)
+
+
+def gaussian_divergence(mean: Tensor, log_deviation: Tensor, num_nodes: int) -> Tensor:
+    """KL(q ‖ N(0, I)) summed over rows, divided by num_nodes twice: per node, and on the scale of the pair mean."""
+    terms = 1 + 2 * log_deviation - mean.square() - torch.exp(2 * log_deviation)
+    return -0.5 * terms.sum() / num_nodes**2

@@ -1,0 +1,53 @@
+"""Tables for people: scores of methods, and the data sets there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from l2g2g.graphs.datasets import DatasetInfo
+
+
+def render_scores(rows: list[dict[str, Any]]) -> Table:
+    """One line per method: AUC and AP in percent (mean ± deviation over seeds), seconds, the best possible."""
+    first = rows[0]
+    num_seeds = len({row["seed"] for row in rows})
+    protocol = "held-out links" if first["protocol"] == "heldout" else "the paper's evaluation, self-loops included"
+    table = Table(title=f"{first['dataset']}: {protocol}, preset {first['preset']}, {num_seeds} seed(s)")
+    table.add_column("method")
+    for name in ("AUC %", "AP %", "best possible AUC %", "patches", "epochs", "ms per epoch", "seconds"):
+        table.add_column(name, justify="right")
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        table.add_row(
+            method,
+            _percent(row["auc"] for row in own),
+            _percent(row["ap"] for row in own),
+            _percent(row["best_auc"] for row in own),
+            f"{own[0]['num_patches']}",
+            f"{mean(row['epochs'] for row in own):.0f}",
+            f"{1000 * mean(row['seconds']['epoch_median'] for row in own):.1f}",
+            f"{mean(row['seconds']['total'] for row in own):.1f}",
+        )
+    return table
+
+
+def render_datasets(found: Iterable[DatasetInfo]) -> Table:
+    """One line per data set."""
+    table = Table("name", "kind", "nodes", "edges", "features", "description")
+    for item in found:
+        counts = [f"{value:,}" if value is not None else "–" for value in (item.nodes, item.edges, item.features)]
+        style = None if item.available else "dim"
+        table.add_row(item.name, item.kind, *counts, item.description, style=style)
+    return table
+
+
+def _percent(values: Iterable[float | None]) -> str:
+    known = [100 * value for value in values if value is not None]
+    if not known:
+        return "–"
+    return f"{mean(known):.2f}" + (f" ± {stdev(known):.2f}" if len(known) > 1 else "")
