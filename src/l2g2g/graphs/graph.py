@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 Features: TypeAlias = "np.ndarray | sp.csr_array"
 
+# Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
+_LARGEST_SPARE = 10_000_000
+_SPARE_NODES_PER_ARC = 100
+
 
 @dataclass(frozen=True)
 class Cleaning:
@@ -108,8 +112,12 @@ class Graph:
 
     def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
         """The same nodes and features with other edges (each undirected edge given once)."""
-        adjacency = _symmetric(sources, targets, weights, self.num_nodes)
+        adjacency = symmetric_adjacency(sources, targets, weights, self.num_nodes)
         return replace(self, adjacency=adjacency)
+
+    def renamed(self, name: str) -> Graph:
+        """The same graph under another name."""
+        return replace(self, name=name)
 
     @classmethod
     def from_arcs(
@@ -134,6 +142,11 @@ class Graph:
         sources, targets = check_node_numbers(sources, targets, num_nodes, name)
         if num_nodes is None:
             num_nodes = int(max(sources.max(), targets.max())) + 1 if len(sources) else 0
+            if num_nodes > _LARGEST_SPARE + _SPARE_NODES_PER_ARC * len(sources):
+                raise InputError(
+                    f"{name}: node number {num_nodes - 1} among only {len(sources):,} edges; number the nodes from 0, "
+                    f"or give an edge list or table, where ids may be any integers or names"
+                )
         if num_nodes == 0 or len(sources) == 0:
             raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
         if weights is not None:
@@ -263,7 +276,10 @@ def _clean(
     return _narrow(sp.csr_array(adjacency)), cleaning
 
 
-def _symmetric(sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int) -> sp.csr_array:
+def symmetric_adjacency(
+    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
+) -> sp.csr_array:
+    """(num_nodes, num_nodes) CSR adjacency of undirected edges, each given once and none a self-loop."""
     values = np.ones(len(sources), np.float32) if weights is None else weights.astype(np.float32)
     rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
     adjacency = sp.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()

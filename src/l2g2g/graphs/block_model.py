@@ -1,0 +1,171 @@
+"""Stochastic block models: graphs whose generating probabilities are known, so the best possible score is too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph import Cleaning, Graph, symmetric_adjacency
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModel:
+    """Nodes in blocks; two nodes are joined with the probability that their blocks give, independently.
+
+    Attributes:
+        block_sizes: (num_blocks,) number of nodes in each block.
+        probabilities: (num_blocks, num_blocks) symmetric edge probabilities.
+
+    Example:
+        >>> model = BlockModel.planted(num_blocks=2, block_size=50, inside=0.2, outside=0.01)
+        >>> model.num_nodes, model.expected_num_edges
+        (100, 515.0)
+        >>> graph = model.sample(seed=0)
+        >>> graph.num_nodes, graph.features.shape
+        (100, (100, 2))
+    """
+
+    block_sizes: np.ndarray
+    probabilities: np.ndarray
+
+    def __init__(self, block_sizes: ArrayLike, probabilities: ArrayLike) -> None:
+        sizes, matrix = np.asarray(block_sizes), np.asarray(probabilities, dtype=np.float64)
+        if sizes.ndim != 1 or len(sizes) == 0 or sizes.dtype.kind not in "iu" or sizes.min() < 1:
+            raise InputError(f"block sizes {np.array2string(sizes, threshold=8)}; give positive whole numbers")
+        if matrix.shape != (len(sizes), len(sizes)):
+            raise InputError(f"{len(sizes)} blocks but probabilities of shape {matrix.shape}; give one row per block")
+        if not ((matrix >= 0) & (matrix <= 1)).all():
+            raise InputError("block probabilities must lie between 0 and 1")
+        if not (matrix == matrix.T).all():
+            raise InputError("block probabilities must be symmetric, because edges have no direction")
+        object.__setattr__(self, "block_sizes", sizes.astype(np.int64))
+        object.__setattr__(self, "probabilities", matrix)
+
+    @classmethod
+    def planted(cls, num_blocks: int, block_size: int, inside: float, outside: float) -> BlockModel:
+        """Equal blocks with one probability inside every block and one between any two."""
+        probabilities = np.full((num_blocks, num_blocks), outside)
+        np.fill_diagonal(probabilities, inside)
+        return cls(np.full(num_blocks, block_size), probabilities)
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.block_sizes)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes in all blocks."""
+        return int(self.block_sizes.sum())
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """(num_nodes,) block of each node; nodes are numbered block after block."""
+        return np.repeat(np.arange(self.num_blocks), self.block_sizes)
+
+    @property
+    def expected_num_edges(self) -> float:
+        """Mean number of undirected edges."""
+        first, second, num_pairs = self._block_pairs()
+        return float((num_pairs * self.probabilities[first, second]).sum())
+
+    def edge_probability(self, sources: ArrayLike, targets: ArrayLike) -> np.ndarray:
+        """(num_pairs,) probability of an edge between each source and target; 0 for a node and itself."""
+        sources, targets = np.asarray(sources), np.asarray(targets)
+        probability = self.probabilities[self.labels[sources], self.labels[targets]]
+        return np.where(sources == targets, 0.0, probability)
+
+    def sample(self, seed: int | np.random.Generator = 0, name: str = "block model") -> Graph:
+        """Draw one graph exactly, in time that grows with its edges and not with its pairs.
+
+        The number of edges of each block pair is binomial; given the number, the edges are a uniform
+        set of distinct pairs. That is the same distribution as one coin per pair.
+
+        Returns:
+            A graph with one-hot blocks as CSR features, blocks as labels, and this model attached.
+        """
+        generator = np.random.default_rng(seed)
+        first, second, num_pairs = self._block_pairs()
+        counts = generator.binomial(num_pairs, self.probabilities[first, second])
+        chosen, block_pair = _draw_distinct(num_pairs, counts, generator)
+        sources, targets = self._endpoints(chosen, first[block_pair], second[block_pair])
+        adjacency = symmetric_adjacency(sources, targets, None, self.num_nodes)
+        if adjacency.nnz == 0:
+            raise InputError(f"{name}: the block model drew no edge; raise its probabilities or sizes")
+        num_isolated = int((np.diff(adjacency.indptr) == 0).sum())
+        return Graph(
+            adjacency,
+            features=self._one_hot_blocks(),
+            labels=self.labels,
+            name=name,
+            cleaning=Cleaning(num_arcs_read=len(sources), num_isolated=num_isolated),
+            block_model=self,
+        )
+
+    def _block_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Each unordered pair of blocks with the number of node pairs it holds."""
+        first, second = np.triu_indices(self.num_blocks)
+        sizes = self.block_sizes
+        num_pairs = np.where(first == second, sizes[first] * (sizes[first] - 1) // 2, sizes[first] * sizes[second])
+        return first, second, num_pairs
+
+    def _endpoints(self, chosen: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Node numbers of the pair with number `chosen` inside the block pair (first, second).
+
+        Between two blocks pair number c is (c mod n, c // n). Inside one block of n nodes the pair is
+        {i, i + 1 + c // n mod n} with i = c mod n: every distance round the circle of nodes once, and
+        only half a round for the last distance of an even n. No square root, so no rounding.
+        """
+        starts = (np.cumsum(self.block_sizes) - self.block_sizes).astype(np.int32)
+        sizes = self.block_sizes[first].astype(np.int32)
+        quotient, remainder = np.divmod(chosen, sizes)
+        quotient, remainder = quotient.astype(np.int32), remainder.astype(np.int32)
+        around = remainder + quotient + 1
+        around -= np.where(around >= sizes, sizes, np.int32(0))
+        other = np.where(first == second, around, quotient)
+        return starts[first] + remainder, starts[second] + other
+
+    def _one_hot_blocks(self) -> sp.csr_array:
+        num_nodes = self.num_nodes
+        values, rows = np.ones(num_nodes, np.float32), np.arange(num_nodes + 1, dtype=np.int32)
+        return sp.csr_array((values, self.labels.astype(np.int32), rows), shape=(num_nodes, self.num_blocks))
+
+
+def _draw_distinct(
+    sizes: np.ndarray, counts: np.ndarray, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each group g draw counts[g] distinct numbers below sizes[g], uniformly.
+
+    Repeats are thrown away and only the missing ones drawn again, which is exactly drawing one by one
+    and rejecting repeats. Where more than half of a group is wanted, the others are drawn instead.
+
+    Returns:
+        (total,) numbers and (total,) their groups.
+    """
+    leave_out = counts > sizes // 2
+    wanted = np.where(leave_out, sizes - counts, counts)
+    starts = np.cumsum(sizes) - sizes
+    drawn = np.empty(0, dtype=np.int64)
+    missing = wanted
+    while missing.any():
+        groups = np.repeat(np.arange(len(sizes)), missing)
+        fresh = starts[groups] + generator.integers(0, sizes[groups])
+        drawn = _sorted_distinct(np.concatenate([drawn, fresh]))
+        missing = wanted - (np.searchsorted(drawn, starts + sizes) - np.searchsorted(drawn, starts))
+    numbers = drawn - np.repeat(starts, wanted)
+    if leave_out.any():
+        pieces = np.split(numbers, np.cumsum(wanted)[:-1])
+        for group in np.flatnonzero(leave_out):
+            pieces[group] = np.delete(np.arange(sizes[group]), pieces[group])
+        numbers = np.concatenate(pieces)
+    return numbers, np.repeat(np.arange(len(sizes)), counts)
+
+
+def _sorted_distinct(numbers: np.ndarray) -> np.ndarray:
+    numbers.sort()
+    return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
