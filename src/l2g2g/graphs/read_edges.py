@@ -1,0 +1,298 @@
+"""Edge tables, from text, Parquet, pandas or Arrow: two columns of ids and perhaps one of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.archives import reading
+from l2g2g.graphs.node_ids import encode
+from l2g2g.graphs.text_tables import INTEGER, NUMBER, TextTable, is_number, open_text_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Names that head a column of a table whose ids are text, where nothing else tells a header from an edge.
+_ID_HEADERS = {
+    *("source", "target", "source_id", "target_id", "sourceid", "targetid", "source_node", "target_node"),
+    *("from", "to", "from_id", "to_id", "fromnodeid", "tonodeid", "from_node", "to_node"),
+    *("src", "dst", "dest", "destination", "u", "v"),
+    *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
+}
+_WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """Edges as they stand in the table, ids not yet numbered.
+
+    Attributes:
+        sources: (num_rows,) ids, int64 or text.
+        targets: (num_rows,) ids of the same type.
+        weights: (num_rows,) float64, positive and finite; None where there is no third column.
+        source_name: What errors call the table: its file, or what kind of object it was.
+        row_name: From a row number to what errors call that row ("line 7").
+    """
+
+    sources: pa.ChunkedArray
+    targets: pa.ChunkedArray
+    weights: np.ndarray | None
+    source_name: str
+    row_name: Callable[[int], str]
+
+    @property
+    def has_integer_ids(self) -> bool:
+        """Whether ids are integers that fit 64 bits; otherwise they are text."""
+        import pyarrow as pa
+
+        return pa.types.is_int64(self.sources.type)
+
+    def numbered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Number the nodes in the order of first appearance, row by row, the source before the target.
+
+        Returns:
+            (num_rows,) sources, (num_rows,) targets, (num_nodes,) ids.
+        """
+        import pyarrow as pa
+
+        # Text is numbered column by column first, because interleaving numbers is far cheaper than text.
+        codes, ids = encode(pa.chunked_array([*self.sources.chunks, *self.targets.chunks], type=self.sources.type))
+        num_rows = len(self.sources)
+        interleaved = np.stack([codes[:num_rows], codes[num_rows:]], axis=1).ravel()
+        numbers, order = encode(interleaved)
+        return numbers[0::2], numbers[1::2], ids[order]
+
+    def as_node_numbers(self, num_nodes: int, features_name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Take the ids for node numbers, as features by node number ask for; all must be below num_nodes."""
+        if not self.has_integer_ids:
+            raise InputError(
+                f"{self.source_name}: ids are text but {features_name} has its rows by node number; "
+                f"use integer ids, or a feature table (.csv, .parquet) with an id column"
+            )
+        columns = []
+        for column, ids in (("source", self.sources), ("target", self.targets)):
+            numbers = ids.to_numpy()
+            if numbers.max() >= num_nodes:
+                row = int(np.argmax(numbers >= num_nodes))
+                raise InputError(
+                    f"{self.source_name}: {self.row_name(row)}: {column} {numbers[row]} is beyond the {num_nodes:,} "
+                    f"feature rows of {features_name}; add rows or correct the id"
+                )
+            columns.append(numbers)
+        return columns[0], columns[1]
+
+
+def read_text_edges(path: Path) -> EdgeTable:
+    """Read an edge list of any common dialect."""
+    import pyarrow as pa
+
+    table = open_text_table(path)
+    _check_num_columns(table.num_columns, str(path))
+    types = [pa.int64(), pa.int64(), pa.float64()][: table.num_columns]
+    ids_in_first_row = [is_number(cell) for cell in table.first_row[:2]]
+    skip_first = not any(ids_in_first_row)
+    try:
+        with_header_or_without = table.columns(types, skip_first=skip_first)
+        columns, is_fast = with_header_or_without, len(with_header_or_without[0]) > 0
+    except pa.ArrowInvalid:
+        columns, is_fast = [], False
+    if not is_fast:
+        skip_first = _has_header(table)
+        columns = table.texts(skip_first=skip_first)
+    if len(columns[0]) == 0:
+        raise InputError(f"{path}: only a header; it needs at least one edge")
+
+    def row_name(row: int) -> str:
+        return f"line {table.line_number(row, skip_first=skip_first)}"
+
+    return make_edge_table(columns, str(path), row_name)
+
+
+def read_parquet_edges(path: Path) -> EdgeTable:
+    """Read an edge list from a Parquet file of two or three columns."""
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        table = pq.read_table(path)
+    return edges_from_table(table, str(path))
+
+
+def edges_from_table(table: Any, source_name: str) -> EdgeTable:
+    """Take a pandas DataFrame or an Arrow table of two or three columns; the names do not matter."""
+    import pyarrow as pa
+
+    if not isinstance(table, pa.Table):
+        table = _from_pandas(table, source_name)
+    _check_num_columns(table.num_columns, source_name)
+    if table.num_rows == 0:
+        raise InputError(f"{source_name}: the table is empty; it needs at least one edge")
+    return make_edge_table(table.columns, source_name, lambda row: f"row {row + 1}")
+
+
+def _from_pandas(frame: Any, source_name: str) -> pa.Table:
+    import pyarrow as pa
+
+    try:
+        columns = [_from_series(frame.iloc[:, index]) for index in range(frame.shape[1])]
+    except pa.ArrowException as error:
+        raise InputError(f"{source_name}: {error}; use integers or text as ids and numbers as weights") from error
+    return pa.table(columns, names=[str(index) for index in range(len(columns))])
+
+
+def _from_series(series: Any) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.Array.from_pandas(series)
+    except pa.ArrowException:  # integers and text in one column: all are names
+        return pa.Array.from_pandas(series.where(series.isna(), series.map(str)))
+
+
+def make_edge_table(columns: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> EdgeTable:
+    """Check ids and weights; ids become int64 in both columns or text in both."""
+    weights = _check_weights(columns[2], source_name, row_name) if len(columns) == 3 else None
+    ids = [_plain_ids(column, source_name, row_name) for column in columns[:2]]
+    sources, targets = _common_ids(ids, source_name, row_name)
+    return EdgeTable(sources, targets, weights, source_name, row_name)
+
+
+def _check_num_columns(num_columns: int, source_name: str) -> None:
+    if num_columns < 2:
+        raise InputError(f"{source_name}: only {num_columns} column; it needs source and target")
+    if num_columns > 3:
+        raise InputError(f"{source_name}: {num_columns} columns; keep source, target and at most one weight")
+
+
+def _has_header(table: TextTable) -> bool:
+    """Whether the first line names the columns of a table whose rows are not all integers that fit 64 bits."""
+    import pyarrow.compute as pc
+
+    first_row = table.first_row
+    if any(is_number(cell) for cell in first_row):
+        return False
+    if {cell.lower() for cell in first_row[:2]} <= _ID_HEADERS or first_row[-1].lower() in _WEIGHT_HEADERS:
+        return True
+    rest = table.texts(skip_first=True)[:2]
+    return len(rest[0]) > 0 and all(pc.all(pc.match_substring_regex(column, NUMBER)).as_py() for column in rest)
+
+
+def _plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
+    """One id column as int64 or text, without gaps."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        raise InputError(f"{source_name}: {row_name(_first(pc.is_null(column)))}: an id is missing; fill it in")
+    if pa.types.is_uint64(column.type) and pc.max(column).as_py() >= 2**63:
+        return column.cast(pa.string())
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        empty = pc.equal(column, "")
+        if pc.any(empty).as_py():
+            raise InputError(f"{source_name}: {row_name(_first(empty))}: an id is empty; fill it in")
+        return column
+    if pa.types.is_floating(column.type):
+        raise InputError(
+            f"{source_name}: {row_name(0)}: id {column[0].as_py()} is a decimal number; use integers or text as ids"
+        )
+    raise InputError(f"{source_name}: ids are {column.type}; use integers or text as ids")
+
+
+def _common_ids(
+    ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Both columns as int64, or both as text where one id of either is no integer of 64 bits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not all(pa.types.is_int64(column.type) for column in ids):
+        ids = [column.cast(pa.string()) for column in ids]
+        if not all(pc.all(pc.match_substring_regex(column, NUMBER)).as_py() for column in ids):
+            return ids[0], ids[1]  # names, perhaps with numbers among them
+        _refuse(
+            ids,
+            lambda column: pc.invert(pc.match_substring_regex(column, INTEGER)),
+            source_name,
+            row_name,
+            "is not a whole number; use integers or text as ids",
+        )
+        negative = _starts_with_minus
+    else:
+        negative = _is_below_zero
+    _refuse(ids, negative, source_name, row_name, "is negative; ids are integers from 0 or text")
+    with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay text
+        ids = [column.cast(pa.int64()) for column in ids]
+    return ids[0], ids[1]
+
+
+def _starts_with_minus(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    return pc.starts_with(column, "-")
+
+
+def _is_below_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    return pc.less(column, 0)
+
+
+def _refuse(
+    ids: list[pa.ChunkedArray],
+    is_wrong: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    source_name: str,
+    row_name: Callable[[int], str],
+    what: str,
+) -> None:
+    import pyarrow.compute as pc
+
+    for title, column in zip(("source", "target"), ids, strict=True):
+        wrong = is_wrong(column)
+        if pc.any(wrong).as_py():
+            row = _first(wrong)
+            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {what}")
+
+
+def _check_weights(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> np.ndarray:
+    """(num_rows,) float64 weights; refuse text, NaN, Inf, zero and negative ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    remedy = "weights must be positive and finite numbers; correct it or drop the third column"
+    if column.null_count:
+        raise InputError(f"{source_name}: {row_name(_first(pc.is_null(column)))}: the weight is missing; {remedy}")
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        wrong_text = pc.invert(pc.match_substring_regex(column, NUMBER))
+        if pc.any(wrong_text).as_py():
+            row = _first(wrong_text)
+            raise InputError(f"{source_name}: {row_name(row)}: weight {column[row].as_py()!r}; {remedy}")
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        raise InputError(f"{source_name}: weights are {column.type}; {remedy}")
+    weights = column.to_numpy().astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
+    wrong = ~(np.isfinite(narrow) & (narrow > 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{source_name}: {row_name(row)}: weight {weights[row]}; {remedy}")
+    return weights
+
+
+def _first(mask: pa.ChunkedArray) -> int:
+    return int(np.argmax(mask.to_numpy()))
+
+
+def is_edge_table(source: object) -> bool:
+    """Whether this is a pandas DataFrame or an Arrow table, found out without importing pandas."""
+    module = type(source).__module__.split(".")[0]
+    return (module, type(source).__name__) in {("pandas", "DataFrame"), ("pyarrow", "Table")}

@@ -1,0 +1,242 @@
+"""Feature files and arrays: rows by node number (.npy, .npz, arrays) or rows by id (.csv, .parquet)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.archives import load_arrays, reading
+from l2g2g.graphs.graph import Features
+from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows
+from l2g2g.graphs.read_npz import features_from_arrays
+from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, is_text_file, open_text_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class VectorTable:
+    """One vector per row, with or without an id.
+
+    Attributes:
+        vectors: (num_rows, num_columns), dense or sparse.
+        ids: (num_rows,) integers or text, each once; None where a row is a node number.
+        source_name: What errors call the table.
+    """
+
+    vectors: Features
+    ids: np.ndarray | None
+    source_name: str
+
+    def by_node(self, node_ids: np.ndarray, graph_name: str) -> np.ndarray:
+        """(num_nodes, num_columns) vectors in the order of node_ids; every node needs a row."""
+        assert self.ids is not None
+        assert isinstance(self.vectors, np.ndarray)
+        rows = find_rows(node_ids, self.ids)
+        if (rows < 0).any():
+            missing = node_ids[int(np.argmax(rows < 0))]
+            raise InputError(
+                f"{self.source_name}: {len(self.ids):,} feature rows but {len(node_ids):,} nodes in {graph_name}: "
+                f"no row for node {missing!r} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
+            )
+        return self.vectors[rows]
+
+    def ids_beyond(self, node_ids: np.ndarray) -> np.ndarray:
+        """The ids that are none of node_ids, in the order of their rows."""
+        assert self.ids is not None
+        return self.ids[find_rows(self.ids, node_ids) < 0]
+
+
+def read_features(source: Any) -> VectorTable:
+    """Read features from a path, an array, a sparse matrix, a pandas DataFrame or an Arrow table."""
+    if isinstance(source, (str, Path)):
+        return _read_feature_file(Path(source))
+    if sp.issparse(source):
+        return VectorTable(sp.csr_array(source), None, "features")
+    module = type(source).__module__.split(".")[0]
+    if module in ("pandas", "pyarrow"):
+        import pyarrow as pa
+
+        table = source if isinstance(source, pa.Table) else pa.Table.from_pandas(source, preserve_index=False)
+        return vectors_from_table(table, "features")
+    if module == "torch":
+        return VectorTable(_from_tensor(source), None, "features")
+    array = np.asarray(source)
+    if array.ndim != 2:
+        raise InputError(f"features have shape {array.shape}; give one row per node")
+    return VectorTable(array, None, "features")
+
+
+def read_vector_file(path: Path) -> VectorTable:
+    """Read an id column and a vector per row from a text table or a Parquet file."""
+    if path.suffix.lower() != ".parquet":
+        return _vectors_from_text(open_text_table(path))
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        table = pq.read_table(path)
+    return vectors_from_table(table, str(path))
+
+
+def vectors_from_table(table: pa.Table, source_name: str) -> VectorTable:
+    """Take an id column and after it one list column, or one number column per dimension."""
+    import pyarrow as pa
+
+    if table.num_columns < 2:
+        raise InputError(f"{source_name}: only {table.num_columns} column; it needs an id column and numbers after it")
+    if table.num_rows == 0:
+        raise InputError(f"{source_name}: no rows; it needs one row per node")
+    second = table.column(1).type
+    is_list = pa.types.is_fixed_size_list(second) or pa.types.is_list(second) or pa.types.is_large_list(second)
+    vectors = _from_list_column(table, source_name) if is_list else _from_number_columns(table, source_name)
+    _check_finite(vectors, source_name, lambda row: f"row {row + 1}", table.column_names[1:] if not is_list else None)
+    return VectorTable(vectors, _ids(table.column(0), source_name, lambda row: f"row {row + 1}"), source_name)
+
+
+def _read_feature_file(path: Path) -> VectorTable:
+    ending = path.suffix.lower()
+    if not path.exists():
+        raise InputError(f"{path}: no such feature file")
+    if ending in (".npy", ".npz"):
+        vectors = features_from_arrays(load_arrays(path), path)
+        if vectors.ndim != 2:
+            raise InputError(f"{path}: features have shape {vectors.shape}; give one row per node")
+        return VectorTable(vectors, None, str(path))
+    if ending == ".parquet" or is_text_file(path):
+        return read_vector_file(path)
+    raise InputError(f"{path}: unknown ending of a feature file; use .npy, .npz, .csv, .tsv, .txt or .parquet")
+
+
+def _vectors_from_text(table: TextTable) -> VectorTable:
+    import pyarrow as pa
+
+    path = table.path
+    if table.num_columns < 2:
+        raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
+    # A header names its columns, a row of data has numbers after the id.
+    skip_first = not any(is_number(cell) or cell.lower() in ("nan", "inf", "-inf", "") for cell in table.first_row[1:])
+    numbers: list[pa.DataType] = [pa.float32()] * (table.num_columns - 1)
+    try:
+        columns = table.columns([pa.int64(), *numbers], skip_first=skip_first)
+    except pa.ArrowInvalid:
+        try:
+            columns = table.columns([pa.string(), *numbers], skip_first=skip_first)
+            columns[0] = table.trimmed(columns[0])
+        except pa.ArrowInvalid:
+            raise InputError(_text_among_numbers(table, skip_first)) from None
+    if len(columns[0]) == 0:
+        raise InputError(f"{path}: only a header; it needs one row per node")
+
+    def row_name(row: int) -> str:
+        return f"line {table.line_number(row, skip_first=skip_first)}"
+
+    vectors = np.column_stack([column.to_numpy() for column in columns[1:]])
+    titles = table.first_row[1:] if skip_first else None
+    _check_finite(vectors, str(path), row_name, titles)
+    return VectorTable(vectors, _ids(columns[0], str(path), row_name), str(path))
+
+
+def _text_among_numbers(table: TextTable, skip_first: bool) -> str:
+    """Say where the first cell is that is no number."""
+    import pyarrow.compute as pc
+
+    worst: tuple[int, int, str] | None = None
+    for column, cells in enumerate(table.texts(skip_first=skip_first)[1:], start=1):
+        wrong = pc.invert(pc.match_substring_regex(cells, NUMBER)).to_numpy()
+        row = int(np.argmax(wrong)) if wrong.any() else len(wrong)
+        if row < len(wrong) and (worst is None or row < worst[0]):
+            worst = (row, column, cells[row].as_py())
+    if worst is None:
+        return f"{table.path}: cannot be read as numbers; give an id column and numbers after it"
+    row, column, cell = worst
+    line = table.line_number(row, skip_first=skip_first)
+    title = f" ({table.first_row[column]})" if skip_first else ""
+    return f"{table.path}: line {line}, column {column + 1}{title}: {cell!r} is not a number; features must be numbers"
+
+
+def _from_list_column(table: pa.Table, source_name: str) -> np.ndarray:
+    import pyarrow.compute as pc
+
+    if table.num_columns > 2:
+        raise InputError(f"{source_name}: {table.num_columns} columns; keep the id and one list column")
+    lists = table.column(1).combine_chunks()
+    lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
+    if (lengths != lengths[0]).any() or lengths[0] < 1:
+        row = int(np.argmax(lengths != lengths[0]))
+        raise InputError(
+            f"{source_name}: row {row + 1} has {lengths[row]} numbers, row 1 has {lengths[0]}; all must be equally long"
+        )
+    values = pc.list_flatten(lists)
+    return _numbers(values, source_name, table.column_names[1]).reshape(len(lengths), -1)
+
+
+def _from_number_columns(table: pa.Table, source_name: str) -> np.ndarray:
+    names = table.column_names
+    return np.column_stack(
+        [_numbers(table.column(index), source_name, names[index]) for index in range(1, table.num_columns)]
+    )
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_real = pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
+    if not is_real:
+        raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
+    values = pc.cast(column, pa.float32(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
+
+
+def _check_finite(vectors: np.ndarray, source_name: str, row_name: Any, titles: list[str] | None) -> None:
+    finite = np.isfinite(vectors)
+    if finite.all():
+        return
+    row, column = (int(index) for index in np.argwhere(~finite)[0])
+    title = repr(titles[column]) if titles else column
+    raise InputError(
+        f"{source_name}: {row_name(row)}: feature row {row}, column {title} is {vectors[row, column]}; "
+        f"replace NaN and Inf by numbers"
+    )
+
+
+def _ids(column: pa.ChunkedArray, source_name: str, row_name: Any) -> np.ndarray:
+    """Distinct ids as int64 or text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        row = int(np.argmax(pc.is_null(column).to_numpy()))
+        raise InputError(f"{source_name}: {row_name(row)}: the id is missing; fill it in")
+    if not (
+        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_integer(column.type)
+    ):
+        raise InputError(f"{source_name}: the first column holds {column.type}; it must hold ids, integers or text")
+    ids = as_node_ids(column.to_numpy(), source_name)
+    numbers, distinct = encode(ids)
+    if len(distinct) < len(ids):
+        second = int(np.argmax(numbers != np.arange(len(numbers))))
+        first = int(np.argmax(numbers == numbers[second]))
+        raise InputError(
+            f"{source_name}: node {ids[second]!r} is in {row_name(first)} and again in {row_name(second)}; "
+            f"keep one row per node"
+        )
+    return ids
+
+
+def _from_tensor(tensor: Any) -> Features:
+    """A torch tensor, dense or sparse, without importing torch."""
+    tensor = tensor.detach().cpu()
+    if str(tensor.layout) == "torch.strided":
+        return tensor.numpy()
+    entries = tensor.to_sparse_coo().coalesce()
+    rows, columns = entries.indices().numpy()
+    return sp.csr_array((entries.values().numpy(), (rows, columns)), shape=tuple(tensor.shape))

@@ -1,0 +1,202 @@
+"""Tables in text files of any common dialect: delimiter, header, comments, and the line of every row."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.archives import read_bytes, reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
+INTEGER = r"^-?[0-9]+$"
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NUM_SAMPLE_LINES = 50
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether the name ends like a text table, packed or not."""
+    endings = [suffix.lower() for suffix in path.suffixes]
+    if endings and endings[-1] == ".gz":
+        endings.pop()
+    return bool(endings) and endings[-1] in TEXT_ENDINGS
+
+
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """A text file without its comments, its delimiter known, its cells not yet parsed.
+
+    Attributes:
+        path: The file, for messages.
+        content: The lines that hold data, in UTF-8, ended by newlines.
+        delimiter: One character; a blank stands for any run of blanks and tabs.
+        first_row: Cells of the first line.
+        num_columns: Cells per line.
+    """
+
+    path: Path
+    content: bytes
+    delimiter: str
+    first_row: list[str]
+    num_columns: int
+
+    def columns(self, types: list[pa.DataType], *, skip_first: bool) -> list[pa.ChunkedArray]:
+        """Parse every column to its type.
+
+        Raises:
+            pyarrow.ArrowInvalid: A cell is not of the type; text always is.
+            InputError: A line has another number of cells than the first.
+        """
+        import pyarrow as pa
+        import pyarrow.csv
+
+        names = [str(index) for index in range(self.num_columns)]
+        try:
+            table = pyarrow.csv.read_csv(
+                pa.BufferReader(self.content),
+                read_options=pyarrow.csv.ReadOptions(
+                    column_names=names, skip_rows=int(skip_first), block_size=self._block_size()
+                ),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=self.delimiter, quote_char=False if self.delimiter == " " else '"'
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict(zip(names, types, strict=True)), null_values=[], strings_can_be_null=False
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" in str(error):
+                return [pa.chunked_array([], type=column_type) for column_type in types]
+            if "conversion error" not in str(error) or "UTF8" in str(error):
+                self._name_odd_line(error)
+            raise
+        return table.columns
+
+    def texts(self, *, skip_first: bool) -> list[pa.ChunkedArray]:
+        """All columns as text."""
+        import pyarrow as pa
+
+        with reading(self.path):
+            columns = self.columns([pa.string()] * self.num_columns, skip_first=skip_first)
+        return [self.trimmed(column) for column in columns]
+
+    def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Text without blanks around it, unless the file protects its cells by quotes: then blanks count."""
+        import pyarrow.compute as pc
+
+        return column if b'"' in self.content else pc.utf8_trim_whitespace(column)
+
+    def line_number(self, row: int, *, skip_first: bool) -> int:
+        """1-based line in the file of a row of data, found by reading the file again."""
+        wanted = row + int(skip_first)
+        for number, line in enumerate(_lines(self.path), start=1):
+            if _holds_data(line):
+                if wanted == 0:
+                    return number
+                wanted -= 1
+        raise AssertionError("the row was read from this file")  # pragma: no cover
+
+    def _block_size(self) -> int:
+        """Arrow parses blocks in parallel, but a row must fit one block."""
+        longest = len(self.content.split(b"\n", 1)[0])
+        return max(1 << 22, 16 * longest)
+
+    def _name_odd_line(self, error: Exception) -> None:
+        for number, line in enumerate(_lines(self.path), start=1):
+            if not _holds_data(line):
+                continue
+            try:
+                cells = _split(line.decode("utf-8-sig").strip(), self.delimiter)
+            except UnicodeDecodeError:
+                raise InputError(f"{self.path}: line {number} is not UTF-8 text; save the file as UTF-8") from error
+            if len(cells) != self.num_columns:
+                raise InputError(
+                    f"{self.path}: line {number} has {len(cells)} columns but the first has {self.num_columns}; "
+                    f"every line needs the same columns"
+                ) from error
+
+
+def open_text_table(path: Path) -> TextTable:
+    """Read a file, drop comments (lines that begin with # or %) and blank lines, find the delimiter."""
+    content = _without_comments(read_bytes(path), path)
+    if not content:
+        raise InputError(f"{path}: the file is empty; it needs at least one row")
+    sample = _sample_lines(content, path)
+    delimiter = _find_delimiter(sample, path)
+    if delimiter == " ":
+        content = _single_blanks(content)
+    first_row = _split(sample[0], delimiter)
+    return TextTable(path, content, delimiter, first_row, len(first_row))
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell reads as a number (NaN and Inf do not count)."""
+    return re.match(NUMBER, text.strip()) is not None
+
+
+def _without_comments(content: bytes, path: Path) -> bytes:
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in content[:4096]:
+        raise InputError(f"{path}: not UTF-8 text; save the file as UTF-8")
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    # Searching for bytes is a hundred times faster than an expression, and most files need neither.
+    if content.startswith((b" ", b"\t", b"\n")) or any(mark in content for mark in (b"\n ", b"\n\t", b"\n\n")):
+        content = re.sub(rb"(?m)^[ \t]*\n|^ +|^[ \t]+(?=[#%])|^[ \t]+\Z", b"", content)
+    if content.startswith((b"#", b"%")) or b"\n#" in content or b"\n%" in content:
+        content = re.sub(rb"(?m)^[#%][^\n]*(\n|\Z)", b"", content)
+    return content.removesuffix(b"\n") + b"\n" if content.strip() else b""
+
+
+def _single_blanks(content: bytes) -> bytes:
+    """Blanks and tabs in any number become one blank; none at the ends of a line."""
+    if b"\t" in content:
+        content = content.replace(b"\t", b" ")
+    while b"  " in content:
+        content = content.replace(b"  ", b" ")
+    return content.replace(b" \n", b"\n").replace(b"\n ", b"\n").lstrip(b" ")
+
+
+def _sample_lines(content: bytes, path: Path) -> list[str]:
+    end = 0
+    for _ in range(_NUM_SAMPLE_LINES):
+        end = content.find(b"\n", end) + 1
+        if end == len(content):
+            break
+    try:
+        return content[:end].decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error}); save the file as UTF-8") from error
+
+
+def _find_delimiter(sample: list[str], path: Path) -> str:
+    """The delimiter that gives every sampled line the same number of cells, two or more."""
+    comma_first = ".csv" in [suffix.lower() for suffix in path.suffixes]
+    candidates = [",", "\t", ";", " "] if comma_first else ["\t", ",", ";", " "]
+    for delimiter in candidates:
+        widths = {len(_split(line, delimiter)) for line in sample}
+        if len(widths) == 1 and widths.pop() > 1:
+            return delimiter
+    # No delimiter fits every line: take the one of the first line, so that the odd line can be named.
+    return next((delimiter for delimiter in candidates if delimiter in sample[0]), ",")
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    if delimiter == " ":
+        return line.split()
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+
+
+def _lines(path: Path) -> list[bytes]:
+    return read_bytes(path).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+
+
+def _holds_data(line: bytes) -> bool:
+    stripped = line.removeprefix(b"\xef\xbb\xbf").strip()
+    return bool(stripped) and not stripped.startswith((b"#", b"%"))
