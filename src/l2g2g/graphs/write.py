@@ -1,0 +1,234 @@
+"""Embedding files: Parquet, CSV, word2vec text and NumPy, written whole or not at all, and read back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.archives import load_arrays, reading
+from l2g2g.graphs.node_ids import as_node_ids, check_unique
+from l2g2g.graphs.read_features import read_vector_file
+from l2g2g.graphs.text_tables import is_text_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EMBEDDING_ENDINGS = (".parquet", ".csv", ".txt", ".npy")
+
+
+def check_output(path: str | Path, node_ids: np.ndarray | None = None) -> None:
+    """Refuse an output that could not be written, before hours of training are spent on it.
+
+    Raises:
+        InputError: The ending is unknown, the folder is missing, the path is a folder, or the format
+            cannot hold one of node_ids.
+        ResourceError: The folder cannot be written to.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in EMBEDDING_ENDINGS:
+        raise InputError(f"{path}: unknown ending; use one of {', '.join(EMBEDDING_ENDINGS)}")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the name of a file in it")
+    folder = path.parent
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "no such folder"
+        raise InputError(f"{folder}: {what}; create the folder first or give another output")
+    try:
+        # Trying is the only honest test: permission bits say nothing to root or on a read-only mount.
+        with tempfile.TemporaryFile(dir=folder, prefix=".l2g2g-"):
+            pass
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another output") from error
+    if node_ids is not None:
+        _check_ids_fit(path, as_node_ids(node_ids, str(path)))
+
+
+def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: np.ndarray | None = None) -> None:
+    """Write one vector per node; the ending of the path chooses the format.
+
+    `.parquet`: columns `id` and `embedding`, a list of float32. `.csv`: `id`, `dim_0`, `dim_1`, ...
+    `.txt`: word2vec text. `.npy`: the array, and the ids one per line in `PATH.ids.txt`.
+    The file appears complete or not at all; one that was there before stays until then.
+
+    Args:
+        path: Where to write; see `check_output`.
+        embedding: (num_nodes, dim) numbers; written as float32.
+        node_ids: (num_nodes,) integers or text; None writes the row numbers.
+    """
+    path = Path(path)
+    check_output(path)
+    vectors = np.ascontiguousarray(embedding, dtype=np.float32)
+    if vectors.ndim != 2 or vectors.shape[1] == 0:
+        raise InputError(f"{path}: an embedding has one row per node, not shape {vectors.shape}")
+    ids = np.arange(len(vectors)) if node_ids is None else as_node_ids(node_ids, str(path))
+    if len(ids) != len(vectors):
+        raise InputError(f"{path}: {len(vectors):,} vectors but {len(ids):,} ids; they must be equal")
+    _check_ids_fit(path, ids)
+    ending = path.suffix.lower()
+    if ending == ".npy":
+        _write_whole(_ids_path(path), lambda file: _write_ids(file, ids))
+    writers = {".parquet": _write_parquet, ".csv": _write_csv, ".txt": _write_word2vec, ".npy": _write_npy}
+    _write_whole(path, lambda file: writers[ending](file, ids, vectors))
+
+
+def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read an embedding written by `write_embedding`, or any table with an id column and numbers after it.
+
+    Returns:
+        (num_nodes,) ids, integers or text, and (num_nodes, dim) float32 vectors.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such embedding file")
+    if path.suffix.lower() == ".npy":
+        return _read_npy(path)
+    if path.suffix.lower() == ".txt" and _is_word2vec(path):
+        return _read_word2vec(path)
+    if path.suffix.lower() != ".parquet" and not is_text_file(path):
+        raise InputError(f"{path}: unknown ending of an embedding; use one of {', '.join(EMBEDDING_ENDINGS)}")
+    table = read_vector_file(path)
+    assert table.ids is not None
+    return table.ids, np.asarray(table.vectors, dtype=np.float32)
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Write beside the target, force it to disk, then rename: no reader ever sees half a file."""
+    temporary: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        temporary = Path(name)
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        temporary = None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ResourceError(f"{path}: cannot be written ({reason}); free some space or give another output") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _write_parquet(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    pq.write_table(pa.table({"id": pa.array(ids), "embedding": lists}), file)
+
+
+def _write_csv(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(_wide_table(ids, vectors), file)
+
+
+def _write_word2vec(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+    import pyarrow.csv
+
+    options = pyarrow.csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    with file.open("wb") as stream:
+        stream.write(f"{vectors.shape[0]} {vectors.shape[1]}\n".encode())
+        pyarrow.csv.write_csv(_wide_table(ids, vectors), stream, options)
+
+
+def _write_npy(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+    with file.open("wb") as stream:  # given a name, NumPy would add another .npy to it
+        np.save(stream, vectors)
+
+
+def _write_ids(file: Path, ids: np.ndarray) -> None:
+    file.write_text("".join(f"{node_id}\n" for node_id in ids.tolist()), encoding="utf-8")
+
+
+def _wide_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
+    import pyarrow as pa
+
+    columns = {f"dim_{index}": pa.array(vectors[:, index]) for index in range(vectors.shape[1])}
+    return pa.table({"id": pa.array(ids), **columns})
+
+
+def _check_ids_fit(path: Path, ids: np.ndarray) -> None:
+    """Refuse ids that hold what separates the cells or lines of the format."""
+    forbidden = {".txt": " \t\r\n", ".npy": "\r\n"}.get(path.suffix.lower(), "")
+    if ids.dtype.kind != "O" or not forbidden:
+        return
+    for row, node_id in enumerate(ids):
+        if (node_id == "" and " " in forbidden) or any(mark in node_id for mark in forbidden):
+            raise InputError(
+                f"{path}: row {row}: the id {node_id!r} cannot stand in this format, whose separators it would break; "
+                f"write .parquet or .csv"
+            )
+
+
+def _ids_path(path: Path) -> Path:
+    return path.with_name(path.name + ".ids.txt")
+
+
+def _read_npy(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    array = next(iter(load_arrays(path).values()))
+    if array.ndim != 2 or array.dtype.kind not in "iuf":
+        raise InputError(f"{path}: holds {array.dtype} of shape {array.shape}; it needs numbers, one row per node")
+    ids_path = _ids_path(path)
+    if not ids_path.is_file():
+        return np.arange(len(array)), array.astype(np.float32)
+    with reading(ids_path):
+        lines = ids_path.read_text(encoding="utf-8").split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    if len(lines) != len(array):
+        raise InputError(f"{ids_path}: {len(lines):,} ids but {len(array):,} vectors in {path}; they must be equal")
+    ids = _as_integers(np.array(lines, dtype=object))
+    check_unique(ids, str(ids_path))
+    return ids, array.astype(np.float32)
+
+
+def _is_word2vec(path: Path) -> bool:
+    with reading(path), path.open("rb") as file:
+        cells = file.readline(100).split()
+    return len(cells) == 2 and all(cell.isdigit() for cell in cells)
+
+
+def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    with reading(path), path.open("rb") as stream:
+        num_nodes, dim = (int(cell) for cell in stream.readline().split())
+        names = ["id", *(f"dim_{index}" for index in range(dim))]
+        table = pyarrow.csv.read_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(column_names=names),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={"id": pa.string(), **dict.fromkeys(names[1:], pa.float32())}, null_values=[]
+            ),
+        )
+    if table.num_rows != num_nodes:
+        raise InputError(f"{path}: the first line promises {num_nodes:,} rows but there are {table.num_rows:,}")
+    ids = _as_integers(table.column("id").to_numpy())
+    check_unique(ids, str(path))
+    return ids, np.column_stack([table.column(name).to_numpy() for name in names[1:]])
+
+
+def _as_integers(ids: np.ndarray) -> np.ndarray:
+    """Ids as integers where each is one and written as Python would write it; "007" stays text."""
+    try:
+        integers = ids.astype(np.int64)
+    except (ValueError, OverflowError):
+        return ids
+    return integers if (integers.astype(str).astype(object) == ids).all() else ids
