@@ -53,8 +53,9 @@ def reading(path: Path) -> Iterator[None]:
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz (by key) or of an .npy (under the key "array"); pickles are refused."""
-    with reading(path):
-        loaded = np.load(path, allow_pickle=False)
+    # Opened here, because NumPy leaves the file open when it is damaged.
+    with reading(path), path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"array": loaded}
         with loaded:

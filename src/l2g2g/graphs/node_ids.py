@@ -46,7 +46,14 @@ def check_unique(node_ids: np.ndarray, source: str) -> None:
         return
     repeated = int(np.argmax(codes != np.arange(len(codes))))  # codes count up until the first repeat
     first = int(np.argmax(codes == codes[repeated]))
-    raise InputError(f"{source}: {node_ids[repeated]!r} is in row {first} and in row {repeated}; keep one of them")
+    raise InputError(
+        f"{source}: {quoted(node_ids[repeated])} is in row {first} and in row {repeated}; keep one of them"
+    )
+
+
+def quoted(node_id: object) -> str:
+    """An id as errors show it: text in quotes, integers plain."""
+    return repr(node_id) if isinstance(node_id, str) else str(node_id)
 
 
 def encode(node_ids: np.ndarray | pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,16 +68,35 @@ def encode(node_ids: np.ndarray | pa.Array | pa.ChunkedArray) -> tuple[np.ndarra
         ([0, 0, 1], [7, 3])
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    if not isinstance(node_ids, np.ndarray) and pa.types.is_integer(node_ids.type):
+        node_ids = node_ids.to_numpy(zero_copy_only=False) if isinstance(node_ids, pa.Array) else node_ids.to_numpy()
+    if isinstance(node_ids, np.ndarray) and _is_dense(node_ids):
+        return _encode_dense(node_ids)
     array = pa.array(node_ids) if isinstance(node_ids, np.ndarray) else node_ids
-    chunked = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-    if pa.types.is_dictionary(chunked.type):
-        chunked = chunked.cast(chunked.type.value_type)
-    encoded = chunked.dictionary_encode().unify_dictionaries()
-    if encoded.num_chunks == 0:
-        return np.empty(0, np.int32), np.empty(0, np.int64)
-    numbers = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
-    return numbers, encoded.chunk(0).dictionary.to_numpy(zero_copy_only=False)
+    encoded = pc.dictionary_encode(array)
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    # Arrow gives all chunks the dictionary of the whole column.
+    numbers = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks])
+    return numbers, chunks[0].dictionary.to_numpy(zero_copy_only=False)
+
+
+def _is_dense(numbers: np.ndarray) -> bool:
+    """Whether a table over all values up to the largest is no larger than a few times the numbers."""
+    return numbers.dtype.kind in "iu" and len(numbers) > 0 and numbers.min() >= 0 and numbers.max() < 8 * len(numbers)
+
+
+def _encode_dense(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As `encode`, by a table instead of hashing: several times faster for millions of ids."""
+    index_type = np.int32 if len(numbers) < 2**31 else np.int64
+    table: np.ndarray = np.full(int(numbers.max()) + 1, -1, dtype=index_type)
+    # Written from the end, so that the first appearance is what stays.
+    table[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1, dtype=index_type)
+    first_places = np.sort(table[table >= 0])
+    distinct = numbers[first_places]
+    table[distinct] = np.arange(len(distinct), dtype=index_type)
+    return table[numbers], distinct
 
 
 def find_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.graph import Graph, check_features
-from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique
+from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted
 from l2g2g.graphs.read_edges import EdgeTable, edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
 from l2g2g.graphs.read_features import VectorTable, read_features
 from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
@@ -147,7 +147,7 @@ def _with_features(graph: Graph, vectors: VectorTable | None, name: str | None) 
     if len(unknown):
         raise InputError(
             f"{vectors.source_name}: {len(vectors.ids):,} feature rows but {graph.num_nodes:,} nodes in {graph.name}: "
-            f"{unknown[0]!r} is no node of the graph; drop that row or correct the id"
+            f"{quoted(unknown[0])} is no node of the graph; drop that row or correct the id"
         )
     return replace(graph, features=vectors.by_node(node_ids, graph.name))
 

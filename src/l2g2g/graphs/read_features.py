@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import load_arrays, reading
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows
+from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
 from l2g2g.graphs.read_npz import features_from_arrays
 from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, is_text_file, open_text_table
 
@@ -43,7 +43,7 @@ class VectorTable:
             missing = node_ids[int(np.argmax(rows < 0))]
             raise InputError(
                 f"{self.source_name}: {len(self.ids):,} feature rows but {len(node_ids):,} nodes in {graph_name}: "
-                f"no row for node {missing!r} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
+                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
             )
         return self.vectors[rows]
 
@@ -226,7 +226,7 @@ def _ids(column: pa.ChunkedArray, source_name: str, row_name: Any) -> np.ndarray
         second = int(np.argmax(numbers != np.arange(len(numbers))))
         first = int(np.argmax(numbers == numbers[second]))
         raise InputError(
-            f"{source_name}: node {ids[second]!r} is in {row_name(first)} and again in {row_name(second)}; "
+            f"{source_name}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
             f"keep one row per node"
         )
     return ids
