@@ -139,12 +139,17 @@ def _write_csv(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
 
 
 def _write_word2vec(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+    import pyarrow as pa
     import pyarrow.csv
 
-    options = pyarrow.csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    # Arrow refuses to write quotes and commas unquoted, which word2vec text asks for: it writes the numbers only.
+    numbers = pa.BufferOutputStream()
+    options = pyarrow.csv.WriteOptions(include_header=False, delimiter=" ")
+    pyarrow.csv.write_csv(_wide_table(ids, vectors).drop_columns("id"), numbers, options)
+    lines = numbers.getvalue().to_pybytes().split(b"\n")
     with file.open("wb") as stream:
         stream.write(f"{vectors.shape[0]} {vectors.shape[1]}\n".encode())
-        pyarrow.csv.write_csv(_wide_table(ids, vectors), stream, options)
+        stream.writelines(b"%s %s\n" % (str(name).encode(), line) for name, line in zip(ids, lines, strict=False))
 
 
 def _write_npy(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
@@ -165,14 +170,14 @@ def _wide_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
 
 def _check_ids_fit(path: Path, ids: np.ndarray) -> None:
     """Refuse ids that hold what separates the cells or lines of the format."""
-    forbidden = {".txt": " \t\r\n", ".npy": "\r\n"}.get(path.suffix.lower(), "")
+    forbidden = {".txt": " \t\r\n", ".npy": "\r\n", ".csv": "\r\n"}.get(path.suffix.lower(), "")
     if ids.dtype.kind != "O" or not forbidden:
         return
     for row, node_id in enumerate(ids):
         if (node_id == "" and " " in forbidden) or any(mark in node_id for mark in forbidden):
             raise InputError(
                 f"{path}: row {row}: the id {node_id!r} cannot stand in this format, whose separators it would break; "
-                f"write .parquet or .csv"
+                f"write .parquet"
             )
 
 
