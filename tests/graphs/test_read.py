@@ -214,6 +214,14 @@ def test_files_cut_off_are_refused(tmp_path, kind):
         assert "\n" not in str(caught.value)
 
 
+def test_a_damaged_array_header_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3))
+    content = (tmp_path / "x.npy").read_bytes()
+    write(tmp_path / "x.npy", content.replace(b"), }", b"  , "))  # a bracket that never closes
+    with pytest.raises(InputError, match=r"x\.npy: damaged"):
+        read_graph(np.array([[0], [1]]), tmp_path / "x.npy")
+
+
 class Payload:
     def __init__(self, canary):
         self.canary = canary
@@ -245,6 +253,8 @@ def test_files_that_unpack_beyond_the_limit_are_refused(tmp_path):
     for kind in ("npz", "csv.gz", "parquet"):
         with pytest.raises(ResourceError, match=r"unpacks to at least .* MB but 10 MB may be used"):
             read_graph(tmp_path / f"bomb.{kind}", memory_limit=10_000_000)
+        with pytest.raises(ResourceError, match="unpacks"):
+            read_graph(np.array([[0], [1]]), tmp_path / f"bomb.{kind}", memory_limit=10_000_000)
 
 
 # --- archives ---------------------------------------------------------------------------------------
@@ -424,6 +434,12 @@ def test_features_by_id_are_matched_and_further_ids_become_isolated_nodes(tmp_pa
     assert read_graph(edges, frame).features.tolist() == [[2, 0], [1, 1], [3, 1]]
 
 
+def test_a_header_of_numbers_is_known_by_its_id_column(tmp_path):
+    edges = write(tmp_path / "e.csv", "b,a\n")
+    graph = read_graph(edges, write(tmp_path / "f.csv", "id,0,1\na,1,10\nb,2,20\n"))
+    assert graph.features.tolist() == [[2, 20], [1, 10]]
+
+
 def test_integers_match_integers_that_were_read_as_text(tmp_path):
     edges = write(tmp_path / "e.csv", "1,2\n2,x\n")
     features = write(tmp_path / "f.csv", "1,0.5\n2,1.5\nx,2.5\n")
@@ -459,6 +475,7 @@ def test_bad_feature_tables_are_refused_in_one_line(tmp_path, case):
     ("array", "message"),
     [
         (np.array([[1.0], [np.nan], [0]]), r"x\.npy: feature row 1, column 0 is nan"),
+        (np.array([[1.0], [1e300], [0]]), r"x\.npy: feature row 1, column 0 is inf"),
         (np.ones((3, 1), complex), r"x\.npy: features are complex128"),
         (np.array([["a"], ["b"], ["c"]]), r"x\.npy: features are <U1"),
         (np.ones(3), "shape"),

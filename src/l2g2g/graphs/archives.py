@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -40,7 +41,8 @@ def reading(path: Path) -> Iterator[None]:
         EOFError,
         ValueError,  # includes pyarrow.ArrowInvalid and UnicodeDecodeError
         KeyError,
-        SyntaxError,  # what a damaged .npy header can end in
+        SyntaxError,  # a damaged .npy header is parsed as Python literals
+        tokenize.TokenError,
         NotImplementedError,  # an unknown compression inside a zip, an unsupported parquet type
         zipfile.BadZipFile,
         zlib.error,

@@ -198,7 +198,8 @@ def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
         raise InputError(f"{name}: {num_arcs:,} edges but weights of shape {weights.shape}; give one weight per edge")
     if not (np.issubdtype(weights.dtype, np.floating) or np.issubdtype(weights.dtype, np.integer)):
         raise InputError(f"{name}: weights are {weights.dtype}, not numbers; give positive numbers or no third column")
-    weights = weights.astype(np.float32)
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
     wrong = ~(np.isfinite(weights) & (weights > 0))
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -219,7 +220,8 @@ def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int
     if features.shape[0] != num_nodes:
         raise InputError(f"{name}: {features.shape[0]:,} feature rows but {num_nodes:,} nodes; they must be equal")
     if is_sparse:
-        matrix = sp.csr_array(features).astype(np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes Inf and is refused below
+            matrix = sp.csr_array(features).astype(np.float32)
         matrix.sum_duplicates()
         if not np.isfinite(matrix.data).all():
             entry = int(np.argmin(np.isfinite(matrix.data)))
@@ -229,7 +231,8 @@ def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int
                 f"replace NaN and Inf by numbers"
             )
         return _narrow(matrix)
-    dense = np.ascontiguousarray(features, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        dense = np.ascontiguousarray(features, dtype=np.float32)
     if not np.isfinite(dense.sum(dtype=np.float64)) and not np.isfinite(dense).all():
         row, column = np.argwhere(~np.isfinite(dense))[0]
         raise InputError(

@@ -64,7 +64,7 @@ def read_graph(
     if isinstance(source, tuple) and len(source) == 2:
         source, own_features = source
         features = own_features if features is None else features
-    vectors = None if features is None else read_features(features)
+    vectors = None if features is None else read_features(features, memory_limit)
     if is_edge_table(source):
         return _from_edges(edges_from_table(source, name or "edge table"), vectors, name or "graph")
     if isinstance(source, (str, Path)):

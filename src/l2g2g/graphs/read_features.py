@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import load_arrays, reading
+from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
 from l2g2g.graphs.read_npz import features_from_arrays
@@ -18,6 +18,9 @@ from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, is_text_file,
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
+_NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +56,15 @@ class VectorTable:
         return self.ids[find_rows(self.ids, node_ids) < 0]
 
 
-def read_features(source: Any) -> VectorTable:
+def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
     """Read features from a path, an array, a sparse matrix, a pandas DataFrame or an Arrow table."""
     if isinstance(source, (str, Path)):
-        return _read_feature_file(Path(source))
+        return _read_feature_file(Path(source), memory_limit)
     if sp.issparse(source):
         return VectorTable(sp.csr_array(source), None, "features")
     module = type(source).__module__.split(".")[0]
     if module in ("pandas", "pyarrow"):
-        import pyarrow as pa
-
-        table = source if isinstance(source, pa.Table) else pa.Table.from_pandas(source, preserve_index=False)
-        return vectors_from_table(table, "features")
+        return vectors_from_table(_as_table(source), "features")
     if module == "torch":
         return VectorTable(_from_tensor(source), None, "features")
     array = np.asarray(source)
@@ -99,10 +99,22 @@ def vectors_from_table(table: pa.Table, source_name: str) -> VectorTable:
     return VectorTable(vectors, _ids(table.column(0), source_name, lambda row: f"row {row + 1}"), source_name)
 
 
-def _read_feature_file(path: Path) -> VectorTable:
+def _as_table(source: Any) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(source, pa.Table):
+        return source
+    try:
+        return pa.Table.from_pandas(source, preserve_index=False)
+    except (pa.ArrowException, AttributeError, TypeError) as error:
+        raise InputError(f"features: {error}; give a table with an id column and number columns after it") from error
+
+
+def _read_feature_file(path: Path, memory_limit: int | None) -> VectorTable:
     ending = path.suffix.lower()
-    if not path.exists():
+    if not path.is_file():
         raise InputError(f"{path}: no such feature file")
+    check_unpacked_size(path, memory_limit)
     if ending in (".npy", ".npz"):
         vectors = features_from_arrays(load_arrays(path), path)
         if vectors.ndim != 2:
@@ -119,8 +131,7 @@ def _vectors_from_text(table: TextTable) -> VectorTable:
     path = table.path
     if table.num_columns < 2:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
-    # A header names its columns, a row of data has numbers after the id.
-    skip_first = not any(is_number(cell) or cell.lower() in ("nan", "inf", "-inf", "") for cell in table.first_row[1:])
+    skip_first = _has_header(table.first_row)
     numbers: list[pa.DataType] = [pa.float32()] * (table.num_columns - 1)
     try:
         columns = table.columns([pa.int64(), *numbers], skip_first=skip_first)
@@ -140,6 +151,13 @@ def _vectors_from_text(table: TextTable) -> VectorTable:
     titles = table.first_row[1:] if skip_first else None
     _check_finite(vectors, str(path), row_name, titles)
     return VectorTable(vectors, _ids(columns[0], str(path), row_name), str(path))
+
+
+def _has_header(first_row: list[str]) -> bool:
+    """Whether the first line names its columns: it calls the first one an id, or has no number after it."""
+    if first_row[0].lower() in _ID_HEADERS:
+        return True
+    return not any(is_number(cell) or cell.lower() in _NOT_FINITE for cell in first_row[1:])
 
 
 def _text_among_numbers(table: TextTable, skip_first: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -99,29 +100,17 @@ def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Write beside the target, force it to disk, then rename: no reader ever sees half a file."""
-    temporary: Path | None = None
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        os.close(handle)
-        temporary = Path(name)
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
         write(temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-        temporary = None
     except OSError as error:
         reason = error.strerror or str(error)
         raise ResourceError(f"{path}: cannot be written ({reason}); free some space or give another output") from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+        temporary.unlink(missing_ok=True)
 
 
 def _write_parquet(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
