@@ -29,9 +29,12 @@ class Config:
         refresh_every: Epochs between two alignments in training.
         rotate, translate, scale: Parts of the alignment that are applied.
         negatives: fresh every epoch, or fixed.
+        negatives_per_edge: Non-edges drawn for every undirected edge. The authors count an edge in both
+            directions and so draw two.
         pairs: sampled or all pairs in the loss; None for what the method says.
         sample_size: Nodes of FastGAE's subgraph: a number, "sqrt" (the paper's text) or "authors" (their code).
-        normalise_features: Scale feature rows to length 1.
+        feature_scaling: unit (rows of length 1), raw, or binary (1 for every positive entry of sparse
+            features: what PyG's loaders of the citation graphs do, and so what the authors trained on).
         structure_width: Columns made from the structure for a graph without features.
         learn_bias: A learned bias in the decoder.
         epochs, lr: Length and step of training (Adam).
@@ -58,9 +61,10 @@ class Config:
     translate: bool = True
     scale: bool = False
     negatives: Literal["fresh", "fixed"] = "fresh"
+    negatives_per_edge: float = 1.0
     pairs: Literal["sampled", "all"] | None = None
     sample_size: int | Literal["sqrt", "authors"] = "authors"
-    normalise_features: bool = True
+    feature_scaling: Literal["unit", "raw", "binary"] = "unit"
     structure_width: int = 64
     learn_bias: bool = True
     epochs: int = 200
@@ -83,8 +87,9 @@ class Config:
         for name in ("epochs", "threads", "patience"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}; it must not be negative")
-        if not self.lr > 0:
-            raise InputError(f"--lr is {self.lr}; it must be positive")
+        for name in ("lr", "negatives_per_edge"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be positive")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(
@@ -135,13 +140,15 @@ CHOICES: dict[str, list[Any]] = {
     "partition": ["metis", "fennel", "random"],
     "negatives": ["fresh", "fixed"],
     "pairs": [None, "sampled", "all"],
+    "feature_scaling": ["unit", "raw", "binary"],
 }
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
 _PAPER = {
     "partition": "fennel",
     "translate": False,
-    "normalise_features": False,
+    "negatives_per_edge": 2.0,
+    "feature_scaling": "binary",
     "learn_bias": False,
     "lr": 0.001,
     "epochs": 200,

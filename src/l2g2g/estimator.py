@@ -47,7 +47,7 @@ class GraphEmbedding(BaseEstimator):
         lr: float | None = None,
         negatives: str | None = None,
         pairs: str | None = None,
-        normalise_features: bool | None = None,
+        feature_scaling: str | None = None,
         learn_bias: bool | None = None,
         patience: int | None = None,
         validation_fraction: float = 0.05,
@@ -64,7 +64,7 @@ class GraphEmbedding(BaseEstimator):
         self.lr = lr
         self.negatives = negatives
         self.pairs = pairs
-        self.normalise_features = normalise_features
+        self.feature_scaling = feature_scaling
         self.learn_bias = learn_bias
         self.patience = patience
         self.validation_fraction = validation_fraction
@@ -139,16 +139,12 @@ class GraphEmbedding(BaseEstimator):
         ids = manifest["node_ids"]
         history = History(manifest["history"]["losses"], validations=manifest["history"]["validations"])
         config = Config(**manifest["config"])
-        model._remember(
-            tensors.pop("embedding").numpy(), None if ids is None else np.array(ids), history, config
-        )
+        model._remember(tensors.pop("embedding").numpy(), None if ids is None else np.array(ids), history, config)
         model.run_ = None
         model._loaded_tensors = tensors
         return model
 
-    def _remember(
-        self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config
-    ) -> None:
+    def _remember(self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config) -> None:
         self.embedding_ = embedding
         self.node_ids_ = node_ids
         self.history_ = history

@@ -20,7 +20,7 @@ from l2g2g.evaluation.links import LinkScores, evaluate_links
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.structure import normalise_rows, structural_features
+from l2g2g.models.structure import scale_features, structural_features
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import prepare_batches
@@ -113,7 +113,13 @@ def run_split(
         features = input_features(graph, config)
         together = config.together and config.shares_encoder
         batches = prepare_batches(
-            patch_set, graph.adjacency, features, split.held_out, together=together, device=config.device
+            patch_set,
+            graph.adjacency,
+            features,
+            split.held_out,
+            negatives_per_edge=config.negatives_per_edge,
+            together=together,
+            device=config.device,
         )
     model = Autoencoder(
         features.shape[1],
@@ -204,7 +210,7 @@ def input_features(graph: Graph, config: Config) -> Features:
     """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
     if graph.features is None:
         return structural_features(graph.adjacency, config.structure_width, seed=config.seed)
-    return normalise_rows(graph.features) if config.normalise_features else graph.features
+    return scale_features(graph.features, config.feature_scaling)
 
 
 def loop_settings(config: Config, num_nodes: int) -> LoopSettings:
@@ -230,9 +236,10 @@ def prepare_torch(config: Config) -> None:
     """Honour the number of threads and check that the device is there."""
     import numba
 
-    threads = config.threads or numba.config.NUMBA_NUM_THREADS
+    available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    threads = config.threads or available
     torch.set_num_threads(threads)
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(min(threads, available))
     try:
         torch.empty(1, device=config.device)
     except (RuntimeError, AssertionError) as error:

@@ -152,29 +152,31 @@ def conjugate_gradients(
     max_iterations: int,
     tolerance: float = 1e-13,
 ) -> Tensor:
-    """Solve A x = right (rows, m) for a symmetric positive semi-definite A, all columns in step.
+    """Solve A x = right (rows, m) for a symmetric positive semi-definite A; x and right are one long vector each.
 
     Args:
         multiply: x ↦ A x.
         right: (rows, m), in the range of A.
         precondition: r ↦ an approximation of A⁻¹ r.
         max_iterations: gives the best so far when reached.
-        tolerance: stops when the residual is this fraction of the right-hand side, in the norm over all columns.
+        tolerance: stops when the residual is this fraction of the right-hand side.
     """
     x = torch.zeros_like(right)
     residual = right.clone()
     direction = step = precondition(residual)
-    energy = (residual * step).sum(0)
+    energy = (residual * step).sum()
     target = tolerance * float(right.norm())
     for _ in range(max_iterations):
         if float(residual.norm()) <= target:
             break
         image = multiply(direction)
-        curvature = (direction * image).sum(0)
-        rate = torch.where(curvature > 0, energy / torch.where(curvature > 0, curvature, 1.0), 0.0)
+        bend = (direction * image).sum()
+        if not float(bend) > 0:
+            break  # a direction that A does not see: nothing more can be gained
+        rate = energy / bend
         x = x + rate * direction
         residual = residual - rate * image
         step = precondition(residual)
-        last, energy = energy, (residual * step).sum(0)
-        direction = step + torch.where(last > 0, energy / torch.where(last > 0, last, 1.0), 0.0) * direction
+        last, energy = energy, (residual * step).sum()
+        direction = step + energy / last * direction
     return x

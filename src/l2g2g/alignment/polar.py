@@ -29,16 +29,26 @@ def polar_factor(matrices: Tensor, route: Route = "svd") -> Tensor:
                  [-1.,  0.]]])
     """
     if route == "svd":
-        return _PolarBySVD.apply(matrices)[0]
+        return polar_by_svd(matrices)[0]
     if route == "newton-schulz":
         return newton_schulz(matrices)
     raise InputError(f"route {route!r} is not known; use 'svd' or 'newton-schulz'")
 
 
-def polar_with_singular_values(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the polar factors (batch, dim, dim) and the singular values (batch, dim), descending and constant."""
-    polar, singular_values = _PolarBySVD.apply(matrices)
-    return polar, singular_values
+def polar_by_svd(matrices: Tensor, floors: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Polar factors and singular values; open directions are left out where floors are given.
+
+    Args:
+        matrices: (batch, dim, dim).
+        floors: (batch,) singular values at or below are taken for zero, and the result is the partial isometry
+            U_r V_rᵀ of the others; None completes to an orthogonal matrix whatever the rank.
+
+    Returns:
+        (batch, dim, dim) factors, and (batch, dim) singular values, descending and constant.
+    """
+    floors = torch.full_like(matrices[:, 0, 0].detach(), -1.0) if floors is None else floors
+    factor, singular_values = _PolarBySVD.apply(matrices, floors)
+    return factor, singular_values
 
 
 def safe_svd(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,46 +85,54 @@ def _svd_by_gram(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _PolarBySVD(torch.autograd.Function):
-    """R = U Vᵀ. With dK = Uᵀ dM V: dR = U [(dK − dKᵀ) / (σ_a + σ_b)] Vᵀ."""
+    """R = U f(Σ) Vᵀ with f = 1 above the floor, else 0.
+
+    With dK = Uᵀ dM V the skew part of Uᵀ dR V is skew(dK) (f_a + f_b) / (σ_a + σ_b), and the symmetric part is
+    sym(dK) (f_a − f_b) / (σ_a − σ_b): zero within the determined directions.
+    """
 
     @staticmethod
-    def forward(ctx: Any, matrices: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, matrices: Tensor, floors: Tensor) -> tuple[Tensor, Tensor]:
         left, values, right = safe_svd(matrices)
-        ctx.save_for_backward(left, values, right)
+        kept = (values > floors[:, None]).to(values.dtype)
+        ctx.save_for_backward(left, values, right, kept)
         ctx.mark_non_differentiable(values)
-        return left @ right, values
+        return (left * kept[:, None]) @ right, values
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
-        left, values, right = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        left, values, right, kept = ctx.saved_tensors
         inner = left.mT @ grad @ right.mT
-        sums = values[:, :, None] + values[:, None, :]
-        floor = values[:, :1, None] * (1e3 * torch.finfo(values.dtype).eps)
-        determined = sums > floor
-        weights = torch.where(determined, 1 / torch.where(determined, sums, 1.0), 0.0)
-        return left @ ((inner - inner.mT) * weights) @ right
+        row, column = values[:, :, None], values[:, None, :]
+        floor = row[:, :1] * (1e3 * torch.finfo(values.dtype).eps)
+        sums, gaps = row + column, row - column
+        skew = torch.where(sums > floor, (kept[:, :, None] + kept[:, None, :]) / sums.clamp(min=1e-300), 0.0)
+        mixed = kept[:, :, None] != kept[:, None, :]
+        symmetric = torch.where(mixed, 1 / torch.where(mixed, gaps.abs(), 1.0), 0.0)
+        core = 0.5 * (skew * (inner - inner.mT) + symmetric * (inner + inner.mT))
+        return left @ core @ right, None
 
 
-def newton_schulz(matrices: Tensor, max_iterations: int = 100) -> Tensor:
+def newton_schulz(matrices: Tensor, max_iterations: int = 80) -> Tensor:
     """Polar factors by X ← X (3 I − Xᵀ X) / 2: matrix products only, batched, differentiable step by step.
 
     Args:
-        matrices: (batch, dim, dim). Rank-deficient ones do not converge to an orthogonal matrix.
+        matrices: (batch, dim, dim). Of a rank-deficient one the result is the partial isometry U_r V_rᵀ.
         max_iterations: a matrix of condition number c needs about log(c) / log(1.5) + 5 steps.
     """
     # ‖M‖₂² ≤ ‖MᵀM‖_∞, which is far below the Frobenius norm for well-conditioned matrices and saves steps.
+    # The polar factor does not change with the scale, so the bound may be a constant of the gradient.
     with torch.no_grad():
         bound = (matrices.mT @ matrices).abs().sum(-1).amax(-1).sqrt()
         bound = torch.where(bound > 0, bound, 1.0)[:, None, None]
-        eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
         tolerance = 4 * torch.finfo(matrices.dtype).eps * matrices.shape[-1]
     factor = matrices / bound
     last = float("inf")
-    for _ in range(max_iterations):
-        gram = factor.mT @ factor
-        error = float((gram.detach() - eye).abs().amax()) if len(matrices) else 0.0
-        if error <= tolerance or (error < 1e-3 and error >= last):
+    for _ in range(max_iterations if len(matrices) else 0):
+        following = torch.baddbmm(factor, factor, factor.mT @ factor, beta=1.5, alpha=-0.5)
+        change = float((following.detach() - factor.detach()).abs().amax())
+        factor = following
+        if change <= tolerance or (change < 1e-6 and change >= last):
             break
-        last = error
-        factor = torch.baddbmm(factor, factor, gram, beta=1.5, alpha=-0.5)
+        last = change
     return factor

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from l2g2g.alignment.pairs import PairMoments
-from l2g2g.alignment.polar import Route, newton_schulz, polar_factor, polar_with_singular_values
+from l2g2g.alignment.polar import Route, newton_schulz, polar_by_svd, polar_factor
 
-# Weight of the present estimate in directions that the shared nodes leave open; negligible in all others.
+# Weight of an estimate in the directions that the shared nodes leave open; it decides those and no others.
 _COMPLETION = 1e-6
 
 
@@ -24,21 +24,22 @@ class PairwiseMaps:
     """Procrustes maps of all pairs.
 
     Attributes:
-        relative: (num_pairs, dim, dim) R_ij with Z_i R_ij ≈ Z_j on the centred shared nodes.
-        deficient: (num_deficient,) int64 pairs whose shared nodes do not determine the map.
-        partial: (num_deficient, dim, dim) their cross-covariances, scaled to norm one.
+        relative: (num_pairs, dim, dim) R_ij with Z_i R_ij ≈ Z_j on the centred shared nodes. Where these do not
+            span all dimensions R_ij is a partial isometry, zero in the open directions, and asks nothing there.
+        deficient: (num_deficient,) int64 such pairs.
     """
 
     relative: Tensor
     deficient: Tensor
-    partial: Tensor
 
-    def complete(self, estimate: Tensor) -> PairwiseMaps:
-        """Fill the open directions of deficient pairs from an estimate (num_deficient, dim, dim) of their maps."""
+    def completed(self, rotations: Tensor, edges: Tensor) -> Tensor:
+        """Return orthogonal maps (num_pairs, dim, dim), open directions filled from rotations (num_patches, ...)."""
         if len(self.deficient) == 0:
-            return self
-        completed = polar_factor(self.partial + _COMPLETION * estimate)
-        return PairwiseMaps(self.relative.index_copy(0, self.deficient, completed), self.deficient, self.partial)
+            return self.relative
+        first, second = edges[self.deficient].T
+        estimate = rotations[first] @ rotations[second].mT
+        filled = polar_factor(self.relative[self.deficient] + _COMPLETION * estimate)
+        return self.relative.index_copy(0, self.deficient, filled)
 
 
 def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route, warn: bool = True) -> PairwiseMaps:
@@ -52,35 +53,34 @@ def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route, warn: boo
     """
     covariances = moments.covariances
     dim = covariances.shape[-1]
+    with torch.no_grad():
+        norms = torch.linalg.matrix_norm(covariances)
+        floors = torch.maximum(moments.noise_floors, 50 * dim * torch.finfo(torch.float64).eps * norms)
     if route == "svd":
-        relative, singular_values = polar_with_singular_values(covariances)
-        smallest, largest = singular_values[:, -1], singular_values[:, 0]
-        limit = torch.maximum(moments.noise_floors, 50 * dim * torch.finfo(torch.float64).eps * largest)
-        thin = smallest <= limit
-        if warn and dim > 1 and bool((thin & (sizes > dim)).any()):
-            _warn_rank_deficient(thin & (sizes > dim), singular_values)
+        relative, singular_values = polar_by_svd(covariances, floors)
+        thin = singular_values[:, -1] <= floors
     else:
-        relative = newton_schulz(torch.where((sizes > dim)[:, None, None], covariances, torch.eye(dim).to(covariances)))
+        relative = newton_schulz(covariances)
         gram = relative.detach().mT @ relative.detach()
-        error = (gram - torch.eye(dim, dtype=gram.dtype, device=gram.device)).abs().amax((1, 2))
-        thin = error > 1e-9
-        if warn and bool(thin.any()):
-            _warn_rank_deficient(thin, torch.linalg.matrix_norm(covariances.detach(), 2)[:, None])
-    deficient = (thin | (sizes <= dim)).nonzero()[:, 0]
-    norms = torch.linalg.matrix_norm(covariances[deficient])
-    negligible = norms <= moments.noise_floors[deficient]
-    partial = torch.where(negligible, 0.0, 1 / torch.where(negligible, 1.0, norms))[:, None, None]
-    return PairwiseMaps(relative, deficient, partial * covariances[deficient])
+        thin = (gram.diagonal(dim1=1, dim2=2).sum(1) - dim).abs() > 1e-6
+        singular_values = None
+    if warn and bool((thin & (sizes > dim)).any()):
+        _warn_rank_deficient((thin & (sizes > dim)).nonzero()[:, 0], covariances, singular_values)
+    return PairwiseMaps(relative, (thin | (sizes <= dim)).nonzero()[:, 0])
 
 
-def _warn_rank_deficient(bad: Tensor, singular_values: Tensor) -> None:
+def _warn_rank_deficient(pairs: Tensor, covariances: Tensor, singular_values: Tensor | None) -> None:
     """Name the number of pairs and the singular values of the first."""
-    pairs = bad.nonzero()[:, 0]
-    values = ", ".join(f"{value:.2g}" for value in singular_values[pairs[0]].tolist()[:8])
+    if singular_values is None:
+        singular_values = torch.linalg.svdvals(covariances[pairs[:1]].detach())
+        values = singular_values[0].tolist()
+    else:
+        values = singular_values[pairs[0]].tolist()
+    shown = ", ".join(f"{value:.2g}" for value in values[:8]) + (", ..." if len(values) > 8 else "")
     warnings.warn(
         f"{len(pairs)} pair(s) of patches share nodes that span too few dimensions to fix a rotation; the open "
-        f"directions follow the other pairs or the previous frame. Pair number {int(pairs[0])} has singular values "
-        f"{values}",
+        f"directions follow the other pairs or the previous frame. Pair number {int(pairs[0])} has the singular "
+        f"values {shown}",
         AlignmentWarning,
         stacklevel=4,
     )

@@ -81,58 +81,104 @@ def refine_rotations(
     relative: Tensor,
     laplacian: PatchLaplacian,
     *,
-    tolerance: float = 1e-9,
+    tolerance: float = 1e-7,
     max_steps: int = 50,
 ) -> Refinement:
-    """Minimise Σ w ‖S_i − R_ij S_j‖² from a start, by steps S_i ← polar(S_i (I + X_i)) that never go uphill.
+    """Minimise Σ w ‖S_i − R_ij S_j‖² from a start by conjugate gradients that never go uphill.
+
+    With skew X a step is S_i ← polar(S_i (I + X_i)). The gradient is preconditioned by the Laplacian of the patch
+    graph: for exact pairs that is Newton's step, with noise conjugate directions make up for the difference.
 
     Args:
         rotations: (num_patches, dim, dim) start; those of the roots of the Laplacian stay as they are.
         edges: (num_pairs, 2) pairs i < j.
         relative: (num_pairs, dim, dim) R_ij.
         laplacian: of the same pairs and weights.
-        tolerance: stops when the root mean square of X is below.
+        tolerance: stops when the root mean square of the preconditioned gradient is below.
         max_steps: stops in any case.
     """
-    weights = laplacian.weights
-    change, steps = 0.0, 0
+    landscape = _Landscape(edges, relative, laplacian)
     agreement = transport(rotations, edges, relative)
-    value = _weighted_trace(agreement, weights)
-    for _ in range(max_steps):
-        update = _linearised_update(agreement, laplacian)
-        change = float(update.square().mean().sqrt())
-        if change <= tolerance:
-            break
+    value = landscape.value(agreement)
+    gradient = landscape.gradient(agreement)
+    direction = natural = laplacian.solve(gradient)
+    change, steps = _root_mean_square(natural), 0
+    while change > tolerance and steps < max_steps:
+        length = landscape.step_length(direction, gradient, agreement)
         for _ in range(6):
-            trial = retract(rotations, update)
-            agreement = transport(trial, edges, relative)
-            trial_value = _weighted_trace(agreement, weights)
-            if trial_value >= value:
+            trial = retract(rotations, landscape.skew(length * direction))
+            trial_agreement = transport(trial, edges, relative)
+            if landscape.value(trial_agreement) >= value:
                 break
-            update = update / 4
+            direction, length = natural, length / 4
         else:
             break  # rounding hides any further gain
-        rotations, value, steps = trial, trial_value, steps + 1
+        rotations, agreement, steps = trial, trial_agreement, steps + 1
+        value = landscape.value(agreement)
+        last, last_energy = natural, (gradient * natural).sum()
+        gradient = landscape.gradient(agreement)
+        natural = laplacian.solve(gradient)
+        momentum = ((gradient * (natural - last)).sum() / last_energy).clamp(min=0)  # Polak and Ribière
+        direction = natural + momentum * direction
+        change = _root_mean_square(natural)
     return Refinement(rotations, steps, change)
 
 
-def _weighted_trace(agreement: Tensor, weights: Tensor) -> float:
-    return float(weights @ agreement.diagonal(dim1=1, dim2=2).sum(1)) if len(weights) else 0.0
+def _root_mean_square(values: Tensor) -> float:
+    return float(values.square().mean().sqrt()) if values.numel() else 0.0
 
 
-def _linearised_update(agreement: Tensor, laplacian: PatchLaplacian) -> Tensor:
-    """Skew X (num_patches, dim, dim) that minimises Σ w ‖skew(E_ij) + X_j − X_i‖²."""
-    dim = agreement.shape[-1]
-    upper = torch.triu_indices(dim, dim, 1, device=agreement.device)
-    entries = 0.5 * (agreement[:, upper[0], upper[1]] - agreement[:, upper[1], upper[0]])
-    return _skew(laplacian.integrate(entries), upper, dim)
+class _Landscape:
+    """Σ w tr(S_iᵀ R_ij S_j) around given rotations, along S_i exp(X_i) with X given by its entries above the diagonal.
+
+    Entries are (num_patches, dim (dim − 1) / 2); the agreement is E_ij = S_iᵀ R_ij S_j of the point looked at.
+    """
+
+    def __init__(self, edges: Tensor, relative: Tensor, laplacian: PatchLaplacian) -> None:
+        self.first, self.second = edges[:, 0], edges[:, 1]
+        self.laplacian = laplacian
+        self.weights = laplacian.weights[:, None, None]
+        self.dim = relative.shape[-1]
+        self.rows, self.columns = torch.triu_indices(self.dim, self.dim, 1, device=edges.device)
+
+    def value(self, agreement: Tensor) -> float:
+        """The weighted trace, to be made large."""
+        return float(self.laplacian.weights @ agreement.diagonal(dim1=1, dim2=2).sum(1))
+
+    def gradient(self, agreement: Tensor) -> Tensor:
+        """Entries of Σ_j w_ij skew(E_ij): the direction of steepest ascent."""
+        return self.laplacian.divergence(self.entries(0.5 * (agreement - agreement.mT)))
+
+    def curvature(self, entries: Tensor, agreement: Tensor) -> Tensor:
+        """Minus the second derivative, applied to X: a Laplacian with the maps E_ij on its edges."""
+        update = self.skew(entries)
+        first, second = update[self.first], update[self.second]
+        symmetric = 0.5 * (agreement + agreement.mT)
+        at_first = 0.5 * (first @ symmetric + symmetric @ first) - _skew_part(agreement @ second)
+        at_second = 0.5 * (second @ symmetric + symmetric @ second) - _skew_part(agreement.mT @ first)
+        total = torch.zeros_like(update)
+        total = total.index_add(0, self.first, self.weights * at_first)
+        return self.entries(total.index_add(0, self.second, self.weights * at_second))
+
+    def step_length(self, direction: Tensor, gradient: Tensor, agreement: Tensor) -> float:
+        """Newton's step along a direction, at most 4; 1 where the landscape is not concave."""
+        bend = float((direction * self.curvature(direction, agreement)).sum())
+        slope = float((direction * gradient).sum())
+        return min(slope / bend, 4.0) if bend > 0 and slope > 0 else 1.0
+
+    def entries(self, skew: Tensor) -> Tensor:
+        """Entries above the diagonal."""
+        return skew[:, self.rows, self.columns]
+
+    def skew(self, entries: Tensor) -> Tensor:
+        """Skew matrices (num_patches, dim, dim) from their entries above the diagonal."""
+        matrices = torch.zeros(len(entries), self.dim, self.dim, dtype=entries.dtype, device=entries.device)
+        matrices[:, self.rows, self.columns] = entries
+        return matrices - matrices.mT
 
 
-def _skew(entries: Tensor, upper: Tensor, dim: int) -> Tensor:
-    """Skew matrices (rows, dim, dim) from the entries (rows, dim (dim - 1) / 2) above the diagonal."""
-    matrices = torch.zeros(len(entries), dim, dim, dtype=entries.dtype, device=entries.device)
-    matrices[:, upper[0], upper[1]] = entries
-    return matrices - matrices.mT
+def _skew_part(matrices: Tensor) -> Tensor:
+    return 0.5 * (matrices - matrices.mT)
 
 
 def retract(rotations: Tensor, update: Tensor) -> Tensor:
@@ -144,42 +190,29 @@ def retract(rotations: Tensor, update: Tensor) -> Tensor:
 def attach_gradient(rotations: Tensor, edges: Tensor, relative: Tensor, laplacian: PatchLaplacian) -> Tensor:
     """Give solved rotations their exact derivative with respect to the pairwise maps.
 
-    At the minimum g(S, R) = 0 with g_i = Σ_j w_ij skew(E_ij); the implicit function theorem is one Newton step
-    with a constant Hessian, solved by conjugate gradients. Neither eigenvalues nor singular values are divided by,
-    so that clusters of them do no harm.
+    At the optimum the gradient g(S, R) vanishes; the implicit function theorem is one Newton step with a constant
+    second derivative, solved by conjugate gradients. Neither gaps of eigenvalues nor gaps of singular values are
+    divided by, so that clusters of them do no harm.
 
     Args:
-        rotations: (num_patches, dim, dim) the minimum, constant; the roots of the Laplacian stay constant.
+        rotations: (num_patches, dim, dim) the optimum, constant; the roots of the Laplacian stay constant.
         edges: (num_pairs, 2) pairs i < j.
         relative: (num_pairs, dim, dim) R_ij, carries the gradient.
         laplacian: of the same pairs and weights.
     """
-    num_patches, dim = rotations.shape[:2]
-    upper = torch.triu_indices(dim, dim, 1, device=rotations.device)
+    landscape = _Landscape(edges, relative, laplacian)
     agreement = transport(rotations, edges, relative)
-    skew_entries = 0.5 * (agreement[:, upper[0], upper[1]] - agreement[:, upper[1], upper[0]])
     constant = agreement.detach()
-    free = torch.ones(num_patches, 1, dtype=rotations.dtype, device=rotations.device)
+    free = torch.ones(len(rotations), 1, dtype=rotations.dtype, device=rotations.device)
     free[laplacian.roots] = 0
 
-    def multiply(entries: Tensor) -> Tensor:
-        """Second derivative of −Σ w tr E_ij along S_i exp(X_i): a Laplacian with the maps E_ij on its edges."""
-        update = _skew(entries, upper, dim)
-        first, second = update[edges[:, 0]], update[edges[:, 1]]
-        symmetric = 0.5 * (constant + constant.mT)
-        at_first = 0.5 * (first @ symmetric + symmetric @ first) - _skew_part(constant @ second)
-        at_second = 0.5 * (second @ symmetric + symmetric @ second) - _skew_part(constant.mT @ first)
-        total = torch.zeros_like(update)
-        weights = laplacian.weights[:, None, None]
-        total = total.index_add(0, edges[:, 0], weights * at_first).index_add(0, edges[:, 1], weights * at_second)
-        return free * total[:, upper[0], upper[1]]
-
     def solve(right: Tensor) -> Tensor:
-        return conjugate_gradients(multiply, free * right, laplacian.solve, 20 * num_patches * dim)
+        return conjugate_gradients(
+            lambda entries: free * landscape.curvature(free * entries, constant),
+            free * right,
+            laplacian.solve,
+            max_iterations=right.numel() + 10,
+        )
 
-    update = _skew(solve_symmetric(laplacian.divergence(skew_entries), solve), upper, dim)
+    update = landscape.skew(solve_symmetric(landscape.gradient(agreement), solve))
     return rotations + rotations @ update
-
-
-def _skew_part(matrices: Tensor) -> Tensor:
-    return 0.5 * (matrices - matrices.mT)

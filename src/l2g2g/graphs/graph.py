@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from l2g2g.errors import InputError
 if TYPE_CHECKING:
     from l2g2g.graphs.block_model import BlockModel
 
-Features: TypeAlias = "np.ndarray | sp.csr_array"
+Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
 
 # Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
 _LARGEST_SPARE = 10_000_000

@@ -173,7 +173,15 @@ def _grow(
             giver, taker = (first, second) if side == 0 else (second, first)
             quota = from_first if side == 0 else from_second
             queue = _boundary_first(
-                indptr, indices, labels, members[starts[giver] : starts[giver + 1]], giver, taker, quota, stamp, 2 * pair + side
+                indptr,
+                indices,
+                labels,
+                members[starts[giver] : starts[giver + 1]],
+                giver,
+                taker,
+                quota,
+                stamp,
+                2 * pair + side,
             )
             for node in queue:
                 added_patch[num_added] = taker
@@ -267,9 +275,7 @@ def _induce(
     return new_indptr, new_indices, new_data
 
 
-def _patches_of_nodes(
-    global_nodes: np.ndarray, offsets: np.ndarray, num_nodes: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _patches_of_nodes(global_nodes: np.ndarray, offsets: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """CSR of the patches that hold each node, ascending."""
     patch_of_row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     order = np.argsort(global_nodes, kind="stable")

@@ -41,8 +41,7 @@ def partition(
     if method == "metis":
         labels = _metis(adjacency, num_clusters, seed)
     elif method == "fennel":
-        order = np.random.default_rng([seed, 0xFE]).permutation(num_nodes)
-        labels = fennel(adjacency.indptr, adjacency.indices, num_clusters, order, fennel_passes)
+        labels = fennel(adjacency.indptr, adjacency.indices, num_clusters, fennel_passes)
     elif method == "random":
         labels = np.random.default_rng([seed, 0xA]).permutation(np.arange(num_nodes) % num_clusters)
     else:
@@ -64,10 +63,8 @@ def _metis(adjacency: sp.csr_array, num_clusters: int, seed: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def fennel(
-    indptr: np.ndarray, indices: np.ndarray, num_clusters: int, order: np.ndarray, num_passes: int
-) -> np.ndarray:
-    """FENNEL: stream the nodes, each to the cluster with most neighbours less a price for its load.
+def fennel(indptr: np.ndarray, indices: np.ndarray, num_clusters: int, num_passes: int) -> np.ndarray:
+    """FENNEL: stream the nodes in their own order, each to the cluster with most neighbours less a price for its load.
 
     The price is alpha γ |S|^(γ-1) with γ = 3/2 and alpha = M k^(γ-1) / N^γ (Tsourakakis et al. 2014).
     A cluster that holds 1.1 N / k nodes takes no more. Later passes move each node again.
@@ -80,7 +77,7 @@ def fennel(
     loads = np.zeros(num_clusters, np.int64)
     neighbours = np.zeros(num_clusters, np.int64)
     for _ in range(num_passes):
-        for node in order:
+        for node in range(num_nodes):
             if labels[node] >= 0:
                 loads[labels[node]] -= 1
             neighbours[:] = 0

@@ -40,7 +40,9 @@ def render_datasets(found: Iterable[DatasetInfo]) -> Table:
     """One line per data set."""
     table = Table("name", "kind", "nodes", "edges", "features", "description")
     for item in found:
-        counts = [f"{value:,}" if value is not None else "–" for value in (item.nodes, item.edges, item.features)]
+        counts = [
+            f"{value:,}" if value is not None else "–" for value in (item.num_nodes, item.num_edges, item.num_features)
+        ]
         style = None if item.available else "dim"
         table.add_row(item.name, item.kind, *counts, item.description, style=style)
     return table

@@ -54,9 +54,7 @@ class PatchBatch:
         """Non-edges of this epoch."""
         if self.device.type == "cpu":
             return draw_negatives(self.negatives, self.negative_weights, seed=seed, epoch=epoch)
-        return draw_negatives_torch(
-            self.negatives, self.negative_weights, seed=seed, epoch=epoch, device=self.device
-        )
+        return draw_negatives_torch(self.negatives, self.negative_weights, seed=seed, epoch=epoch, device=self.device)
 
 
 def prepare_batches(
@@ -65,6 +63,7 @@ def prepare_batches(
     features: Features,
     held_out: sp.csr_array,
     *,
+    negatives_per_edge: float = 1.0,
     together: bool = True,
     device: torch.device | str = "cpu",
 ) -> list[PatchBatch]:
@@ -76,7 +75,7 @@ def prepare_batches(
     groups = [np.arange(patch_set.num_patches)]
     if not together:
         groups = [np.array([patch]) for patch in range(patch_set.num_patches)]
-    return [_prepare(patch_set, group, adjacency, features, held_out, device) for group in groups]
+    return [_prepare(patch_set, group, adjacency, features, held_out, negatives_per_edge, device) for group in groups]
 
 
 def _prepare(
@@ -85,6 +84,7 @@ def _prepare(
     adjacency: sp.csr_array,
     features: Features,
     held_out: sp.csr_array,
+    negatives_per_edge: float,
     device: torch.device | str,
 ) -> PatchBatch:
     first, last = patch_set.offsets[patches[0]], patch_set.offsets[patches[-1] + 1]
@@ -95,7 +95,8 @@ def _prepare(
     block = adjacency if whole else part.induce(adjacency)
     local_features = features if whole else features[nodes]
     arcs_per_patch = np.diff(block.indptr[offsets].astype(np.int64))
-    plan = plan_negatives(_excluded(block, part, held_out, whole), offsets, arcs_per_patch // 2, patches)
+    wanted = np.ceil(negatives_per_edge * (arcs_per_patch // 2)).astype(np.int64)
+    plan = plan_negatives(_excluded(block, part, held_out, whole), offsets, wanted, patches)
     share = np.diff(offsets) / patch_set.num_rows
     edge_weights = _expand(share / np.maximum(arcs_per_patch, 1), arcs_per_patch)
     negatives_per_patch = np.diff(plan.pair_offsets)

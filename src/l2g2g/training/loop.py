@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -146,9 +147,7 @@ def encode_patches(model: Autoencoder, batches: list[PatchBatch]) -> Tensor:
         return torch.cat([model.encode(batch.inputs, int(batch.patches[0]))[0] for batch in batches])
 
 
-def patch_loss(
-    model: Autoencoder, batch: PatchBatch, frame: Frame, settings: LoopSettings, epoch: int
-) -> Tensor:
+def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: LoopSettings, epoch: int) -> Tensor:
     """This batch's part of Σ_j N_j L_j / Σ_j N_j, on the aligned embeddings."""
     mean, log_deviation = model.encode(batch.inputs, int(batch.patches[0]))
     embedding, divergence = mean, mean.new_zeros(())
@@ -166,9 +165,7 @@ def patch_loss(
     return reconstruction_loss(embedding, batch.edges, _negatives(batch, settings, epoch), model.bias) + divergence
 
 
-def _accumulate(
-    model: Autoencoder, batch: PatchBatch, frame: Frame, settings: LoopSettings, epoch: int
-) -> float:
+def _accumulate(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: LoopSettings, epoch: int) -> float:
     loss = patch_loss(model, batch, frame, settings, epoch)
     loss.backward()
     return float(loss.detach())
@@ -191,7 +188,7 @@ def _subgraph_loss(
 def _dense_loss(embedding: Tensor, batch: PatchBatch, bias: Tensor | None) -> Tensor:
     loss = embedding.new_zeros(())
     bounds = batch.offsets.tolist()
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in itertools.pairwise(bounds):
         target = torch.from_numpy(batch.adjacency[low:high, low:high].toarray() != 0).to(embedding)
         loss = loss + all_pairs_loss(embedding[low:high], target, bias) * (high - low)
     return loss * batch.share / batch.num_rows
