@@ -1,0 +1,112 @@
+"""Iteratively reweighted alignment: shared nodes and pairs that fit badly lose their influence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.frame import Frame
+from l2g2g.alignment.pairs import measure_pairs
+from l2g2g.alignment.polar import polar_factor
+from l2g2g.alignment.solve import Problem, solve_frame
+
+_WITHIN_PAIR_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 4, 6, 6
+
+
+def solve_robustly(problem: Problem) -> Frame:
+    """Solve with weights that follow the residuals, from coarse evidence to fine.
+
+    1. Within each pair a Procrustes fit is reweighted node by node: mismatched nodes stand out without any frame.
+    2. In the common frame whole pairs are reweighted by 1 / residual (least absolute deviations), which finds pairs
+       that are rigid and wrong.
+    3. Single nodes are reweighted by 1 / (1 + (r / c)²)² (Geman and McClure), c twice the median residual, so that
+       what is left of the wrong ones vanishes and the rest is weighted almost evenly.
+
+    With ``differentiable`` the weights are constants, as is usual.
+    """
+    overlaps = problem.overlaps
+    if overlaps.num_pairs == 0:
+        return solve_frame(problem)
+    constant = replace(problem, settings=replace(problem.settings, differentiable=False))
+    with torch.no_grad():
+        weights = _weigh_within_pairs(problem)
+        first_factors = _mean_by_pair(weights, problem)
+        constant = replace(constant, entry_weights=weights, pair_factors=first_factors)
+        frame = solve_frame(constant)
+        for _ in range(_PAIR_ROUNDS):
+            residuals = _mean_by_pair(entry_residuals(problem, frame), problem, weights)
+            deviation = (residuals.square() + (0.1 * residuals.median()).square() + 1e-24).sqrt()
+            factors = first_factors * residuals.median().clamp(min=1e-12) / deviation
+            frame = _solve_from(replace(constant, pair_factors=factors), frame)
+        for _ in range(_NODE_ROUNDS):
+            weights = _redescend(entry_residuals(problem, frame))
+            problem = replace(problem, entry_weights=weights, pair_factors=_mean_by_pair(weights, problem))
+            constant = replace(constant, entry_weights=weights, pair_factors=problem.pair_factors)
+            frame = _solve_from(constant, frame)
+    return solve_frame(problem) if problem.settings.differentiable else frame
+
+
+def _solve_from(problem: Problem, frame: Frame) -> Frame:
+    """Solve from the last round; the gauge follows the caller's previous frame, which the last round agrees with."""
+    settings = replace(problem.settings, start="tree")
+    if problem.previous is None:
+        return solve_frame(replace(problem, previous=frame, settings=settings))
+    return solve_frame(replace(problem, settings=settings))
+
+
+def entry_residuals(problem: Problem, frame: Frame) -> Tensor:
+    """Distance (num_shared,) between the two aligned copies of every shared node."""
+    overlaps = problem.overlaps
+    pair = overlaps.pair_of_entry
+    linear = frame.rotations * frame.scales[:, None, None]
+    sides = []
+    for side, rows in enumerate((overlaps.first_rows, overlaps.second_rows)):
+        patch = overlaps.edges[pair, side]
+        sides.append(_apply_by_entry(problem.coordinates[rows].double(), patch, linear) + frame.translations[patch])
+    return (sides[0] - sides[1]).norm(dim=1)
+
+
+def _apply_by_entry(points: Tensor, owners: Tensor, matrices: Tensor) -> Tensor:
+    """Multiply each point (n, dim) by the matrix of its owner, in chunks that bound the gathered matrices."""
+    step = max(1, (1 << 22) // matrices.shape[-1] ** 2)
+    chunks = [
+        torch.einsum("nd,nde->ne", points[start : start + step], matrices[owners[start : start + step]])
+        for start in range(0, len(points), step)
+    ]
+    return torch.cat(chunks)
+
+
+def _weigh_within_pairs(problem: Problem) -> Tensor:
+    """Weights (num_shared,) from reweighted Procrustes fits of each pair on its own."""
+    overlaps, settings = problem.overlaps, problem.settings
+    pair = overlaps.pair_of_entry
+    first = problem.coordinates[overlaps.first_rows].double()
+    second = problem.coordinates[overlaps.second_rows].double()
+    weights = torch.ones(len(pair), dtype=torch.float64, device=pair.device)
+    eye = torch.eye(first.shape[1], dtype=torch.float64, device=pair.device)
+    for _ in range(_WITHIN_PAIR_ROUNDS):
+        moments = measure_pairs(problem.coordinates, overlaps, weights)
+        # The small multiple of the identity keeps overlaps of few nodes finite; they fit well whatever it does.
+        ridge = 1e-9 * torch.linalg.matrix_norm(moments.covariances)[:, None, None] + 1e-300
+        maps = polar_factor(moments.covariances + ridge * eye) if settings.rotate else eye.expand_as(ridge + eye)
+        if settings.scale:
+            maps = maps * (moments.second_spreads / moments.first_spreads.clamp(min=1e-300)).sqrt()[:, None, None]
+        moved = _apply_by_entry(first - moments.first_means[pair], pair, maps)
+        weights = _redescend((moved - (second - moments.second_means[pair])).norm(dim=1))
+    return weights
+
+
+def _redescend(residuals: Tensor) -> Tensor:
+    """Weights that fall to zero for residuals far above the median; all ones where everything fits."""
+    limit = 2 * residuals.median() + 1e-12 * residuals.max() + 1e-300
+    return (1 + (residuals / limit).square()).pow(-2).clamp(min=1e-9)
+
+
+def _mean_by_pair(values: Tensor, problem: Problem, weights: Tensor | None = None) -> Tensor:
+    """(Weighted) mean (num_pairs,) of values (num_shared,) over the nodes of each pair."""
+    pair = problem.overlaps.pair_of_entry
+    weights = torch.ones_like(values) if weights is None else weights
+    zeros = torch.zeros(problem.overlaps.num_pairs, dtype=values.dtype, device=values.device)
+    return zeros.index_add(0, pair, weights * values) / zeros.index_add(0, pair, weights)

@@ -1,0 +1,220 @@
+"""The stages of synchronisation, in the order of the mathematics: scales, rotations, translations."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.frame import Frame
+from l2g2g.alignment.hierarchy import chain_groups
+from l2g2g.alignment.laplacian import PatchLaplacian, Solver
+from l2g2g.alignment.pairs import PairMoments, measure_pairs
+from l2g2g.alignment.patch_tree import PatchForest, chain_rotations, grow_forest
+from l2g2g.alignment.polar import Route, polar_factor
+from l2g2g.alignment.procrustes import PairwiseMaps, procrustes_maps
+from l2g2g.alignment.rotations import attach_gradient, disagreement, refine_rotations, spectral_rotations
+from l2g2g.errors import InputError
+from l2g2g.patches.overlap_index import OverlapIndex
+
+Weights = Literal["overlap", "uniform"]
+Start = Literal["auto", "tree", "spectral", "groups"]
+
+# Rows of the dense eigenproblem that starts the rotations: cheap enough for every refresh, or for a first one.
+_SPECTRAL_ROWS_WARM, _SPECTRAL_ROWS_COLD = 256, 1024
+_warned: weakref.WeakSet[OverlapIndex] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to solve; see `synchronise`."""
+
+    rotate: bool = True
+    translate: bool = True
+    scale: bool = False
+    weights: Weights = "overlap"
+    route: Route = "svd"
+    start: Start = "auto"
+    solver: Solver = "auto"
+    tolerance: float = 1e-7
+    max_steps: int = 50
+    differentiable: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is to be synchronised.
+
+    Attributes:
+        coordinates: (num_rows, dim) stacked patch embeddings.
+        overlaps: rows of the shared nodes of each pair.
+        patch_sizes: (num_patches,) for the gauge.
+        previous: the frame to agree with and to start from, in float64.
+        settings: how to solve.
+        entry_weights: (num_shared,) weight of each shared node, None for ones.
+        pair_factors: (num_pairs,) extra weight of each pair, None for ones.
+    """
+
+    coordinates: Tensor
+    overlaps: OverlapIndex
+    patch_sizes: Tensor
+    previous: Frame | None
+    settings: Settings
+    entry_weights: Tensor | None = None
+    pair_factors: Tensor | None = None
+
+
+def solve_frame(problem: Problem) -> Frame:
+    """Solve for scales, then rotations, then translations; in float64 and in the documented gauge."""
+    settings, overlaps = problem.settings, problem.overlaps
+    device = problem.coordinates.device
+    frame = Frame.identity(overlaps.num_patches, problem.coordinates.shape[1], dtype=torch.float64, device=device)
+    if overlaps.num_patches == 0 or not (settings.rotate or settings.translate or settings.scale):
+        return frame
+    moments = measure_pairs(problem.coordinates, overlaps, problem.entry_weights)
+    maps = _pairwise_maps(moments, overlaps, settings) if settings.rotate else None
+    weights = pair_weights(problem)
+    forest = grow_forest(overlaps.edges, _trust(weights, maps), problem.patch_sizes)
+    solver = "iterative" if settings.route == "newton-schulz" else settings.solver
+    laplacian = PatchLaplacian(overlaps.edges, weights, forest.roots, overlaps.num_patches, solver)
+    rotations, translations, scales = frame.rotations, frame.translations, frame.scales
+    if settings.scale:
+        scales = solve_scales(moments, laplacian, forest, problem.patch_sizes)
+    if maps is not None:
+        rotations = solve_rotations(maps, overlaps.edges, laplacian, forest, problem.previous, settings)
+        rotations = pin_rotations(rotations, forest, problem.patch_sizes, problem.previous, settings.route)
+    if settings.translate:
+        translations = solve_translations(moments, rotations, scales, laplacian, forest, problem.patch_sizes)
+    return Frame(rotations, translations, scales)
+
+
+def _pairwise_maps(moments: PairMoments, overlaps: OverlapIndex, settings: Settings) -> PairwiseMaps:
+    """Procrustes maps; a rank-deficient overlap is reported once for each index, not at every refresh."""
+    maps = procrustes_maps(moments, overlaps.sizes, settings.route, warn=overlaps not in _warned)
+    if len(maps.deficient):
+        _warned.add(overlaps)
+    return maps
+
+
+def pair_weights(problem: Problem) -> Tensor:
+    """(num_pairs,) float64 weights with mean one, never zero: a distrusted pair may be the only bridge."""
+    overlaps = problem.overlaps
+    if problem.settings.weights == "uniform":
+        weights = torch.ones(overlaps.num_pairs, dtype=torch.float64, device=overlaps.edges.device)
+    elif problem.settings.weights == "overlap":
+        weights = overlaps.sizes.double()
+    else:
+        raise InputError(f"weights {problem.settings.weights!r} are not known; use 'overlap' or 'uniform'")
+    if problem.pair_factors is not None:
+        weights = weights * problem.pair_factors
+    if len(weights) == 0:
+        return weights
+    weights = weights / weights.mean()
+    return weights.clamp(min=1e-6 * float(weights.max()))
+
+
+def _trust(weights: Tensor, maps: PairwiseMaps | None) -> Tensor:
+    """Pairs that leave a rotation open join the tree only where nothing better does."""
+    if maps is None or len(maps.deficient) == 0:
+        return weights
+    return weights.index_add(0, maps.deficient, weights.max().expand(len(maps.deficient)), alpha=-1)
+
+
+def solve_rotations(
+    maps: PairwiseMaps,
+    edges: Tensor,
+    laplacian: PatchLaplacian,
+    forest: PatchForest,
+    previous: Frame | None,
+    settings: Settings,
+) -> Tensor:
+    """Return S (num_patches, dim, dim) that minimise Σ w ‖S_i − R_ij S_j‖², in an arbitrary gauge."""
+    constant = PairwiseMaps(maps.relative.detach(), maps.deficient)
+    with torch.no_grad():
+        start = _start(constant, edges, laplacian, forest, previous, settings)
+        rotations = refine_rotations(
+            start, edges, constant.relative, laplacian, tolerance=settings.tolerance, max_steps=settings.max_steps
+        ).rotations
+    if settings.differentiable and torch.is_grad_enabled():
+        return attach_gradient(rotations, edges, maps.relative, laplacian)
+    return rotations
+
+
+def _start(
+    maps: PairwiseMaps,
+    edges: Tensor,
+    laplacian: PatchLaplacian,
+    forest: PatchForest,
+    previous: Frame | None,
+    settings: Settings,
+) -> Tensor:
+    """Return the best of the spanning tree, the previous frame and the relaxation that the size allows."""
+    num_patches, dim = len(forest.parents), maps.relative.shape[-1]
+    guess = previous or Frame.identity(num_patches, dim, dtype=torch.float64, device=edges.device)
+    candidates = [chain_rotations(forest, edges, maps.completed(guess.rotations, edges))]
+    relative = maps.completed(candidates[0], edges)
+    if disagreement(candidates[0], edges, relative, laplacian.weights) < 1e-14:
+        return candidates[0]  # all pairs agree
+    if previous is not None:
+        candidates.append(previous.rotations)
+    start = settings.start
+    if start == "auto" and settings.route == "svd":
+        rows = _SPECTRAL_ROWS_COLD if previous is None else _SPECTRAL_ROWS_WARM
+        affordable = num_patches * dim <= rows and forest.num_components == 1
+        start = "spectral" if affordable else "groups" if previous is None else "tree"
+    if start == "spectral" and num_patches > 1:
+        candidates.append(spectral_rotations(edges, maps.relative, laplacian.weights, num_patches))
+    elif start == "groups":
+        candidates.append(chain_groups(forest, edges, relative, laplacian.weights))
+    values = [disagreement(candidate, edges, maps.relative, laplacian.weights) for candidate in candidates]
+    return candidates[values.index(min(values))]
+
+
+def pin_rotations(
+    rotations: Tensor, forest: PatchForest, patch_sizes: Tensor, previous: Frame | None, route: Route
+) -> Tensor:
+    """Fix the common rotation of each component: towards the previous frame, or the axes of its largest patch."""
+    if previous is None:
+        common = rotations[forest.roots].mT
+    else:
+        shares = patch_sizes.double()[:, None, None] * (rotations.mT @ previous.rotations)
+        common = torch.zeros(forest.num_components, *rotations.shape[1:], dtype=rotations.dtype, device=shares.device)
+        common = polar_factor(common.index_add(0, forest.components, shares), route)
+    return rotations @ common[forest.components]
+
+
+def solve_scales(moments: PairMoments, laplacian: PatchLaplacian, forest: PatchForest, patch_sizes: Tensor) -> Tensor:
+    """Return factors (num_patches,): log s_i − log s_j ≈ log of the ratio of spreads of their shared nodes."""
+    known = (moments.first_spreads > 0) & (moments.second_spreads > 0)
+    ratios = torch.where(known, moments.second_spreads, 1.0) / torch.where(known, moments.first_spreads, 1.0)
+    logs = laplacian.integrate(0.5 * ratios.log()[:, None])
+    return (logs - component_means(logs, forest, patch_sizes))[:, 0].exp()
+
+
+def solve_translations(
+    moments: PairMoments,
+    rotations: Tensor,
+    scales: Tensor,
+    laplacian: PatchLaplacian,
+    forest: PatchForest,
+    patch_sizes: Tensor,
+) -> Tensor:
+    """Return shifts (num_patches, dim) on the rotated coordinates, with mean zero weighted by patch size."""
+    first, second = laplacian.first, laplacian.second
+    linear = scales[:, None, None] * rotations
+    first_means = (moments.first_means[:, None] @ linear[first])[:, 0]
+    second_means = (moments.second_means[:, None] @ linear[second])[:, 0]
+    shifts = laplacian.integrate(second_means - first_means)
+    return shifts - component_means(shifts, forest, patch_sizes)
+
+
+def component_means(values: Tensor, forest: PatchForest, patch_sizes: Tensor) -> Tensor:
+    """Mean (num_patches, m) of values over the component of each patch, weighted by patch size."""
+    sizes = patch_sizes.to(values.dtype).clamp(min=1)[:, None]
+    zeros = torch.zeros(forest.num_components, values.shape[1], dtype=values.dtype, device=values.device)
+    totals = zeros.index_add(0, forest.components, sizes * values)
+    counts = zeros[:, :1].index_add(0, forest.components, sizes)
+    return (totals / counts)[forest.components]
