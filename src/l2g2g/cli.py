@@ -216,15 +216,6 @@ def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
         Console().print(render_datasets(found))
 
 
-@app.command(hidden=True)
-def demo(folder: Annotated[Path, typer.Argument(help="Where the results go.")] = Path("runs/demo")) -> None:
-    """What `make run` shows: SBM-Small with every method, a table, an embedding and a figure."""
-    from l2g2g.demo import run_demo
-
-    with _progress(1, "demo", True):
-        Console().print(run_demo(folder, announce=lambda text: screen.print(text, style="dim")))
-
-
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a command that are settings of the config."""
     from l2g2g.config import Config

@@ -91,10 +91,9 @@ class Config:
             if not getattr(self, name) > 0:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be positive")
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(
-                    f"unknown {name.replace('_', '-')} '{getattr(self, name)}'; {suggest(str(getattr(self, name)), choices)}"
-                )
+            value = getattr(self, name)
+            if value not in choices:
+                raise InputError(f"unknown {name.replace('_', '-')} '{value}'; {suggest(str(value), choices)}")
         if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
             raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
 

@@ -61,7 +61,7 @@ class _Multiply(torch.autograd.Function):
         return sparse.matrix @ dense
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[None, Tensor]:  # type: ignore[override]
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[None, Tensor]:
         return None, ctx.sparse.transposed @ gradient.contiguous()  # type: ignore[attr-defined]
 
 
@@ -138,7 +138,7 @@ class _PairLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(  # type: ignore[override]
+    def backward(
         ctx: torch.autograd.function.FunctionCtx, outer: Tensor
     ) -> tuple[Tensor, Tensor, None, None]:
         gradient, bias_gradient = ctx.saved_tensors  # type: ignore[attr-defined]
