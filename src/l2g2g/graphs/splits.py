@@ -91,14 +91,16 @@ def split_links(
     negatives = sample_non_edges(graph, num_validation + num_test, generator)
     validation = Pairs(positive["validation"], negatives[:num_validation]) if num_validation else None
     test = Pairs(positive["test"], negatives[num_validation:]) if num_test else None
+    more_negatives = []
     if protocol == "paper":
         test = _paper_pairs(graph, positive["validation"], generator)
+        more_negatives = [test.negative]
     weights = graph.edge_weights()[kept] if graph.weighted else None
     return LinkSplit(
         train=graph.with_edges(sources[kept], targets[kept], weights),
         validation=validation,
         test=test,
-        held_out=_pattern([*positive.values(), negatives], graph.num_nodes),
+        held_out=_pattern([*positive.values(), negatives, *more_negatives], graph.num_nodes),
         protocol=protocol,
     )
 

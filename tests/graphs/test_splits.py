@@ -1,0 +1,184 @@
+"""Splits: the right sizes, and nothing held out is ever seen in training, in either direction."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import keep_all, sample_non_edges, split_links
+from l2g2g.models.sampling import draw_negatives_torch
+from l2g2g.patches.overlap import make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.training.batches import prepare_batches
+
+
+def as_set(pairs):
+    """Unordered pairs."""
+    return {(min(u, v), max(u, v)) for u, v in np.asarray(pairs).tolist()}
+
+
+def edges_of(matrix):
+    matrix = sp.coo_array(matrix)
+    return {(int(u), int(v)) for u, v in zip(matrix.row, matrix.col, strict=True) if u < v}
+
+
+def held_out_pairs(split):
+    """Every pair of both sets; the paper's self-loops are no pair of two nodes."""
+    parts = [split.validation.positive, split.validation.negative, split.test.positive, split.test.negative]
+    return {(u, v) for u, v in as_set(np.concatenate(parts)) if u != v}
+
+
+def cut(graph, method):
+    if method == "whole":
+        return whole_graph(graph.num_nodes)
+    labels = partition(graph.adjacency, 4, method=method)
+    return make_patches(graph.adjacency, labels, min_overlap=5, target_overlap=10)
+
+
+def test_sizes_and_disjoint_parts(planted):
+    split = split_links(planted, seed=3)
+    num_validation, num_test = int(0.05 * planted.num_edges), int(0.10 * planted.num_edges)
+    assert (len(split.validation.positive), len(split.test.positive)) == (num_validation, num_test)
+    assert (len(split.validation.negative), len(split.test.negative)) == (num_validation, num_test)
+    assert split.train.num_edges == planted.num_edges - num_validation - num_test
+    parts = [edges_of(split.train.adjacency), as_set(split.validation.positive), as_set(split.test.positive)]
+    assert set.union(*parts) == edges_of(planted.adjacency)
+    assert sum(map(len, parts)) == planted.num_edges
+    assert split.train.features is planted.features
+
+
+def test_negatives_are_distinct_non_edges_of_the_whole_graph(planted):
+    split = split_links(planted, seed=1)
+    negatives = np.concatenate([split.validation.negative, split.test.negative])
+    assert len(as_set(negatives)) == len(negatives)
+    assert (negatives[:, 0] < negatives[:, 1]).all()
+    assert not as_set(negatives) & edges_of(planted.adjacency)
+
+
+@pytest.mark.parametrize("patches", ["whole", "metis", "random"])
+@pytest.mark.parametrize("protocol", ["heldout", "paper"])
+def test_training_never_sees_a_held_out_pair(planted, protocol, patches):
+    split = split_links(planted, protocol=protocol, seed=0)
+    forbidden = held_out_pairs(split)
+    positives = as_set(np.concatenate([split.validation.positive, split.test.positive]))
+    assert not forbidden & edges_of(split.train.adjacency)
+    patch_set = cut(split.train, patches)
+    batches = prepare_batches(patch_set, split.train.adjacency, planted.features, split.held_out)
+    (batch,) = batches
+    nodes = patch_set.global_nodes
+
+    def pairs(indptr, columns):
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        return as_set(np.stack([nodes[rows], nodes[columns]], axis=1))
+
+    loss_edges = pairs(batch.edges.indptr.numpy(), batch.edges.indices.numpy())
+    seen = batch.inputs.propagation.matrix
+    encoder_edges = {(u, v) for u, v in pairs(seen.crow_indices().numpy(), seen.col_indices().numpy()) if u != v}
+    assert loss_edges
+    assert encoder_edges == loss_edges
+    assert not loss_edges & forbidden
+    drawn = set()
+    for epoch in range(60):
+        negatives = batch.draw_negatives(seed=0, epoch=epoch)
+        drawn |= pairs(negatives.indptr.numpy(), negatives.indices.numpy())
+    other_route = draw_negatives_torch(batch.negatives, batch.negative_weights, seed=0, epoch=60, device="cpu")
+    drawn |= pairs(other_route.indptr.numpy(), other_route.indices.numpy())
+    assert len(drawn) > 1000
+    assert not drawn & forbidden
+    assert not drawn & positives
+    assert not drawn & edges_of(planted.adjacency)
+    assert all(u != v for u, v in drawn)
+
+
+def test_without_the_held_out_pattern_they_would_be_drawn(planted):
+    """The test above can fail: the same draw without the pattern does meet held-out pairs."""
+    split = split_links(planted, seed=0)
+    nothing = keep_all(planted).held_out
+    (batch,) = prepare_batches(whole_graph(planted.num_nodes), split.train.adjacency, planted.features, nothing)
+    drawn = set()
+    for epoch in range(20):
+        negatives = batch.draw_negatives(seed=0, epoch=epoch)
+        rows = np.repeat(np.arange(planted.num_nodes), np.diff(negatives.indptr.numpy()))
+        drawn |= as_set(np.stack([rows, negatives.indices.numpy()], axis=1))
+    assert drawn & held_out_pairs(split)
+
+
+def test_held_out_pattern_is_symmetric_and_complete(planted):
+    split = split_links(planted, seed=5)
+    assert edges_of(split.held_out) == held_out_pairs(split)
+    assert (split.held_out != split.held_out.T).nnz == 0
+
+
+def test_paper_protocol_is_validation_both_ways_plus_self_loops(planted):
+    split = split_links(planted, protocol="paper", seed=2)
+    validation = split.validation.positive
+    num_nodes = planted.num_nodes
+    assert len(split.test.positive) == 2 * len(validation) + num_nodes
+    assert split.test.positive[: len(validation)].tolist() == validation.tolist()
+    assert split.test.positive[len(validation) : 2 * len(validation)].tolist() == validation[:, ::-1].tolist()
+    assert split.test.positive[-num_nodes:].tolist() == [[node, node] for node in range(num_nodes)]
+    assert len(split.test.negative) == len(split.test.positive)
+    assert len(as_set(split.test.negative)) == len(split.test.negative)
+    assert not as_set(split.test.negative) & edges_of(planted.adjacency)
+    assert split.protocol == "paper"
+
+
+def test_a_seed_fixes_the_split_and_another_changes_it(planted):
+    first, again, other = (split_links(planted, seed=seed) for seed in (7, 7, 8))
+    for part in ("validation", "test"):
+        for side in ("positive", "negative"):
+            one, two, three = (getattr(getattr(split, part), side) for split in (first, again, other))
+            assert (one == two).all()
+            assert as_set(one) != as_set(three)
+
+
+def test_weights_stay_with_their_edges():
+    weights = np.arange(1.0, 41.0)
+    ring = Graph.from_arcs(np.arange(40), (np.arange(40) + 1) % 40, weights)
+    train = split_links(ring, seed=0).train
+    for u, v, weight in zip(*train.edges(), train.edge_weights(), strict=True):
+        assert weight == (40 if (u, v) == (0, 39) else u + 1)
+
+
+def test_validation_only_and_nothing_held_back(planted):
+    split = split_links(planted, test_fraction=0.0)
+    assert split.test is None
+    assert len(split.validation.positive) == int(0.05 * planted.num_edges)
+    everything = keep_all(planted)
+    assert everything.train is planted
+    assert (everything.validation, everything.test, everything.held_out.nnz) == (None, None, 0)
+
+
+def test_non_edges_are_uniform():
+    graph = Graph.from_arcs([0, 1], [1, 2], num_nodes=5)
+    counts = np.zeros((5, 5))
+    generator = np.random.default_rng(0)
+    for _ in range(4000):
+        ((u, v),) = sample_non_edges(graph, 1, generator)
+        counts[u, v] += 1
+    possible = counts[np.triu_indices(5, 1)]
+    assert (possible > 0).sum() == 8
+    expected = 4000 / 8
+    assert ((possible[possible > 0] - expected) ** 2 / expected).sum() < 24.3  # chi-square, 7 degrees, p = 0.001
+
+
+def test_all_non_edges_can_be_drawn_and_not_one_more():
+    complete = np.triu_indices(12, 1)
+    nearly = Graph.from_arcs(complete[0][:-3], complete[1][:-3], num_nodes=12)
+    drawn = sample_non_edges(nearly, 3, np.random.default_rng(0))
+    assert as_set(drawn) == {(9, 10), (9, 11), (10, 11)}
+    with pytest.raises(InputError, match="4 non-edges are needed but the graph has only 3"):
+        sample_non_edges(nearly, 4, np.random.default_rng(0))
+
+
+def test_refusals_name_the_numbers(planted):
+    complete = Graph.from_arcs(*np.triu_indices(12, 1), name="clique")
+    with pytest.raises(InputError, match="it is too dense"):
+        split_links(complete)
+    with pytest.raises(InputError, match="tiny: 2 edges leave none to train on"):
+        split_links(Graph.from_arcs([0, 1], [1, 2], name="tiny"))
+    with pytest.raises(InputError, match="unknown protocol 'both'"):
+        split_links(planted, protocol="both")
+    with pytest.raises(InputError, match=r"at least 0 and below 1, not 1\.5"):
+        split_links(planted, test_fraction=1.5)
