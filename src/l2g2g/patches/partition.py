@@ -55,8 +55,7 @@ def _metis(adjacency: sp.csr_array, num_clusters: int, seed: int) -> np.ndarray:
     # METIS reads CSR as it is; columns must be sorted lists per row, which Graph guarantees.
     _, labels = pymetis.part_graph(
         num_clusters,
-        xadj=adjacency.indptr,
-        adjncy=adjacency.indices,
+        pymetis.CSRAdjacency(adjacency.indptr, adjacency.indices),
         options=pymetis.Options(seed=seed & 0x7FFFFFFF),
     )
     return np.asarray(labels)
@@ -72,7 +71,7 @@ def fennel(indptr: np.ndarray, indices: np.ndarray, num_clusters: int, num_passe
     num_nodes = len(indptr) - 1
     num_edges = len(indices) / 2.0
     alpha = num_edges * np.sqrt(num_clusters) / num_nodes**1.5
-    limit = max(1.0, np.ceil(1.1 * num_nodes / num_clusters))
+    limit = -(-11 * num_nodes // (10 * num_clusters))  # ⌈1.1 N / k⌉ in whole numbers: 1.1 has no exact float
     labels = np.full(num_nodes, -1, np.int64)
     loads = np.zeros(num_clusters, np.int64)
     neighbours = np.zeros(num_clusters, np.int64)
