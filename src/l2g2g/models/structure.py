@@ -54,9 +54,10 @@ def scale_features(features: Features, scaling: FeatureScaling) -> Features:
 def normalise_rows(features: Features) -> Features:
     """Scale every row to length 1; a row of zeros stays as it is."""
     if sp.issparse(features):
-        squares = np.asarray(features.multiply(features).sum(axis=1)).ravel()
+        squared = np.square(features.data, dtype=np.float64)  # float32 would overflow beyond 1e19
+        squares = sp.csr_array((squared, features.indices, features.indptr), shape=features.shape).sum(axis=1)
         lengths = np.sqrt(np.maximum(squares, 1e-24))
-        data = features.data / np.repeat(lengths, np.diff(features.indptr)).astype(np.float32)
+        data = (features.data / np.repeat(lengths, np.diff(features.indptr))).astype(np.float32)
         return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
     lengths = np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64))
     return (features / np.maximum(lengths, 1e-12)[:, None]).astype(np.float32)

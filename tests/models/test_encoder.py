@@ -1,0 +1,147 @@
+"""Encoder: the formula in dense matrices, however features and propagation are held."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder import Encoder, prepare_input
+from l2g2g.models.randomness import Purpose, torch_generator
+from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
+
+
+def make_encoder(num_features, dim=3, **options):
+    encoder = Encoder(num_features, dim, generator=torch_generator(0, Purpose.INITIAL_WEIGHTS), **options)
+    with torch.no_grad():  # biases start at zero, where a forgotten one would not be seen
+        for bias in encoder.biases:
+            bias.copy_(torch.linspace(-1, 1, len(bias)))
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def dense_features(planted):
+    return np.random.default_rng(0).normal(size=(planted.num_nodes, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_gcn_against_dense_matrices(planted, dense_features, layers):
+    propagation = torch.from_numpy(normalise_adjacency(planted.adjacency).toarray())
+    encoder = make_encoder(6, hidden=5, layers=layers)
+    assert [tuple(weight.shape) for weight in encoder.weights] == {
+        1: [(6, 3)],
+        2: [(6, 5), (5, 3)],
+        3: [(6, 5), (5, 5), (5, 3)],
+    }[layers]
+    expected = torch.from_numpy(dense_features)
+    for number, (weight, bias) in enumerate(zip(encoder.weights, encoder.biases, strict=True)):
+        expected = propagation @ (torch.relu(expected) if number else expected) @ weight + bias
+    found = encoder(prepare_input(planted.adjacency, dense_features))
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_linear_against_dense_matrices(planted, dense_features, layers):
+    propagation = torch.from_numpy(normalise_adjacency(planted.adjacency).toarray())
+    encoder = make_encoder(6, layers=layers, kind="linear")
+    assert len(encoder.weights) == 1
+    expected = torch.linalg.matrix_power(propagation, layers) @ torch.from_numpy(dense_features) @ encoder.weights[0]
+    assert torch.allclose(
+        encoder(prepare_input(planted.adjacency, dense_features)), expected + encoder.biases[0], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kind", ["gcn", "linear"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_propagating_once_or_every_time_is_the_same(planted, kind, sparse):
+    features = planted.features if sparse else planted.features.toarray()
+    encoder = make_encoder(4, kind=kind)
+    once = prepare_input(planted.adjacency, features, propagate_once=True)
+    every = prepare_input(planted.adjacency, features, propagate_once=False)
+    assert (once.propagated, every.propagated) == (True, False)
+    results = [encoder(inputs) for inputs in (once, every)]
+    assert torch.allclose(*results, atol=1e-5)
+    gradients = [torch.autograd.grad(result.square().sum(), list(encoder.parameters())) for result in results]
+    for first, second in zip(*gradients, strict=True):
+        assert torch.allclose(first, second, rtol=1e-4, atol=1e-4)
+
+
+def test_sparse_and_dense_features_are_the_same(planted):
+    wide = sp.csr_array(
+        sp.random(planted.num_nodes, 500, 0.01, random_state=np.random.default_rng(0), dtype=np.float32)
+    )
+    wide.sort_indices()
+    encoder = make_encoder(500)
+    kept_sparse = prepare_input(planted.adjacency, wide)
+    assert isinstance(kept_sparse.features, SparseMatrix)
+    dense = prepare_input(planted.adjacency, wide.toarray())
+    assert isinstance(dense.features, torch.Tensor)
+    results = [encoder(inputs) for inputs in (kept_sparse, dense)]
+    assert torch.allclose(*results, atol=1e-5)
+    gradients = [torch.autograd.grad(result.square().sum(), list(encoder.parameters())) for result in results]
+    for first, second in zip(*gradients, strict=True):
+        assert torch.allclose(first, second, rtol=1e-4, atol=1e-4)
+
+
+def test_features_with_unsorted_columns_read_alike(path_of_four):
+    matrix = np.arange(12, dtype=np.float32).reshape(4, 3)
+    features = sp.csr_array(matrix)
+    for row in range(4):
+        part = slice(features.indptr[row], features.indptr[row + 1])
+        features.indices[part] = features.indices[part][::-1]
+        features.data[part] = features.data[part][::-1]
+    features.has_sorted_indices = False
+    encoder = make_encoder(3)
+    results = [encoder(prepare_input(path_of_four, held, propagate_once=False)) for held in (features, matrix)]
+    assert torch.allclose(*results, atol=1e-5)
+
+
+def test_blocks_do_not_see_each_other(path_of_four):
+    both = sp.csr_array(sp.block_diag([path_of_four, path_of_four], format="csr"))
+    features = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
+    encoder = make_encoder(3)
+    together = encoder(prepare_input(both, features))
+    apart = [encoder(prepare_input(path_of_four, part)) for part in (features[:4], features[4:])]
+    assert torch.allclose(together, torch.cat(apart), atol=1e-6)
+
+
+def test_variational_heads(path_of_four):
+    features = np.eye(4, dtype=np.float32)
+    model = Autoencoder(4, 3, hidden=5, variational=True, seed=1)
+    inputs = prepare_input(path_of_four, features)
+    mean, log_deviation = model.encode(inputs)
+    assert mean.shape == log_deviation.shape == (4, 3)
+    assert not torch.allclose(mean, log_deviation)
+    assert torch.equal(torch.cat([mean, log_deviation], 1), model.encoders[0](inputs))
+    with torch.no_grad():
+        model.encoders[0].biases[-1].fill_(1e3)
+    assert float(model.encode(inputs)[1].detach().max()) == 10  # exp of it stays finite
+    plain, nothing = Autoencoder(4, 3, seed=1).encode(inputs)
+    assert plain.shape == (4, 3)
+    assert nothing is None
+
+
+def test_encoders_are_shared_or_really_apart(path_of_four):
+    inputs = prepare_input(path_of_four, np.eye(4, dtype=np.float32))
+    shared = Autoencoder(4, 3, seed=0)
+    assert shared.shares_encoder
+    assert torch.equal(shared.encode(inputs, 0)[0], shared.encode(inputs, 5)[0])
+    apart = Autoencoder(4, 3, num_encoders=3, seed=0)
+    assert not apart.shares_encoder
+    assert not torch.equal(apart.encode(inputs, 0)[0], apart.encode(inputs, 1)[0])
+    assert torch.equal(apart.encode(inputs, 0)[0], shared.encode(inputs, 0)[0])
+    weights = {id(parameter) for encoder in apart.encoders for parameter in encoder.parameters()}
+    assert len(weights) == 3 * 4
+
+
+def test_initial_weights_follow_the_seed_within_glorot_bounds():
+    first, again, other = (Autoencoder(20, 16, seed=seed).encoders[0].weights for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+    bound = (6 / (20 + 32)) ** 0.5
+    assert 0.9 * bound < float(first[0].detach().abs().max()) <= bound
+
+
+def test_a_bias_of_the_decoder_is_an_option():
+    assert Autoencoder(4, 3).bias is None
+    assert float(Autoencoder(4, 3, learn_bias=True).bias.detach()) == 0

@@ -1,0 +1,71 @@
+"""Losses: by hand on a few nodes."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.models.losses import all_pairs_loss, gaussian_divergence, reconstruction_loss
+from l2g2g.models.sparse import PairPattern
+
+
+def softplus(x):
+    return math.log1p(math.exp(x))
+
+
+def test_all_pairs_on_three_nodes():
+    # z = 1, 2, -1 on a line; one edge {0, 1}; scores z_u z_v. Edges with the diagonal: 5 of 9 pairs, 4 others.
+    embedding = torch.tensor([[1.0], [2.0], [-1.0]], dtype=torch.float64)
+    adjacency = torch.tensor([[0, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=torch.float64)
+    edges = [1.0, 4.0, 1.0, 2.0, 2.0]
+    others = [-1.0, -1.0, -2.0, -2.0]
+    total = sum(4 / 5 * softplus(-score) for score in edges) + sum(softplus(score) for score in others)
+    norm = 9 / (2 * 4)
+    assert float(all_pairs_loss(embedding, adjacency)) == pytest.approx(norm * total / 9, rel=1e-12)
+    bias = torch.tensor(0.5, dtype=torch.float64)
+    total = sum(4 / 5 * softplus(-score - 0.5) for score in edges) + sum(softplus(score + 0.5) for score in others)
+    assert float(all_pairs_loss(embedding, adjacency, bias)) == pytest.approx(norm * total / 9, rel=1e-12)
+
+
+def test_all_pairs_of_a_complete_graph_have_no_other_side():
+    embedding = torch.tensor([[1.0], [2.0]])
+    adjacency = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    expected = (softplus(-1) + softplus(-4) + 2 * softplus(-2)) / 4
+    assert float(all_pairs_loss(embedding, adjacency)) == pytest.approx(expected)
+
+
+def test_reconstruction_is_mean_over_edges_plus_mean_over_non_edges():
+    embedding = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]])
+    edge = sp.csr_array(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
+    edges = PairPattern(
+        torch.from_numpy(edge.indptr.astype(np.int32)),
+        torch.from_numpy(edge.indices.astype(np.int32)),
+        torch.tensor(0.5),
+    )
+    # One non-edge (2, 1) and its transpose (1, 2).
+    transpose = tuple(torch.tensor(part, dtype=torch.int32) for part in ([0, 0, 1, 1], [2], [0]))
+    indptr, indices = (torch.tensor(part, dtype=torch.int32) for part in ([0, 0, 0, 1], [1]))
+    others = PairPattern(indptr, indices, torch.tensor(1.0), transpose)
+    assert float(reconstruction_loss(embedding, edges, others)) == pytest.approx(softplus(-2) + softplus(-1))
+    bias = torch.tensor(1.0)
+    assert float(reconstruction_loss(embedding, edges, others, bias)) == pytest.approx(softplus(-3) + softplus(0))
+
+
+def test_divergence_is_zero_at_the_prior_and_positive_elsewhere():
+    zero = torch.zeros(4, 3, dtype=torch.float64)
+    assert float(gaussian_divergence(zero, zero, 4)) == 0
+    # KL(N(1, 1) ‖ N(0, 1)) = 1/2 per coordinate, KL(N(0, e²) ‖ N(0, 1)) = (e² − 1)/2 − 1.
+    assert float(gaussian_divergence(zero + 1, zero, 4)) == pytest.approx(12 * 0.5 / 16)
+    assert float(gaussian_divergence(zero, zero + 1, 4)) == pytest.approx(12 * ((math.e**2 - 1) / 2 - 1) / 16)
+    assert float(gaussian_divergence(zero, zero - 1, 4)) > 0
+
+
+def test_divergence_is_torchs_own():
+    generator = torch.Generator().manual_seed(0)
+    mean, log_deviation = (torch.randn(5, 2, generator=generator) for _ in range(2))
+    ours = torch.distributions.Normal(mean, log_deviation.exp())
+    prior = torch.distributions.Normal(torch.zeros(()), torch.ones(()))
+    expected = torch.distributions.kl_divergence(ours, prior).sum() / 25
+    assert float(gaussian_divergence(mean, log_deviation, 5)) == pytest.approx(float(expected), rel=1e-5)
