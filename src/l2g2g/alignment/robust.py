@@ -10,42 +10,70 @@ from torch import Tensor
 from l2g2g.alignment.frame import Frame
 from l2g2g.alignment.pairs import measure_pairs
 from l2g2g.alignment.polar import polar_factor
+from l2g2g.alignment.procrustes import procrustes_maps
+from l2g2g.alignment.rotations import transport
 from l2g2g.alignment.solve import Problem, solve_frame
 
-_WITHIN_PAIR_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 4, 6, 6
+_WITHIN_PAIR_ROUNDS, _ROTATION_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 5, 12, 12, 6
 
 
 def solve_robustly(problem: Problem) -> Frame:
     """Solve with weights that follow the residuals, from coarse evidence to fine.
 
     1. Within each pair a Procrustes fit is reweighted node by node: mismatched nodes stand out without any frame.
-    2. In the common frame whole pairs are reweighted by 1 / residual (least absolute deviations), which finds pairs
-       that are rigid and wrong.
+    2. Whole pairs are reweighted by 1 / residual (least absolute deviations): first by how far their rotation is
+       from the common one, then by the distance of their nodes. That finds pairs that are rigid and wrong.
     3. Single nodes are reweighted by 1 / (1 + (r / c)²)² (Geman and McClure), c twice the median residual, so that
        what is left of the wrong ones vanishes and the rest is weighted almost evenly.
 
     With ``differentiable`` the weights are constants, as is usual.
     """
-    overlaps = problem.overlaps
-    if overlaps.num_pairs == 0:
+    if problem.overlaps.num_pairs == 0:
         return solve_frame(problem)
-    constant = replace(problem, settings=replace(problem.settings, differentiable=False))
     with torch.no_grad():
+        constant = replace(problem, settings=replace(problem.settings, differentiable=False))
         weights = _weigh_within_pairs(problem)
-        first_factors = _mean_by_pair(weights, problem)
-        constant = replace(constant, entry_weights=weights, pair_factors=first_factors)
-        frame = solve_frame(constant)
-        for _ in range(_PAIR_ROUNDS):
-            residuals = _mean_by_pair(entry_residuals(problem, frame), problem, weights)
-            deviation = (residuals.square() + (0.1 * residuals.median()).square() + 1e-24).sqrt()
-            factors = first_factors * residuals.median().clamp(min=1e-12) / deviation
-            frame = _solve_from(replace(constant, pair_factors=factors), frame)
+        constant = _weighted_by_node(constant, weights)
+        frame = _reweigh_pairs(constant, _mean_by_pair(weights, problem))
         for _ in range(_NODE_ROUNDS):
-            weights = _redescend(entry_residuals(problem, frame))
-            problem = replace(problem, entry_weights=weights, pair_factors=_mean_by_pair(weights, problem))
-            constant = replace(constant, entry_weights=weights, pair_factors=problem.pair_factors)
+            constant = _weighted_by_node(constant, _redescend(entry_residuals(problem, frame)))
             frame = _solve_from(constant, frame)
-    return solve_frame(problem) if problem.settings.differentiable else frame
+    if not problem.settings.differentiable:
+        return frame
+    return solve_frame(replace(constant, settings=problem.settings))
+
+
+def _weighted_by_node(problem: Problem, weights: Tensor) -> Problem:
+    """The same problem with weights (num_shared,); a pair counts by the mean weight of its nodes."""
+    return replace(problem, entry_weights=weights, pair_factors=_mean_by_pair(weights, problem))
+
+
+def _reweigh_pairs(problem: Problem, factors: Tensor) -> Frame:
+    """Least absolute deviations over pairs: by rotation, where there are any, then by distance."""
+    frame = solve_frame(problem)
+    rounds = ["rotation"] * _ROTATION_ROUNDS * problem.settings.rotate + ["distance"] * _PAIR_ROUNDS
+    relative = _relative_rotations(problem) if problem.settings.rotate else None
+    for kind in rounds:
+        if kind == "rotation" and relative is not None:
+            residuals = _rotation_residuals(problem, frame, relative)
+        else:
+            residuals = _mean_by_pair(entry_residuals(problem, frame), problem, problem.entry_weights)
+        # The floor keeps a pair that happens to fit from ruling alone.
+        floor = 0.3 * residuals.median() + 1e-9 * residuals.max() + 1e-300
+        frame = _solve_from(replace(problem, pair_factors=factors * floor / (residuals + floor)), frame)
+    return frame
+
+
+def _relative_rotations(problem: Problem) -> Tensor:
+    moments = measure_pairs(problem.coordinates, problem.overlaps, problem.entry_weights)
+    return procrustes_maps(moments, problem.overlaps.sizes, problem.settings.route, warn=False).relative
+
+
+def _rotation_residuals(problem: Problem, frame: Frame, relative: Tensor) -> Tensor:
+    """Root mean square of S_i − R_ij S_j (num_pairs,) over the directions that a pair determines."""
+    rank = relative.square().sum((1, 2))
+    traces = transport(frame.rotations, problem.overlaps.edges, relative).diagonal(dim1=1, dim2=2).sum(1)
+    return ((rank - traces).clamp(min=0) / rank.clamp(min=1)).sqrt()
 
 
 def _solve_from(problem: Problem, frame: Frame) -> Frame:

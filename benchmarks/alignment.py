@@ -1,0 +1,310 @@
+"""Measure the alignment: `python benchmarks/alignment.py speed|noise|routes|recovery`. Prints JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.align import align
+from l2g2g.alignment.frame import Frame, apply_frame, assemble
+from l2g2g.alignment.laplacian import PatchLaplacian
+from l2g2g.alignment.pairs import PairMoments, measure_pairs
+from l2g2g.alignment.patch_tree import chain_rotations, grow_forest
+from l2g2g.alignment.procrustes import procrustes_maps
+from l2g2g.alignment.solve import solve_translations
+from l2g2g.alignment.synchronise import synchronise
+from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Patches:
+    """Patches of known truth: every pair of `edges` shares `shared` nodes of its own, every patch has `own` more."""
+
+    def __init__(
+        self,
+        edges: np.ndarray,
+        num_patches: int,
+        dim: int,
+        *,
+        shared: int,
+        own: int,
+        seed: int = 0,
+        noise: float = 0.0,
+        centres: np.ndarray | None = None,
+        dtype: Any = np.float64,
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        num_edges = len(edges)
+        num_shared = num_edges * shared
+        self.num_nodes = num_shared + num_patches * own
+        self.truth = generator.normal(size=(self.num_nodes, dim))
+        if centres is not None:
+            owners = np.concatenate([centres[edges].mean(1).repeat(shared, 0), centres.repeat(own, 0)])
+            self.truth *= 0.6
+            self.truth[:, : centres.shape[1]] += owners
+        rows = np.arange(num_shared).reshape(num_edges, shared)
+        mine = [[] for _ in range(num_patches)]
+        for edge, (i, j) in enumerate(edges.tolist()):
+            mine[i].append(rows[edge])
+            mine[j].append(rows[edge])
+        private = num_shared + np.arange(num_patches * own).reshape(num_patches, own)
+        self.nodes = [np.concatenate([private[i], *mine[i]]) for i in range(num_patches)]
+        self.clean, self.coordinates = [], []
+        for nodes in self.nodes:
+            rotation = np.linalg.qr(generator.normal(size=(dim, dim)))[0]  # reflections too
+            patch = (self.truth[nodes] - generator.normal(size=dim)) @ rotation.T
+            self.clean.append(patch)
+            noisy = patch + noise * patch.std(0).mean() * generator.normal(size=patch.shape) if noise else patch
+            self.coordinates.append(noisy.astype(dtype))
+        self.offsets = torch.from_numpy(np.cumsum([0] + [len(nodes) for nodes in self.nodes]))
+        self.global_nodes = torch.from_numpy(np.concatenate(self.nodes))
+
+    def stacked(self) -> Tensor:
+        return torch.from_numpy(np.concatenate(self.coordinates))
+
+    def frame_error(self, frame: Frame) -> float:
+        """Error of the transforms: truth against the noise-free patches brought into the frame."""
+        clean = torch.from_numpy(np.concatenate(self.clean))
+        return self.error(assemble(apply_frame(clean, self.offsets, frame), self.global_nodes, self.num_nodes))
+
+    def error(self, embedding: Tensor) -> float:
+        """Relative distance to the truth after the best common rotation and shift."""
+        found, truth = embedding.double(), torch.from_numpy(self.truth)
+        found, truth = found - found.mean(0), truth - truth.mean(0)
+        left, _, right = torch.linalg.svd(found.T @ truth)
+        return float((found @ (left @ right) - truth).norm() / truth.norm())
+
+
+def patch_graph(kind: str, num_patches: int, seed: int = 0) -> np.ndarray:
+    """Pairs (num_pairs, 2) of a ring, a random tree, a grid, a random graph of mean degree 4, or a ring with chords."""
+    generator = np.random.default_rng(seed)
+    i = np.arange(num_patches)
+    ring = np.stack([i, (i + 1) % num_patches], 1)
+    tree = np.array([(j, generator.integers(0, j)) for j in range(1, num_patches)])
+    if kind == "ring":
+        edges = ring
+    elif kind == "tree":
+        edges = tree
+    elif kind == "grid":
+        width = max(1, int(np.sqrt(num_patches)))
+        right, down = i[(i % width < width - 1) & (i + 1 < num_patches)], i[i + width < num_patches]
+        edges = np.concatenate([np.stack([right, right + 1], 1), np.stack([down, down + width], 1)])
+    else:
+        base = tree if kind == "random" else ring
+        edges = np.concatenate([base, generator.integers(0, num_patches, size=(num_patches, 2))])
+    edges = np.unique(np.sort(edges[edges[:, 0] != edges[:, 1]], axis=1), axis=0)
+    return edges
+
+
+def geometric_patches(num_patches: int, dim: int, seed: int, noise: float, neighbours: int = 6) -> Patches:
+    """Patches around random points of a square, each joined to its nearest ones."""
+    generator = np.random.default_rng(seed)
+    centres = generator.uniform(size=(num_patches, 2)) * np.sqrt(num_patches)
+    distances = np.linalg.norm(centres[:, None] - centres, axis=-1)
+    nearest = np.argsort(distances, axis=1)[:, 1 : neighbours + 1]
+    edges = np.stack([np.repeat(np.arange(num_patches), neighbours), nearest.reshape(-1)], 1)
+    edges = np.unique(np.sort(edges, axis=1), axis=0)
+    return Patches(edges, num_patches, dim, shared=2 * (dim + 1) + 6, own=40, seed=seed, noise=noise, centres=centres)
+
+
+def chain_along_tree(coordinates: Tensor, offsets: Tensor, overlaps: OverlapIndex) -> Frame:
+    """The baseline: pairwise Procrustes maps multiplied along the maximum-overlap spanning tree."""
+    sizes, num_patches = offsets.diff(), len(offsets) - 1
+    moments = measure_pairs(coordinates, overlaps)
+    relative = procrustes_maps(moments, overlaps.sizes, "svd").relative
+    forest = grow_forest(overlaps.edges, overlaps.sizes.double(), sizes)
+    rotations = chain_rotations(forest, overlaps.edges, relative)
+    used = forest.parent_pairs[forest.parent_pairs >= 0]
+    in_tree = PairMoments(*(part[used] for part in vars(moments).values()))
+    laplacian = PatchLaplacian(overlaps.edges[used], overlaps.sizes[used].double(), forest.roots, num_patches)
+    scales = torch.ones(num_patches, dtype=torch.float64)
+    return Frame(rotations, solve_translations(in_tree, rotations, scales, laplacian, forest, sizes), scales)
+
+
+def median_seconds(run: Callable[[], Any], repeats: int) -> dict[str, float]:
+    run()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return {"median": statistics.median(seconds), "best": min(seconds), "worst": max(seconds)}
+
+
+def report(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
+
+
+def speed(options: argparse.Namespace) -> None:
+    """Issue 3: align at most 0.2 s, refresh at most 15 ms, ten thousand patches at most 30 s."""
+    edges = patch_graph("chords", 100)
+    own = (1_000_000 - 64 * len(edges)) // 100
+    for dtype, noise in (("float32", 0.0), ("float32", 0.1), ("float64", 0.1)):
+        data = Patches(edges, 100, 16, shared=64, own=own, noise=noise, dtype=np.dtype(dtype))
+        patches = list(zip(data.nodes, data.coordinates, strict=True))
+        common = {"nodes": data.num_nodes, "patches": 100, "pairs": len(edges), "dtype": dtype, "noise": noise}
+        seconds = median_seconds(lambda patches=patches: align(patches), options.repeats)
+        report(what="align from raw arrays", limit=0.2, seconds=seconds, **common)
+        stacked, overlaps = data.stacked(), index_overlaps(data.nodes)
+        previous = synchronise(stacked, data.offsets, overlaps)
+        seconds = median_seconds(
+            lambda s=stacked, o=data.offsets, i=overlaps, p=previous: synchronise(s, o, i, previous=p),
+            3 * options.repeats,
+        )
+        report(what="refresh", limit=0.015, seconds=seconds, **common)
+    for kind in ("chords", "ring", "grid"):
+        edges = patch_graph(kind, 10_000)
+        data = Patches(edges, 10_000, 16, shared=34, own=200 - 2 * 34 * len(edges) // 10_000, noise=0.1)
+        patches = list(zip(data.nodes, data.coordinates, strict=True))
+        start = time.perf_counter()
+        result = align(patches)
+        seconds = time.perf_counter() - start
+        error = data.error(torch.from_numpy(result.embedding))
+        report(what="align 10,000 patches", graph=kind, pairs=len(edges), limit=30, seconds=seconds, error=error)
+
+
+def recovery(options: argparse.Namespace) -> None:
+    """Noiseless recovery: 1e-10 in float64, 1e-4 in float32, reflections included."""
+    for num_patches in options.patches:
+        for dim in options.dims:
+            for kind in ("ring", "tree", "grid", "random"):
+                for dtype in ("float64", "float32"):
+                    edges = patch_graph(kind, num_patches)
+                    data = Patches(edges, num_patches, dim, shared=dim + 4, own=2, dtype=np.dtype(dtype))
+                    start = time.perf_counter()
+                    frame = synchronise(data.stacked(), data.offsets, index_overlaps(data.nodes))
+                    seconds = time.perf_counter() - start
+                    aligned = apply_frame(data.stacked(), data.offsets, frame)
+                    error = data.error(assemble(aligned, data.global_nodes, data.num_nodes))
+                    limit = 1e-10 if dtype == "float64" else 1e-4
+                    report(
+                        patches=num_patches,
+                        dim=dim,
+                        graph=kind,
+                        dtype=dtype,
+                        error=error,
+                        limit=limit,
+                        holds=error <= limit,
+                        seconds=round(seconds, 3),
+                    )
+
+
+def corrupted(data: Patches, overlaps: OverlapIndex, how: str, share: float, seed: int) -> Tensor:
+    """Spoil a share of the overlaps: a wrong rigid motion, or nodes that are mixed up."""
+    generator = torch.Generator().manual_seed(seed)
+    stacked = data.stacked()
+    dim = stacked.shape[1]
+    for pair in torch.randperm(overlaps.num_pairs, generator=generator)[: int(share * overlaps.num_pairs)].tolist():
+        rows = overlaps.first_rows[overlaps.pointers[pair] : overlaps.pointers[pair + 1]]
+        if how == "moved":
+            rotation = torch.linalg.qr(torch.randn(dim, dim, generator=generator, dtype=torch.float64))[0]
+            stacked[rows] = stacked[rows] @ rotation + torch.randn(dim, generator=generator, dtype=torch.float64)
+        else:
+            stacked[rows] = stacked[rows[torch.randperm(len(rows), generator=generator)]]
+    return stacked
+
+
+def noise(options: argparse.Namespace) -> None:
+    """Error against noise for random geometric patches: this solver, the spanning tree, and robust with corruption."""
+    table = []
+    for dim, num_patches in ((2, 30), (16, 30)):
+        for level in options.levels:
+            errors: dict[str, list[float]] = {}
+            for seed in range(options.seeds):
+                data = geometric_patches(num_patches, dim, seed, level)
+                overlaps = index_overlaps(data.nodes)
+                stacked = data.stacked()
+
+                def add(name: str, frame: Frame, data: Patches = data, errors: dict = errors) -> None:
+                    errors.setdefault(name, []).append(data.frame_error(frame))
+
+                add("tree", chain_along_tree(stacked, data.offsets, overlaps))
+                add("l2g2g", synchronise(stacked, data.offsets, overlaps))
+                add("robust", synchronise(stacked, data.offsets, overlaps, robust=True))
+                for how in ("moved", "mixed"):
+                    spoilt = corrupted(data, overlaps, how, 0.1, seed)
+                    add(f"{how}", synchronise(spoilt, data.offsets, overlaps))
+                    add(f"{how} robust", synchronise(spoilt, data.offsets, overlaps, robust=True))
+            means = {name: float(np.mean(values)) for name, values in errors.items()}
+            row = {"dim": dim, "patches": num_patches, "noise": level, "seeds": options.seeds, **means}
+            table.append(row)
+            report(**row)
+    draw_noise(table, Path(options.figure))
+
+
+def draw_noise(table: list[dict[str, Any]], path: Path) -> None:
+    """Two panels, one for each dimension; error of the frame against noise."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    lines = {
+        "tree": ("chained along a spanning tree", "0.55", "--"),
+        "l2g2g": ("l2g2g", "C0", "-"),
+        "robust": ("l2g2g, robust", "C2", "-"),
+        "mixed": ("l2g2g, 10 % of overlaps mixed up", "C0", ":"),
+        "moved robust": ("l2g2g, robust, 10 % of overlaps moved", "C3", "-"),
+        "mixed robust": ("l2g2g, robust, 10 % of overlaps mixed up", "C2", ":"),
+    }
+    dims = sorted({row["dim"] for row in table})
+    figure, axes = plt.subplots(1, len(dims), figsize=(10, 4), sharey=True, constrained_layout=True)
+    for axis, dim in zip(axes, dims, strict=True):
+        rows = [row for row in table if row["dim"] == dim]
+        for name, (label, colour, style) in lines.items():
+            axis.plot([row["noise"] for row in rows], [row[name] for row in rows], style, color=colour, label=label)
+        axis.set_title(f"{rows[0]['patches']} patches in {dim} dimensions, {rows[0]['seeds']} seeds")
+        axis.set_xlabel("noise, relative to the spread of a patch")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("relative error of the frame")
+    axes[0].legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=130)
+
+
+def routes(options: argparse.Namespace) -> None:
+    """SVD against Newton–Schulz and conjugate gradients: difference of the frames, and their times."""
+    for num_patches, dim in ((10, 16), (100, 16), (100, 64), (1000, 16)):
+        for level in (0.0, 0.1, 0.3):
+            edges = patch_graph("chords", num_patches)
+            data = Patches(edges, num_patches, dim, shared=4 * dim, own=4, noise=level)
+            overlaps, stacked = index_overlaps(data.nodes), data.stacked()
+            frames, seconds = {}, {}
+            for route in ("svd", "newton-schulz"):
+                start = synchronise(stacked, data.offsets, overlaps, tolerance=1e-9, max_steps=200, start="tree")
+
+                def run(route: Any = route, start: Frame = start, data: Patches = data) -> Frame:
+                    return synchronise(stacked, data.offsets, overlaps, route=route, previous=start, tolerance=1e-9)  # noqa: B023
+
+                frames[route] = run()
+                seconds[route] = median_seconds(run, options.repeats)["median"]
+            difference = float((frames["svd"].rotations - frames["newton-schulz"].rotations).abs().max())
+            report(patches=num_patches, dim=dim, pairs=len(edges), noise=level, difference=difference, seconds=seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("speed", "noise", "routes", "recovery"))
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0])
+    parser.add_argument("--patches", type=int, nargs="+", default=[2, 10, 100, 1000, 10000])
+    parser.add_argument("--dims", type=int, nargs="+", default=[2, 16, 64])
+    parser.add_argument("--figure", default=str(ROOT / "docs" / "figures" / "alignment-noise.svg"))
+    options = parser.parse_args()
+    {"speed": speed, "noise": noise, "routes": routes, "recovery": recovery}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()
