@@ -1,6 +1,7 @@
 """Small named graphs that many tests share, and one thread each: several test runs may share a machine."""
 
 import os
+from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
@@ -23,6 +24,15 @@ def planted():
 def plain(planted):
     """The planted graph without features."""
     return Graph(planted.adjacency, name="plain")
+
+
+@pytest.fixture(scope="session")
+def noisy(planted):
+    """The planted graph with twelve dense columns that say little about the blocks and span all directions."""
+    generator = np.random.default_rng(0)
+    hints = planted.features @ generator.normal(size=(4, 12))
+    features = (0.3 * hints + generator.normal(size=(planted.num_nodes, 12))).astype(np.float32)
+    return replace(planted, features=features, name="noisy")
 
 
 @pytest.fixture(scope="session")

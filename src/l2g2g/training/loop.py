@@ -153,7 +153,7 @@ def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: Lo
     embedding, divergence = mean, mean.new_zeros(())
     if log_deviation is not None:
         embedding = mean + _noise(batch, mean, settings.seed, epoch) * torch.exp(log_deviation)
-        divergence = gaussian_divergence(mean, log_deviation, batch.num_rows) * batch.share
+        divergence = _divergence(mean, log_deviation, batch)
     if settings.alignment == "during" and len(frame.rotations) > 1:
         own = torch.as_tensor(batch.patches, device=mean.device)
         part = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
@@ -192,6 +192,14 @@ def _dense_loss(embedding: Tensor, batch: PatchBatch, bias: Tensor | None) -> Te
         target = torch.from_numpy(batch.adjacency[low:high, low:high].toarray() != 0).to(embedding)
         loss = loss + all_pairs_loss(embedding[low:high], target, bias) * (high - low)
     return loss * batch.share / batch.num_rows
+
+
+def _divergence(mean: Tensor, log_deviation: Tensor, batch: PatchBatch) -> Tensor:
+    """Σ_j N_j KL_j / Σ_j N_j, every patch on the scale of its own pairs: one block or patch by patch is the same."""
+    total = mean.new_zeros(())
+    for low, high in itertools.pairwise(batch.offsets.tolist()):
+        total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], high - low) * (high - low)
+    return total * batch.share / batch.num_rows
 
 
 def _noise(batch: PatchBatch, like: Tensor, seed: int, epoch: int) -> Tensor:

@@ -1,0 +1,318 @@
+"""The loop: one patch is GAE, one block is patch by patch, and what the alignment does to the loss."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from l2g2g.alignment.synchronise import Frame
+from l2g2g.config import make_config
+from l2g2g.errors import NumericalError
+from l2g2g.experiment import embed_graph
+from l2g2g.graphs.splits import keep_all, split_links
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.patches.overlap import make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.training.batches import prepare_batches
+from l2g2g.training.loop import LoopSettings, embed_nodes, patch_loss, train
+
+DIM = 4
+SETTINGS = LoopSettings(epochs=12, seed=0, alignment="during", refresh_every=3)
+
+
+@pytest.fixture(scope="module")
+def split(noisy):
+    return split_links(noisy, seed=0)
+
+
+@pytest.fixture(scope="module")
+def patch_set(split):
+    labels = partition(split.train.adjacency, 3, method="fennel")
+    return make_patches(split.train.adjacency, labels, min_overlap=5, target_overlap=10)
+
+
+@pytest.fixture
+def batches(split, patch_set):
+    return batches_of(split, patch_set)
+
+
+def batches_of(split, patch_set, **options):
+    return prepare_batches(patch_set, split.train.adjacency, split.train.features, split.held_out, **options)
+
+
+def make_model(split, **options):
+    return Autoencoder(split.train.num_features, DIM, hidden=8, learn_bias=True, seed=1, **options)
+
+
+def random_frame(patch_set, *, rotate=True, translate=True, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    frame = Frame.identity(patch_set.num_patches, DIM)
+    rotations, translations = frame.rotations, frame.translations
+    if rotate:
+        rotations = torch.linalg.qr(torch.randn(rotations.shape, generator=generator)).Q
+    if translate:
+        translations = torch.randn(translations.shape, generator=generator)
+    return Frame(rotations, translations, frame.scales)
+
+
+def loss_and_gradients(model, batches, frame, settings=SETTINGS, epoch=3):
+    model.zero_grad()
+    loss = 0.0
+    for batch in batches:
+        part = patch_loss(model, batch, frame, settings, epoch)
+        part.backward()
+        loss += float(part.detach())
+    return loss, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def largest_difference(first, second):
+    return max(float((a - b).abs().max()) for a, b in zip(first, second, strict=True))
+
+
+# --- limits that must hold exactly ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("local", "whole"), [("l2g2g", "gae"), ("vl2g2g", "vgae")])
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_one_patch_of_l2g2g_is_gae(noisy, local, whole, preset):
+    options = {"dim": 6, "epochs": 25, "seed": 3, "negatives": "fresh"}
+    ours = embed_graph(noisy, make_config(local, preset, patches=1, **options))
+    theirs = embed_graph(noisy, make_config(whole, preset, **options))
+    assert ours.trained.history.losses == pytest.approx(theirs.trained.history.losses, abs=1e-6)
+    assert np.abs(ours.embedding - theirs.embedding).max() < 1e-6
+    assert np.abs(ours.embedding).max() > 0.1
+
+
+@pytest.mark.parametrize("pairs", ["sampled", "all"])
+@pytest.mark.parametrize("variational", [False, True], ids=["plain", "variational"])
+def test_one_block_and_patch_by_patch_have_the_same_gradients(split, patch_set, variational, pairs):
+    model = make_model(split, variational=variational)
+    frame = random_frame(patch_set)
+    settings = replace(SETTINGS, pairs=pairs)
+    together = loss_and_gradients(model, batches_of(split, patch_set, together=True), frame, settings)
+    apart = loss_and_gradients(model, batches_of(split, patch_set, together=False), frame, settings)
+    assert together[0] == pytest.approx(apart[0], abs=1e-6)
+    assert largest_difference(together[1], apart[1]) < 1e-6
+    assert max(float(gradient.abs().max()) for gradient in together[1]) > 1e-3
+
+
+@pytest.mark.parametrize("method", ["l2g2g", "vl2g2g"])
+def test_whole_trainings_agree_in_one_block_and_patch_by_patch(noisy, method):
+    # Translations only: rotations of a hardly trained model have near-equal optima, and rounding may choose.
+    options = {"dim": 4, "patches": 3, "epochs": 12, "refresh_every": 3, "rotate": False}
+    together, apart = (embed_graph(noisy, make_config(method, together=t, **options)) for t in (True, False))
+    assert len(together.trained.history.refresh_seconds) == 4
+    assert together.trained.history.losses == pytest.approx(apart.trained.history.losses, abs=1e-5)
+    assert np.abs(together.embedding - apart.embedding).max() < 1e-3
+
+
+def test_the_loss_is_the_mean_over_patches_weighted_by_nodes(split, patch_set, batches):
+    """By the formula: Σ N_j (−mean log σ(edges) − mean log(1 − σ(non-edges))) / Σ N_j."""
+    model = make_model(split)
+    (batch,) = batches
+    with torch.no_grad():
+        model.bias.fill_(-0.3)
+        loss = float(patch_loss(model, batch, Frame.identity(3, DIM), SETTINGS, epoch=2))
+        scores = model.encode(batch.inputs)[0]
+        scores = scores @ scores.t() - 0.3
+    negatives = batch.draw_negatives(seed=0, epoch=2)
+    rows = np.repeat(np.arange(batch.num_rows), np.diff(negatives.indptr.numpy()))
+    expected = 0.0
+    for patch in range(3):
+        low, high = patch_set.offsets[patch : patch + 2]
+        edges = batch.adjacency[low:high, low:high].tocoo()
+        inside = (rows >= low) & (rows < high)
+        assert inside.sum() == edges.nnz // 2  # as many non-edges as edges
+        positive = scores[edges.row + low, edges.col + low]
+        negative = scores[rows[inside], negatives.indices.numpy()[inside]]
+        mean = -torch.nn.functional.logsigmoid(positive).mean() - torch.nn.functional.logsigmoid(-negative).mean()
+        expected += float(mean) * (high - low) / batch.num_rows
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+# --- what the alignment does to the loss (FINDINGS.md section 2) -------------------------------------
+
+
+@pytest.mark.parametrize("variational", [False, True], ids=["plain", "variational"])
+def test_rotations_alone_cannot_move_the_loss(split, patch_set, batches, variational):
+    """(ZS)(ZS)ᵀ = ZZᵀ: with rotations only, as the authors ran it, synchronisation never reaches the gradient."""
+    model = make_model(split, variational=variational)
+    still = loss_and_gradients(model, batches, Frame.identity(patch_set.num_patches, DIM))
+    turned = loss_and_gradients(model, batches, random_frame(patch_set, translate=False))
+    assert turned[0] == pytest.approx(still[0], abs=1e-5)
+    assert largest_difference(turned[1], still[1]) < 1e-5
+
+
+def test_translations_move_the_loss_and_its_gradient(split, patch_set, batches):
+    model = make_model(split)
+    still = loss_and_gradients(model, batches, Frame.identity(patch_set.num_patches, DIM))
+    moved = loss_and_gradients(model, batches, random_frame(patch_set, rotate=False))
+    assert abs(moved[0] - still[0]) > 0.1
+    assert largest_difference(moved[1], still[1]) > 0.05
+
+
+def test_rotations_matter_as_soon_as_patches_are_shifted(split, patch_set, batches):
+    model = make_model(split)
+    shifted = loss_and_gradients(model, batches, random_frame(patch_set, rotate=False, seed=2))
+    base = random_frame(patch_set, rotate=False, seed=2)
+    turned = Frame(random_frame(patch_set, seed=5).rotations, base.translations, base.scales)
+    assert abs(loss_and_gradients(model, batches, turned)[0] - shifted[0]) > 1e-3
+
+
+def test_only_alignment_during_training_touches_the_loss(split, patch_set, batches):
+    model = make_model(split)
+    settings = replace(SETTINGS, alignment="after")
+    still = loss_and_gradients(model, batches, Frame.identity(patch_set.num_patches, DIM), settings)
+    assert loss_and_gradients(model, batches, random_frame(patch_set), settings)[0] == still[0]
+
+
+def test_training_with_and_without_translations_differs(noisy):
+    options = {"dim": 4, "patches": 3, "epochs": 10, "refresh_every": 2, "patience": 0}
+    losses = [
+        embed_graph(noisy, make_config("l2g2g", **options, **parts)).trained.history.losses
+        for parts in ({"translate": False}, {"translate": False, "rotate": False}, {"translate": True})
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)  # rotations only: as if there were none
+    assert abs(losses[0][-1] - losses[2][-1]) > 1e-3
+
+
+def test_the_frame_is_refreshed_when_it_should_be(split, patch_set, batches):
+    trained = train(make_model(split), batches, patch_set, replace(SETTINGS, epochs=10, refresh_every=4))
+    assert len(trained.history.refresh_seconds) == 3  # epochs 0, 4, 8
+    trained = train(make_model(split), batches, patch_set, replace(SETTINGS, epochs=10, alignment="after"))
+    assert len(trained.history.refresh_seconds) == 0
+
+
+# --- negatives and samples --------------------------------------------------------------------------
+
+
+def test_fixed_negatives_are_fixed_and_fresh_ones_fresh(split, patch_set, batches):
+    model = make_model(split)
+    frame = Frame.identity(patch_set.num_patches, DIM)
+
+    def losses(fresh):
+        settings = replace(SETTINGS, fresh_negatives=fresh)
+        return [float(patch_loss(model, batches[0], frame, settings, epoch).detach()) for epoch in range(5)]
+
+    assert len(set(losses(fresh=False))) == 1
+    assert len(set(losses(fresh=True))) == 5
+    assert losses(fresh=True)[0] == losses(fresh=False)[0]
+
+
+def test_variational_noise_is_fresh_every_epoch_and_repeats(split, patch_set, batches):
+    model = make_model(split, variational=True)
+    frame = Frame.identity(patch_set.num_patches, DIM)
+    settings = replace(SETTINGS, fresh_negatives=False)
+    losses = [float(patch_loss(model, batches[0], frame, settings, epoch).detach()) for epoch in (0, 1, 0)]
+    assert losses[0] == losses[2] != losses[1]
+
+
+def test_fastgae_scores_a_sample_of_the_size_asked_for(split):
+    whole = whole_graph(split.train.num_nodes)
+    batches = batches_of(split, whole)
+    model = make_model(split)
+    settings = LoopSettings(alignment="never", pairs="subgraph", sample_size=20)
+    frame = Frame.identity(1, DIM)
+    touched = []
+    for epoch in range(2):
+        mean = model.encode(batches[0].inputs)[0].detach().requires_grad_()
+        model.encode = lambda inputs, patch=0, mean=mean: (mean, None)
+        patch_loss(model, batches[0], frame, settings, epoch).backward()
+        touched.append(set(mean.grad.abs().sum(1).nonzero()[:, 0].tolist()))
+        del model.encode
+    assert [len(nodes) for nodes in touched] == [20, 20]
+    assert touched[0] != touched[1]
+
+
+def test_negatives_per_edge(split, patch_set):
+    for wanted in (1.0, 2.0):
+        (batch,) = batches_of(split, patch_set, negatives_per_edge=wanted)
+        assert batch.negatives.num_pairs == pytest.approx(wanted * batch.adjacency.nnz / 2, abs=patch_set.num_patches)
+
+
+# --- the loop itself --------------------------------------------------------------------------------
+
+
+def test_early_stopping_keeps_the_best_state_and_stops(split, patch_set, batches):
+    scores = iter([0.5, 0.9, 0.6, 0.7, 0.99])
+    states, embeddings = [], []
+
+    def validate(embedding):
+        states.append(copy.deepcopy(model.state_dict()))
+        embeddings.append(embedding.clone())
+        return next(scores)
+
+    model = make_model(split)
+    settings = replace(SETTINGS, epochs=50, validate_every=5, patience=2)
+    trained = train(model, batches, patch_set, settings, validate=validate)
+    assert trained.history.validations == [(5, 0.5), (10, 0.9), (15, 0.6), (20, 0.7)]
+    assert (trained.history.num_epochs, trained.history.best_epoch) == (20, 10)
+    for name, value in trained.model.state_dict().items():
+        assert torch.equal(value, states[1][name])
+    assert not torch.equal(trained.model.encoders[0].weights[0], states[3]["encoders.0.weights.0"])
+    again, _ = embed_nodes(trained.model, batches, patch_set, settings, trained.frame)
+    assert torch.allclose(again, embeddings[1], atol=1e-4)
+
+
+def test_without_patience_all_epochs_run_and_the_last_is_validated(split, patch_set, batches):
+    seen = []
+    settings = replace(SETTINGS, epochs=7, validate_every=5, patience=0)
+    trained = train(
+        make_model(split),
+        batches,
+        patch_set,
+        settings,
+        validate=lambda _: 0.0,
+        on_epoch=lambda epoch, loss: seen.append((epoch, loss)),
+    )
+    assert [epoch for epoch, _ in trained.history.validations] == [5, 7]
+    assert seen == list(zip(range(1, 8), trained.history.losses, strict=True))
+    assert len(trained.history.epoch_seconds) == 7
+
+
+def test_no_epochs_leave_the_model_as_it_was(split, patch_set, batches):
+    model = make_model(split)
+    before = copy.deepcopy(model.state_dict())
+    trained = train(model, batches, patch_set, replace(SETTINGS, epochs=0))
+    assert all(torch.equal(before[name], value) for name, value in trained.model.state_dict().items())
+    assert (trained.history.num_epochs, trained.history.best_epoch) == (0, 0)
+
+
+def test_a_loss_that_explodes_is_a_numerical_error(split):
+    whole = whole_graph(split.train.num_nodes)
+    settings = LoopSettings(epochs=20, learning_rate=1e15, alignment="never")
+    with pytest.raises(NumericalError, match=r"the loss became (nan|inf) in epoch \d+; lower the learning rate"):
+        train(make_model(split), batches_of(split, whole), whole, settings)
+
+
+@pytest.mark.parametrize("validation_fraction", [0.0, 0.05])
+def test_vectors_that_explode_in_the_last_step_are_a_numerical_error(planted, validation_fraction):
+    config = make_config("gae", dim=4, epochs=1, lr=1e25)
+    with pytest.raises(NumericalError, match="not finite"):
+        embed_graph(planted, config, validation_fraction=validation_fraction)
+
+
+def test_separate_encoders_learn_apart(noisy):
+    run = embed_graph(noisy, make_config("l2g2g", dim=4, patches=3, epochs=5, share_encoder=False))
+    first, second, third = (encoder.weights[0] for encoder in run.trained.model.encoders)
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
+
+
+def test_validation_edges_are_used_for_the_final_vectors(planted):
+    """embed holds edges back for early stopping only: the last encoding sees the whole graph."""
+    config = make_config("gae", dim=4, epochs=0)
+    untrained = embed_graph(planted, config)
+    assert untrained.trained.history.num_epochs == 0
+    config = make_config("gae", dim=4, epochs=3)
+    run = embed_graph(planted, config)
+    whole = whole_graph(planted.num_nodes)
+    encode = run.trained.model.encode
+    encodings = []
+    for graph in (planted, split_links(planted, validation_fraction=0.05, test_fraction=0.0, seed=0).train):
+        (batch,) = prepare_batches(whole, graph.adjacency, planted.features, keep_all(planted).held_out)
+        encodings.append(encode(batch.inputs)[0].detach().numpy())
+    assert np.abs(run.embedding - encodings[0]).max() < 1e-6
+    assert np.abs(run.embedding - encodings[1]).max() > 1e-4
