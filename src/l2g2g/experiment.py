@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from l2g2g.config import Config
-from l2g2g.errors import InputError, ResourceError
+from l2g2g.errors import InputError, NumericalError, ResourceError
 from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, evaluate_links
 from l2g2g.graphs.graph import Features, Graph
@@ -149,6 +149,8 @@ def run_split(
                 patch_set, final_graph.adjacency, features, split.held_out, together=together, device=config.device
             )
         embedding, frame = embed_nodes(model, batches, patch_set, settings, trained.frame)
+        if not bool(torch.isfinite(embedding).all()):
+            raise NumericalError("some vectors are not finite numbers; lower the learning rate (--lr)")
     history = trained.history
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from l2g2g.errors import NumericalError
 from l2g2g.graphs.splits import Pairs
 
 
@@ -34,6 +35,8 @@ def link_scores(is_edge: np.ndarray, scores: np.ndarray) -> LinkScores:
         >>> link_scores(np.array([True, True, False, False]), np.array([3.0, 1.0, 2.0, 0.0])).auc
         0.75
     """
+    if not np.isfinite(scores).all():
+        raise NumericalError("some scores are not finite numbers; lower the learning rate (--lr)")
     return LinkScores(float(roc_auc_score(is_edge, scores)), float(average_precision_score(is_edge, scores)))
 
 
