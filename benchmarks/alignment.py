@@ -61,7 +61,8 @@ class Patches:
         self.nodes = [np.concatenate([private[i], *mine[i]]) for i in range(num_patches)]
         self.clean, self.coordinates = [], []
         for nodes in self.nodes:
-            rotation = np.linalg.qr(generator.normal(size=(dim, dim)))[0]  # reflections too
+            rotation = np.linalg.qr(generator.normal(size=(dim, dim)))[0]
+            rotation[0] *= generator.choice([-1, 1])  # half of them reflections
             patch = (self.truth[nodes] - generator.normal(size=dim)) @ rotation.T
             self.clean.append(patch)
             noisy = patch + noise * patch.std(0).mean() * generator.normal(size=patch.shape) if noise else patch

@@ -105,7 +105,7 @@ def align(
     shared = SharedNodes.gather(source, None if pairs is None else np.asarray(pairs))
     overlaps, dropped = _drop_small(shared.overlaps, min_overlap)
     shared = shared.with_overlaps(overlaps)
-    components = _components(overlaps)
+    components = patch_components(overlaps)
     if disconnected == "raise" and components.max() > 0:
         raise NumericalError(_say_disconnected(components))
     frame = synchronise(
@@ -193,7 +193,7 @@ def _drop_small(overlaps: OverlapIndex, min_overlap: int) -> tuple[OverlapIndex,
     return rest, overlaps.edges[small].cpu().numpy()
 
 
-def _components(overlaps: OverlapIndex) -> np.ndarray:
+def patch_components(overlaps: OverlapIndex) -> np.ndarray:
     """Component (num_patches,) of each patch."""
     edges, size = overlaps.edges.cpu().numpy(), overlaps.num_patches
     graph = coo_matrix((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(size, size))
