@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,11 +248,16 @@ def _read(graph: str, features: Path | None, data_dir: Path | None, silent: bool
     loaded = read_graph(graph, features, data_dir=data_dir)
     if not silent:
         cleaned = loaded.cleaning.describe()
-        screen.print(
+        _say(
             f"{loaded.name}: {loaded.num_nodes:,} nodes, {loaded.num_edges:,} edges, "
             f"{loaded.num_features:,} features" + (f" ({cleaned})" if cleaned else "")
         )
     return loaded
+
+
+def _say(text: str) -> None:
+    """One line on stderr as it is: names may hold brackets, and long lines are cut by nobody."""
+    screen.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -269,7 +275,7 @@ def _progress(epochs: int, label: str, silent: bool) -> Iterator[Callable[[int, 
         TextColumn("loss {task.fields[loss]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=screen, transient=True) as bar:
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(label, total=epochs, loss="–")
         yield lambda epoch, loss: bar.update(task, completed=epoch, loss=f"{loss:.4f}")
 
@@ -279,8 +285,14 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    silent = bool({"--quiet", "-q", "--json"} & set(arguments))
     try:
-        code = app(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            # A warning is a message for the user like any other, not a line of our source.
+            warnings.showwarning = lambda message, *_, **__: None if silent else _say(f"l2g2g: {message}")
+            code = app(arguments, standalone_mode=False)
+        if code == 130:  # typer turns the interrupt into this code, without a word
+            _fail(None, "interrupted", 130, debug)
         sys.exit(code if isinstance(code, int) else 0)
     except L2G2GError as error:
         _fail(error, str(error), error.exit_code, debug)
@@ -302,5 +314,6 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(error: BaseException | None, message: str, code: int, debug: bool) -> None:
     if debug and error is not None:
         raise error
-    print(f"l2g2g: {message}", file=sys.stderr)
+    if message:  # without arguments the help has been printed and there is nothing to add
+        print(f"l2g2g: {message}", file=sys.stderr)
     sys.exit(code)

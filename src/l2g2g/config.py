@@ -84,7 +84,7 @@ class Config:
         for name in ("dim", "hidden", "layers", "patches", "refresh_every", "validate_every", "structure_width"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be at least 1")
-        for name in ("epochs", "threads", "patience"):
+        for name in ("epochs", "threads", "patience", "seed"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}; it must not be negative")
         for name in ("lr", "negatives_per_edge"):

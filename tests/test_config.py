@@ -1,0 +1,91 @@
+"""Config: presets, overrides, and every refusal before anything is read."""
+
+import json
+
+import pytest
+
+from l2g2g.config import Config, make_config
+from l2g2g.errors import InputError
+from l2g2g.training.methods import METHODS
+
+
+def test_the_paper_preset_is_what_the_authors_ran():
+    config = make_config("l2g2g", "paper")
+    assert (config.partition, config.patches, config.overlap_range) == ("fennel", 10, (17, 34))
+    assert (config.hidden, config.dim, config.layers) == (32, 16, 2)
+    assert (config.lr, config.epochs, config.patience) == (0.001, 200, 0)
+    assert (config.refresh_every, config.rotate, config.translate) == (10, True, False)
+    assert (config.shares_encoder, config.learn_bias) == (True, False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_negatives_of_the_paper_are_fixed_for_patch_methods_only(method):
+    assert make_config(method, "paper").negatives == ("fixed" if METHODS[method].uses_patches else "fresh")
+    assert make_config(method).negatives == "fresh"
+    assert make_config(method, "paper", negatives="fresh").negatives == "fresh"
+
+
+def test_gae_l2g_has_separate_encoders_and_translations_in_the_paper():
+    config = make_config("gae+l2g", "paper")
+    assert not config.shares_encoder
+    assert config.translate
+    assert make_config("gae+l2g", share_encoder=True).shares_encoder
+
+
+def test_options_win_over_presets_and_none_keeps_them():
+    config = make_config("gae", "paper", lr=0.5, epochs=None, dim=3)
+    assert (config.lr, config.epochs, config.dim, config.preset) == (0.5, 200, 3, "paper")
+    assert config.overlap_range == (4, 8)
+    assert make_config(min_overlap=50).overlap_range == (50, 50)
+    assert make_config(min_overlap=2, target_overlap=5).overlap_range == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("sample_size", "num_nodes", "expected"),
+    [("sqrt", 10_000, 100), ("authors", 10_000, 845), ("authors", 50, 50), (30, 10_000, 30), (30, 20, 20), (1, 9, 2)],
+)
+def test_sample_sizes(sample_size, num_nodes, expected):
+    assert make_config("fastgae", sample_size=sample_size).num_sampled_nodes(num_nodes) == expected
+
+
+def test_settings_survive_json():
+    config = make_config("vl2g2g", "paper", dim=7, sample_size=12)
+    assert Config(**json.loads(json.dumps(config.to_dict()))) == config
+    assert set(config.to_dict()) == set(Config.names())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "l2g"}, "unknown method 'l2g'; did you mean 'l2g2g'"),
+        ({"method": "x"}, "unknown method 'x'; choose from gae, fastgae, gae\\+l2g, l2g2g, vgae, vl2g2g"),
+        ({"preset": "papr"}, "unknown preset 'papr'; did you mean 'paper'"),
+        ({"dim": 0}, "--dim is 0; it must be at least 1"),
+        ({"hidden": -3}, "--hidden is -3"),
+        ({"layers": 0}, "--layers is 0"),
+        ({"patches": 0}, "--patches is 0; it must be at least 1"),
+        ({"refresh_every": 0}, "--refresh-every is 0"),
+        ({"epochs": -1}, "--epochs is -1; it must not be negative"),
+        ({"seed": -1}, "--seed is -1; it must not be negative"),
+        ({"threads": -2}, "--threads is -2"),
+        ({"lr": 0.0}, "--lr is 0.0; it must be positive"),
+        ({"lr": float("nan")}, "--lr is nan; it must be positive"),
+        ({"negatives_per_edge": 0}, "--negatives-per-edge is 0"),
+        ({"partition": "mets"}, "unknown partition 'mets'; did you mean 'metis'"),
+        ({"negatives": "stale"}, "unknown negatives 'stale'; choose from fresh, fixed"),
+        ({"pairs": "some"}, "unknown pairs 'some'; choose from sampled, all"),
+        ({"encoder": "gat"}, "unknown encoder 'gat'"),
+        ({"feature_scaling": "log"}, "unknown feature-scaling 'log'"),
+        ({"sample_size": "half"}, "--sample-size is 'half'; give a number, sqrt or authors"),
+        ({"pathces": 3}, "unknown setting 'pathces'; did you mean 'patches'"),
+    ],
+)
+def test_refusals(options, message):
+    with pytest.raises(InputError, match=message):
+        make_config(**options)
+
+
+def test_every_method_reads_from_its_row():
+    for name, row in METHODS.items():
+        assert make_config(name).definition is row
+        assert make_config(name).shares_encoder == row.share_encoder
