@@ -12,7 +12,7 @@ FLOAT64 = {"dtype": torch.float64}
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("warm", [False, True])
 def test_gradcheck_of_the_whole_solver(known, noise, route, scale, warm):
-    data = known("ring", 3, 3, noise=noise, shared=4, own=0)
+    data = known("ring", 3, 3, noise=noise, shared=6, own=0)
     previous = Frame.identity(3, 3, dtype=torch.float64) if warm else None
     offsets, overlaps = data.offsets, data.overlaps
 
