@@ -120,6 +120,7 @@ def embed(
     clock = Stopwatch()
     with clock.measure("read"):
         loaded = _read(graph, features, data_dir, quiet or as_json)
+    check_output(output, loaded.node_ids)
     with _progress(config.epochs, config.method, quiet or as_json) as on_epoch:
         fraction = 0.05 if validation else 0.0
         run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch)

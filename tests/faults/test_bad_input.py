@@ -164,6 +164,16 @@ def test_outputs_that_cannot_be(embed, tmp_path, output, words):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.csv", "out"]
 
 
+def test_outputs_are_checked_before_the_graph_is_read(embed):
+    is_refused(embed({}, *FAST, graph="missing.csv", output="out/vectors.xlsx"), 2, "unknown ending")
+
+
+def test_ids_that_the_format_cannot_hold_are_refused_before_training(embed, monkeypatch):
+    monkeypatch.setattr("l2g2g.experiment.train", lambda *_, **__: pytest.fail("trained for nothing"))
+    names = "\n".join(f"node {u},node {v}" for u, v in RING) + "\n"
+    is_refused(embed({"edges.csv": names}, *FAST, output="out/vectors.txt"), 2, "vectors.txt", "node 0")
+
+
 def test_a_folder_that_cannot_be_written_to(embed, tmp_path):
     # Root may write anywhere but into /proc; everyone else is stopped by the permission.
     folder = tmp_path / "locked"
