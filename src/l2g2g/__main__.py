@@ -6,7 +6,7 @@ import os
 # It must be set before torch is imported; a user's own setting wins.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from l2g2g.cli import main  # noqa: E402
+from l2g2g.cli import main
 
 if __name__ == "__main__":
     main()

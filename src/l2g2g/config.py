@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from l2g2g.errors import InputError
-from l2g2g.training.methods import METHODS, Method
+from l2g2g.training.methods import METHODS, Method, PairChoice
+from l2g2g.training.objective import Scope
 
 Preset = Literal["default", "paper"]
 
@@ -33,8 +34,16 @@ class Config:
             directions and so draw two.
         pairs: sampled or all pairs in the loss; None for what the method says.
         sample_size: Nodes of FastGAE's subgraph: a number, "sqrt" (the paper's text) or "authors" (their code).
-        feature_scaling: unit (rows of length 1), raw, or binary (1 for every positive entry of sparse
-            features: what PyG's loaders of the citation graphs do, and so what the authors trained on).
+        scope: Pairs of the loss: inside each patch (the paper), or global, in one patch or in two, on the aligned
+            and averaged embedding; None for what the method allows.
+        mask: Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.
+        score_fraction: Fraction of the edges to predict that is scored each epoch, with as many non-edges.
+        feature_dropout: Fraction of the feature entries dropped each epoch; None chooses by how many a row has.
+        skip: A direct way for a node's own features to its vector.
+        assembly: mean of the aligned patches (the paper), or whole: a last pass of the shared encoder over the
+            whole graph; None for whole where the encoder is shared.
+        feature_scaling: centred (rows of length 1, less their mean), unit, raw, or binary (1 for every positive
+            entry of sparse features: what PyG's loaders of the citation graphs do, and so what the authors trained on).
         structure_width: Columns made from the structure for a graph without features.
         learn_bias: A learned bias in the decoder.
         epochs, lr: Length and step of training (Adam).
@@ -64,13 +73,19 @@ class Config:
     negatives_per_edge: float = 1.0
     pairs: Literal["sampled", "all"] | None = None
     sample_size: int | Literal["sqrt", "authors"] = "authors"
-    feature_scaling: Literal["unit", "raw", "binary"] = "unit"
+    scope: Literal["inside", "global"] | None = None
+    mask: float | None = None
+    score_fraction: float = 1.0
+    feature_dropout: float | None = None
+    skip: bool = True
+    assembly: Literal["mean", "whole"] | None = None
+    feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
     structure_width: int = 64
     learn_bias: bool = True
-    epochs: int = 200
+    epochs: int = 300
     lr: float = 0.01
-    patience: int = 5
-    validate_every: int = 10
+    patience: int = 10
+    validate_every: int = 5
     seed: int = 0
     device: str = "cpu"
     threads: int = 0
@@ -94,6 +109,18 @@ class Config:
             value = getattr(self, name)
             if value not in choices:
                 raise InputError(f"unknown {name.replace('_', '-')} '{value}'; {suggest(str(value), choices)}")
+        for name in ("mask", "feature_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"--{name.replace('_', '-')} is {value}; it must be at least 0 and below 1")
+        if not 0 < self.score_fraction <= 1:
+            raise InputError(f"--score-fraction is {self.score_fraction}; it must be above 0 and at most 1")
+        if self.scope == "global" and self.definition.alignment == "after":
+            raise InputError(f"{self.method} trains its patches apart; --scope global needs l2g2g")
+        if self.scope == "global" and self.loss_pairs != "sampled":
+            raise InputError(f"--scope global scores sampled pairs, not {self.loss_pairs}")
+        if self.assembly == "whole" and not self.shares_encoder:
+            raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
         if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
             raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
 
@@ -106,6 +133,29 @@ class Config:
     def shares_encoder(self) -> bool:
         """Whether one encoder serves all patches."""
         return self.definition.share_encoder if self.share_encoder is None else self.share_encoder
+
+    @property
+    def loss_pairs(self) -> PairChoice:
+        """Which pairs the loss scores."""
+        return self.pairs or self.definition.pairs
+
+    @property
+    def loss_scope(self) -> Scope:
+        """Where the scored pairs lie."""
+        possible = self.definition.alignment != "after" and self.loss_pairs == "sampled"
+        return self.scope or ("global" if possible else "inside")
+
+    @property
+    def hidden_fraction(self) -> float:
+        """Edges hidden from the encoder; the losses over all pairs of nodes score what the encoder sees."""
+        if self.mask is not None:
+            return self.mask
+        return 0.7 if self.loss_pairs == "sampled" else 0.0
+
+    @property
+    def passes_whole_graph(self) -> bool:
+        """Whether the final vectors are one pass of the encoder over the whole graph."""
+        return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
     @property
     def overlap_range(self) -> tuple[int, int]:
@@ -139,7 +189,9 @@ CHOICES: dict[str, list[Any]] = {
     "partition": ["metis", "fennel", "random"],
     "negatives": ["fresh", "fixed"],
     "pairs": [None, "sampled", "all"],
-    "feature_scaling": ["unit", "raw", "binary"],
+    "feature_scaling": ["centred", "unit", "raw", "binary"],
+    "scope": [None, "inside", "global"],
+    "assembly": [None, "mean", "whole"],
 }
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
@@ -148,10 +200,16 @@ _PAPER = {
     "translate": False,
     "negatives_per_edge": 2.0,
     "feature_scaling": "binary",
+    "scope": "inside",
+    "mask": 0.0,
+    "feature_dropout": 0.0,
+    "skip": False,
+    "assembly": "mean",
     "learn_bias": False,
     "lr": 0.001,
     "epochs": 200,
     "patience": 0,
+    "validate_every": 10,
 }
 PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from l2g2g.config import Config
@@ -20,11 +21,14 @@ from l2g2g.evaluation.links import LinkScores, evaluate_links
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.structure import scale_features, structural_features
+from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.structure import structural_features
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import prepare_batches
+from l2g2g.training.batches import PatchBatch, prepare_batches
 from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
+from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 
 OnEpoch = Callable[[int, float], None]
 
@@ -111,28 +115,9 @@ def run_split(
     with clock.measure("partition"):
         patch_set = cut(graph, config)
         features = input_features(graph, config)
-        together = config.together and config.shares_encoder
-        batches = prepare_batches(
-            patch_set,
-            graph.adjacency,
-            features,
-            split.held_out,
-            negatives_per_edge=config.negatives_per_edge,
-            together=together,
-            device=config.device,
-        )
-    model = Autoencoder(
-        features.shape[1],
-        config.dim,
-        num_encoders=1 if config.shares_encoder else patch_set.num_patches,
-        hidden=config.hidden,
-        layers=config.layers,
-        kind=config.encoder,
-        variational=config.definition.variational,
-        learn_bias=config.learn_bias,
-        seed=config.seed,
-    ).to(config.device)
-    settings = loop_settings(config, graph.num_nodes)
+        prepared = _prepare(graph, split, patch_set, features, config)
+    model = make_model(features, patch_set, config).to(config.device)
+    settings = loop_settings(config, graph, features)
     validation = split.validation if config.patience else None
 
     def validate(embedding: torch.Tensor) -> float:
@@ -141,14 +126,19 @@ def run_split(
 
     with clock.measure("train"):
         trained = train(
-            model, batches, patch_set, settings, validate=validate if validation else None, on_epoch=on_epoch
+            model,
+            prepared.batches,
+            patch_set,
+            settings,
+            global_pairs=prepared.global_pairs,
+            whole=prepared.whole,
+            validate=validate if validation else None,
+            on_epoch=on_epoch,
         )
     with clock.measure("assemble"):
         if final_graph is not None and final_graph is not graph:
-            batches = prepare_batches(
-                patch_set, final_graph.adjacency, features, split.held_out, together=together, device=config.device
-            )
-        embedding, frame = embed_nodes(model, batches, patch_set, settings, trained.frame)
+            prepared = _prepare(final_graph, split, patch_set, features, config)
+        embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole)
         if not bool(torch.isfinite(embedding).all()):
             raise NumericalError("some vectors are not finite numbers; lower the learning rate (--lr)")
     history = trained.history
@@ -161,6 +151,59 @@ def run_split(
         config,
         patch_set.count_covered_edges(graph.adjacency) / graph.num_edges,
         clock.seconds,
+    )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A graph as the loop wants it."""
+
+    batches: list[PatchBatch]
+    global_pairs: GlobalPairs | None
+    whole: EncoderInput | None
+
+
+def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Features, config: Config) -> _Prepared:
+    negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * config.score_fraction
+    # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
+    plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
+    batches = prepare_batches(
+        patch_set,
+        graph.adjacency,
+        features,
+        split.held_out,
+        negatives_per_edge=negatives,
+        together=config.together and config.shares_encoder,
+        propagate_once=plain,
+        device=config.device,
+    )
+    global_pairs = None
+    if config.loss_scope == "global":
+        global_pairs = prepare_global_pairs(
+            patch_set, graph.adjacency, split.held_out, negatives_per_edge=negatives, device=config.device
+        )
+    whole = None
+    if config.passes_whole_graph and patch_set.num_patches > 1:
+        whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
+    return _Prepared(batches, global_pairs, whole)
+
+
+def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoencoder:
+    """The untrained model for these features and patches."""
+    mean, scale = feature_centre(features) if config.feature_scaling == "centred" else (None, 1.0)
+    return Autoencoder(
+        features.shape[1],
+        config.dim,
+        num_encoders=1 if config.shares_encoder else patch_set.num_patches,
+        hidden=config.hidden,
+        layers=config.layers,
+        kind=config.encoder,
+        variational=config.definition.variational,
+        learn_bias=config.learn_bias,
+        skip=config.skip,
+        feature_mean=None if mean is None else torch.from_numpy(mean),
+        feature_scale=scale,
+        seed=config.seed,
     )
 
 
@@ -215,23 +258,37 @@ def input_features(graph: Graph, config: Config) -> Features:
     return scale_features(graph.features, config.feature_scaling)
 
 
-def loop_settings(config: Config, num_nodes: int) -> LoopSettings:
+def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSettings:
     """The part of the config that the loop needs."""
     return LoopSettings(
+        scope=config.loss_scope,
+        pairs=config.loss_pairs,
+        mask=config.hidden_fraction,
+        score_fraction=config.score_fraction,
+        feature_dropout=choose_feature_dropout(graph, features)
+        if config.feature_dropout is None
+        else config.feature_dropout,
+        fresh_negatives=config.negatives == "fresh",
+        sample_size=config.num_sampled_nodes(graph.num_nodes),
+        alignment=config.definition.alignment,
+        seed=config.seed,
         epochs=config.epochs,
         learning_rate=config.lr,
-        seed=config.seed,
-        alignment=config.definition.alignment,
         refresh_every=config.refresh_every,
         rotate=config.rotate,
         translate=config.translate,
         scale=config.scale,
-        pairs=config.pairs or config.definition.pairs,
-        fresh_negatives=config.negatives == "fresh",
-        sample_size=config.num_sampled_nodes(num_nodes),
         validate_every=config.validate_every,
         patience=config.patience,
     )
+
+
+def choose_feature_dropout(graph: Graph, features: Features) -> float:
+    """Half of the entries where a node has many features of its own; none where losing one loses the node."""
+    if graph.features is None:
+        return 0.0
+    num_entries = features.nnz if sp.issparse(features) else int(np.count_nonzero(features))
+    return 0.5 if num_entries / features.shape[0] >= 10 else 0.0
 
 
 def prepare_torch(config: Config) -> None:

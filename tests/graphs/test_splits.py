@@ -72,7 +72,7 @@ def test_training_never_sees_a_held_out_pair(planted, protocol, patches):
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         return as_set(np.stack([nodes[rows], nodes[columns]], axis=1))
 
-    loss_edges = pairs(batch.edges.indptr.numpy(), batch.edges.indices.numpy())
+    loss_edges = pairs(batch.pairs.edges.indptr.numpy(), batch.pairs.edges.indices.numpy())
     seen = batch.inputs.propagation.matrix
     encoder_edges = {(u, v) for u, v in pairs(seen.crow_indices().numpy(), seen.col_indices().numpy()) if u != v}
     assert loss_edges
@@ -80,9 +80,11 @@ def test_training_never_sees_a_held_out_pair(planted, protocol, patches):
     assert not loss_edges & forbidden
     drawn = set()
     for epoch in range(60):
-        negatives = batch.draw_negatives(seed=0, epoch=epoch)
+        negatives = batch.pairs.draw_negatives(seed=0, epoch=epoch)
         drawn |= pairs(negatives.indptr.numpy(), negatives.indices.numpy())
-    other_route = draw_negatives_torch(batch.negatives, batch.negative_weights, seed=0, epoch=60, device="cpu")
+    other_route = draw_negatives_torch(
+        batch.pairs.negatives, batch.pairs.negative_weights, seed=0, epoch=60, device="cpu"
+    )
     drawn |= pairs(other_route.indptr.numpy(), other_route.indices.numpy())
     assert len(drawn) > 1000
     assert not drawn & forbidden
@@ -98,7 +100,7 @@ def test_without_the_held_out_pattern_they_would_be_drawn(planted):
     (batch,) = prepare_batches(whole_graph(planted.num_nodes), split.train.adjacency, planted.features, nothing)
     drawn = set()
     for epoch in range(20):
-        negatives = batch.draw_negatives(seed=0, epoch=epoch)
+        negatives = batch.pairs.draw_negatives(seed=0, epoch=epoch)
         rows = np.repeat(np.arange(planted.num_nodes), np.diff(negatives.indptr.numpy()))
         drawn |= as_set(np.stack([rows, negatives.indices.numpy()], axis=1))
     assert drawn & held_out_pairs(split)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from l2g2g.models.features import scale_features
 from l2g2g.models.sparse import normalise_adjacency
-from l2g2g.models.structure import scale_features, structural_features
+from l2g2g.models.structure import structural_features
 
 
 def test_structural_features_are_finite_and_of_the_size_of_features(planted):

@@ -16,7 +16,8 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import prepare_batches
-from l2g2g.training.loop import LoopSettings, embed_nodes, patch_loss, train
+from l2g2g.training.loop import LoopSettings, embed_nodes, train
+from l2g2g.training.objective import patch_loss
 
 DIM = 4
 SETTINGS = LoopSettings(epochs=12, seed=0, alignment="during", refresh_every=3)
@@ -117,7 +118,7 @@ def test_the_loss_is_the_mean_over_patches_weighted_by_nodes(split, patch_set, b
         loss = float(patch_loss(model, batch, Frame.identity(3, DIM), SETTINGS, epoch=2))
         scores = model.encode(batch.inputs)[0]
         scores = scores @ scores.t() - 0.3
-    negatives = batch.draw_negatives(seed=0, epoch=2)
+    negatives = batch.pairs.draw_negatives(seed=0, epoch=2)
     rows = np.repeat(np.arange(batch.num_rows), np.diff(negatives.indptr.numpy()))
     expected = 0.0
     for patch in range(3):
@@ -229,7 +230,9 @@ def test_fastgae_scores_a_sample_of_the_size_asked_for(split):
 def test_negatives_per_edge(split, patch_set):
     for wanted in (1.0, 2.0):
         (batch,) = batches_of(split, patch_set, negatives_per_edge=wanted)
-        assert batch.negatives.num_pairs == pytest.approx(wanted * batch.adjacency.nnz / 2, abs=patch_set.num_patches)
+        assert batch.pairs.negatives.num_pairs == pytest.approx(
+            wanted * batch.adjacency.nnz / 2, abs=patch_set.num_patches
+        )
 
 
 # --- the loop itself --------------------------------------------------------------------------------

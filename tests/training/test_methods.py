@@ -11,7 +11,7 @@ from l2g2g.config import make_config
 from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.splits import keep_all
-from l2g2g.models.structure import scale_features
+from l2g2g.models.features import scale_features
 from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import encode_patches
 from l2g2g.training.methods import METHODS

@@ -29,6 +29,9 @@ class Autoencoder(nn.Module):
         kind: EncoderKind = "gcn",
         variational: bool = False,
         learn_bias: bool = False,
+        skip: bool = False,
+        feature_mean: Tensor | None = None,
+        feature_scale: float = 1.0,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -43,6 +46,9 @@ class Autoencoder(nn.Module):
                     layers=layers,
                     kind=kind,
                     variational=variational,
+                    skip=skip,
+                    feature_mean=feature_mean,
+                    feature_scale=feature_scale,
                     generator=torch_generator(seed, Purpose.INITIAL_WEIGHTS, patch=index),
                 )
                 for index in range(num_encoders)

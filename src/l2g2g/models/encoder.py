@@ -68,7 +68,15 @@ class Encoder(nn.Module):
     """Z = Â ReLU(Â X W₁) W₂ … with as many layers as there are widths; linear: Z = Â^layers X W.
 
     A variational encoder has a second head for the logarithm of the standard deviation.
+
+    Args:
+        skip: Add X W, so that a node's own features reach its vector unmixed with its neighbours'.
+        feature_mean: (num_features,) subtracted from every row, without making sparse features dense.
+        feature_scale: Factor of the features after that.
     """
+
+    feature_mean: Tensor | None
+    feature_scale: Tensor
 
     def __init__(
         self,
@@ -79,6 +87,9 @@ class Encoder(nn.Module):
         layers: int = 2,
         kind: EncoderKind = "gcn",
         variational: bool = False,
+        skip: bool = False,
+        feature_mean: Tensor | None = None,
+        feature_scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -94,21 +105,32 @@ class Encoder(nn.Module):
             ]
         )
         self.biases = nn.ParameterList([nn.Parameter(torch.zeros(weight.shape[1])) for weight in self.weights])
+        width = self.weights[-1].shape[1]
+        self.skip = nn.Parameter(_glorot(num_features, width, generator)) if skip else None
+        self.register_buffer("feature_mean", None if feature_mean is None else feature_mean.clone())
+        self.register_buffer("feature_scale", torch.tensor(feature_scale))
 
     def forward(self, inputs: EncoderInput) -> Tensor:
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
-        features, weight = inputs.features, self.weights[0]
-        hidden = multiply(features, weight) if isinstance(features, SparseMatrix) else features @ weight
+        hidden = self._project(inputs.features, self.weights[0])
         if not inputs.propagated:
             hidden = multiply(inputs.propagation, hidden)
         if self.kind == "linear":
             for _ in range(self.num_layers - 1):
                 hidden = multiply(inputs.propagation, hidden)
-            return hidden + self.biases[0]
         hidden = hidden + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             hidden = multiply(inputs.propagation, torch.relu(hidden) @ weight) + bias
+        if self.skip is not None:
+            hidden = hidden + self._project(inputs.features, self.skip)
         return hidden
+
+    def _project(self, features: Tensor | SparseMatrix, weight: Tensor) -> Tensor:
+        """scale · (X − 1 meanᵀ) W, as X W and one row to subtract."""
+        product = multiply(features, weight) if isinstance(features, SparseMatrix) else features @ weight
+        if self.feature_mean is None:
+            return product
+        return (product - self.feature_mean @ weight) * self.feature_scale
 
 
 def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

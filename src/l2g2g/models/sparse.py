@@ -42,10 +42,17 @@ class SparseMatrix:
 
     @classmethod
     def from_scipy(
-        cls, matrix: sp.csr_array, device: torch.device | str = "cpu", *, symmetric: bool = False
+        cls,
+        matrix: sp.csr_array,
+        device: torch.device | str = "cpu",
+        *,
+        symmetric: bool = False,
+        transposed: sp.csr_array | None = None,
     ) -> SparseMatrix:
-        """Take over a scipy CSR matrix."""
+        """Take over a scipy CSR matrix; its transpose is computed unless it is given or the matrix symmetric."""
         forward = to_torch_csr(matrix, device)
+        if transposed is not None:
+            return cls(forward, to_torch_csr(transposed, device))
         return cls(forward, forward if symmetric else to_torch_csr(sp.csr_array(matrix.T.tocsr()), device))
 
     @property
@@ -138,9 +145,7 @@ class _PairLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, outer: Tensor
-    ) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: torch.autograd.function.FunctionCtx, outer: Tensor) -> tuple[Tensor, Tensor, None, None]:
         gradient, bias_gradient = ctx.saved_tensors  # type: ignore[attr-defined]
         return outer * gradient, outer * bias_gradient, None, None
 

@@ -54,6 +54,13 @@ class PatchSet:
         """Node numbers of one patch, ascending."""
         return self.global_nodes[self.offsets[patch] : self.offsets[patch + 1]]
 
+    def select(self, patches: np.ndarray) -> PatchSet:
+        """Consecutive patches as a set of their own, without overlaps."""
+        first, last = self.offsets[patches[0]], self.offsets[patches[-1] + 1]
+        offsets = self.offsets[patches[0] : patches[-1] + 2] - first
+        nothing = index_overlaps([np.empty(0, np.int64)] * len(patches), np.empty((0, 2), np.int64))
+        return PatchSet(self.num_nodes, self.global_nodes[first:last], offsets, nothing)
+
     def induce(self, matrix: sp.csr_array) -> sp.csr_array:
         """Block-diagonal (num_rows, num_rows) CSR: the induced submatrix of every patch."""
         indptr, indices, data = _induce(

@@ -11,39 +11,33 @@ from torch import Tensor
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.features import FeatureTable
+from l2g2g.models.masking import hidden_edges, hidden_edges_torch, propagate_visible, propagate_visible_torch
+from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, plan_negatives
-from l2g2g.models.sparse import PairPattern
+from l2g2g.models.sparse import PairPattern, SparseMatrix
 from l2g2g.patches.overlap import PatchSet
 
 
 @dataclass(frozen=True, eq=False)
-class PatchBatch:
-    """Some patches of a PatchSet as tensors; with the sum over batches the loss is that of all patches.
+class PairSource:
+    """Edges and non-edges of some stacked patches, to be scored: all of them, or this epoch's share.
 
     Attributes:
-        patches: (num_patches,) their numbers.
-        offsets: (num_patches + 1,) their rows inside the batch.
-        inputs: What the encoder sees.
-        edges: Edges inside the patches, in both directions, weighted N_j / (Σ N · 2 M_j).
+        adjacency: Block-diagonal scipy CSR of the edges.
+        nodes: (num_rows,) node numbers of the rows.
+        edges: All edges in both directions, weighted N_j / (Σ N · 2 M_j): the mean of every patch.
         negatives: How non-edges are drawn.
         negative_weights: Weight of each non-edge, N_j / (Σ N · negatives of j).
-        share: Rows of this batch as a fraction of all rows.
-        adjacency: Block-diagonal scipy CSR of the patches, kept for the losses that need it.
+        shares: (num_patches,) N_j / Σ N of all patches.
     """
 
-    patches: np.ndarray
-    offsets: Tensor
-    inputs: EncoderInput
+    adjacency: sp.csr_array
+    nodes: np.ndarray
     edges: PairPattern
     negatives: NegativePlan
     negative_weights: Tensor
-    share: float
-    adjacency: sp.csr_array
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the batch."""
-        return self.adjacency.shape[0]
+    shares: np.ndarray
 
     @property
     def device(self) -> torch.device:
@@ -56,6 +50,77 @@ class PatchBatch:
             return draw_negatives(self.negatives, self.negative_weights, seed=seed, epoch=epoch)
         return draw_negatives_torch(self.negatives, self.negative_weights, seed=seed, epoch=epoch, device=self.device)
 
+    def draw_edges(self, fraction: float, *, seed: int, epoch: int) -> PairPattern:
+        """The edges that are hidden from the encoder in this epoch, weighted like `edges`."""
+        key = stream_key(seed, Purpose.MASK, epoch)
+        if self.device.type == "cpu":
+            indptr, indices = hidden_edges(self.adjacency.indptr, self.adjacency.indices, self.nodes, key, fraction)
+        else:
+            nodes = torch.from_numpy(self.nodes).to(self.device)
+            indptr, indices = hidden_edges_torch(self.edges.indptr, self.edges.indices, nodes, key, fraction)
+        counts = indptr[torch.from_numpy(self.negatives.offsets)].cpu().numpy().astype(np.int64)
+        weights = _expand(self.shares / np.maximum(np.diff(counts), 1), np.diff(counts))
+        return PairPattern(indptr, indices, weights.to(self.device))
+
+
+@dataclass(frozen=True, eq=False)
+class PatchBatch:
+    """Some patches of a PatchSet as tensors; with the sum over batches the loss is that of all patches.
+
+    Attributes:
+        patches: (num_patches,) their numbers.
+        offsets: (num_patches + 1,) their rows inside the batch.
+        inputs: What the encoder sees when nothing is hidden.
+        features: The feature rows, for dropout.
+        pairs: What is scored inside the patches.
+        share: Rows of this batch as a fraction of all rows.
+    """
+
+    patches: np.ndarray
+    offsets: Tensor
+    inputs: EncoderInput
+    features: FeatureTable
+    pairs: PairSource
+    share: float
+
+    @property
+    def adjacency(self) -> sp.csr_array:
+        """Block-diagonal scipy CSR of the patches."""
+        return self.pairs.adjacency
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the batch."""
+        return self.adjacency.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+        return self.pairs.device
+
+    def training_inputs(self, *, mask: float, feature_dropout: float, seed: int, epoch: int) -> EncoderInput:
+        """What the encoder sees in this epoch: some edges hidden, some feature entries dropped."""
+        if mask == 0 and feature_dropout == 0:
+            return self.inputs
+        propagation = self._visible(mask, seed, epoch) if mask else self.inputs.propagation
+        features = self.features.dropped(feature_dropout, seed=seed, epoch=epoch)
+        return EncoderInput(propagation, features, propagated=False)
+
+    def _visible(self, mask: float, seed: int, epoch: int) -> SparseMatrix:
+        key = stream_key(seed, Purpose.MASK, epoch)
+        block, nodes = self.pairs.adjacency, self.pairs.nodes
+        if self.device.type == "cpu":
+            return propagate_visible(block.indptr, block.indices, block.data, nodes, key, mask)
+        weights = torch.from_numpy(block.data).to(self.device)
+        return propagate_visible_torch(
+            self.pairs.edges.indptr,
+            self.pairs.edges.indices,
+            weights,
+            torch.from_numpy(nodes).to(self.device),
+            key,
+            mask,
+        )
+
 
 def prepare_batches(
     patch_set: PatchSet,
@@ -65,64 +130,59 @@ def prepare_batches(
     *,
     negatives_per_edge: float = 1.0,
     together: bool = True,
+    propagate_once: bool = True,
     device: torch.device | str = "cpu",
 ) -> list[PatchBatch]:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
 
     adjacency: (num_nodes, num_nodes) training edges. features: (num_nodes, num_features).
     held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
+    propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
     """
     groups = [np.arange(patch_set.num_patches)]
     if not together:
         groups = [np.array([patch]) for patch in range(patch_set.num_patches)]
-    return [_prepare(patch_set, group, adjacency, features, held_out, negatives_per_edge, device) for group in groups]
+    batches = []
+    for patches in groups:
+        part = patch_set.select(patches)
+        pairs = prepare_pairs(part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device)
+        rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
+        inputs = prepare_input(pairs.adjacency, rows, device=device, propagate_once=propagate_once)
+        table = FeatureTable.build(rows, part.offsets, patches, device)
+        share = part.num_rows / patch_set.num_rows
+        batches.append(PatchBatch(patches, torch.from_numpy(part.offsets).to(device), inputs, table, pairs, share))
+    return batches
 
 
-def _prepare(
-    patch_set: PatchSet,
-    patches: np.ndarray,
+def prepare_pairs(
+    part: PatchSet,
     adjacency: sp.csr_array,
-    features: Features,
     held_out: sp.csr_array,
+    num_rows_of_all: int,
+    patches: np.ndarray,
     negatives_per_edge: float,
     device: torch.device | str,
-) -> PatchBatch:
-    first, last = patch_set.offsets[patches[0]], patch_set.offsets[patches[-1] + 1]
-    nodes = patch_set.global_nodes[first:last]
-    offsets = patch_set.offsets[patches[0] : patches[-1] + 2] - first
-    part = PatchSet(patch_set.num_nodes, nodes, offsets, patch_set.overlaps)
-    whole = patch_set.num_patches == 1
+) -> PairSource:
+    """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches."""
+    whole = part.num_patches == 1 and part.num_rows == part.num_nodes
     block = adjacency if whole else part.induce(adjacency)
-    local_features = features if whole else features[nodes]
-    arcs_per_patch = np.diff(block.indptr[offsets].astype(np.int64))
-    wanted = np.ceil(negatives_per_edge * (arcs_per_patch // 2)).astype(np.int64)
-    plan = plan_negatives(_excluded(block, part, held_out, whole), offsets, wanted, patches)
-    share = np.diff(offsets) / patch_set.num_rows
-    edge_weights = _expand(share / np.maximum(arcs_per_patch, 1), arcs_per_patch)
-    negatives_per_patch = np.diff(plan.pair_offsets)
-    negative_weights = _expand(share / np.maximum(negatives_per_patch, 1), negatives_per_patch)
-    edges = PairPattern(
-        torch.from_numpy(block.indptr).to(device), torch.from_numpy(block.indices).to(device), edge_weights.to(device)
-    )
-    return PatchBatch(
-        patches,
-        torch.from_numpy(offsets).to(device),
-        prepare_input(block, local_features, device=device),
-        edges,
-        plan,
-        negative_weights.to(device),
-        float(share.sum()),
-        block,
-    )
-
-
-def _excluded(block: sp.csr_array, part: PatchSet, held_out: sp.csr_array, whole: bool) -> sp.csr_array:
     excluded = block + sp.eye_array(block.shape[0], dtype=np.float32, format="csr")
     if held_out.nnz:
         excluded = excluded + (held_out if whole else part.induce(held_out))
     excluded = sp.csr_array(excluded)
     excluded.sort_indices()
-    return excluded
+    arcs = np.diff(block.indptr[part.offsets].astype(np.int64))
+    wanted = np.ceil(negatives_per_edge * (arcs // 2)).astype(np.int64)
+    plan = plan_negatives(excluded, part.offsets, wanted, patches)
+    shares = np.diff(part.offsets) / num_rows_of_all
+    drawn = np.diff(plan.pair_offsets)
+    edges = PairPattern(
+        torch.from_numpy(block.indptr).to(device),
+        torch.from_numpy(block.indices).to(device),
+        _expand(shares / np.maximum(arcs, 1), arcs).to(device),
+    )
+    negative_weights = _expand(shares / np.maximum(drawn, 1), drawn).to(device)
+    return PairSource(block, part.global_nodes.astype(np.int64), edges, plan, negative_weights, shares)
 
 
 def _expand(per_patch: np.ndarray, counts: np.ndarray) -> Tensor:

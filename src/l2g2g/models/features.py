@@ -1,0 +1,121 @@
+"""Features: the rows an encoder multiplies, dense or sparse, scaled, with entries dropped on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from l2g2g.graphs.graph import Features
+from l2g2g.models.masking import drop_entries
+from l2g2g.models.randomness import Purpose, stream_key, torch_generator
+from l2g2g.models.sparse import SparseMatrix, csr_tensor
+
+FeatureScaling = Literal["centred", "unit", "raw", "binary"]
+
+
+def scale_features(features: Features, scaling: FeatureScaling) -> Features:
+    """Scale features: `raw` leaves them, `binary` marks positive sparse entries, the others make rows of length 1.
+
+    Example:
+        >>> scale_features(np.array([[3.0, 4.0]], np.float32), "unit")
+        array([[0.6, 0.8]], dtype=float32)
+    """
+    if scaling in ("unit", "centred"):
+        return normalise_rows(features)
+    if scaling == "binary" and sp.issparse(features):
+        marked = (features.data > 0).astype(np.float32)
+        return sp.csr_array((marked, features.indices, features.indptr), shape=features.shape)
+    return features
+
+
+def normalise_rows(features: Features) -> Features:
+    """Scale every row to length 1; a row of zeros stays as it is."""
+    if sp.issparse(features):
+        squared = np.square(features.data, dtype=np.float64)  # float32 would overflow beyond 1e19
+        squares = sp.csr_array((squared, features.indices, features.indptr), shape=features.shape).sum(axis=1)
+        lengths = np.sqrt(np.maximum(squares, 1e-24))
+        data = (features.data / np.repeat(lengths, np.diff(features.indptr))).astype(np.float32)
+        return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
+    lengths = np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64))
+    return (features / np.maximum(lengths, 1e-12)[:, None]).astype(np.float32)
+
+
+def feature_centre(features: Features) -> tuple[np.ndarray, float]:
+    """(mean row, factor) that make the rows centred with a mean square length of one.
+
+    Rows that share a large common part, as dense bags of words do, differ from each other only after this.
+    """
+    mean = np.asarray(features.mean(axis=0), np.float64).ravel()
+    squares = (
+        features.multiply(features).sum() if sp.issparse(features) else np.square(features, dtype=np.float64).sum()
+    )
+    spread = float(squares) / features.shape[0] - float(mean @ mean)
+    # Rows that are all alike carry nothing; scaling rounding errors up would make noise of them.
+    scale = 1.0 / np.sqrt(spread) if spread > 1e-9 * max(float(mean @ mean), 1e-30) else 1.0
+    return mean.astype(np.float32), float(scale)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """The feature rows of some stacked patches.
+
+    Attributes:
+        matrix: (num_rows, num_features), dense tensor or sparse matrix with its transpose.
+        offsets: (num_patches + 1,) rows (dense) or entries (sparse) of each patch.
+        patches: (num_patches,) their numbers, which key the dropout.
+        transpose_order: Where each entry of the transpose stands in the matrix; None for dense features.
+    """
+
+    matrix: Tensor | SparseMatrix
+    offsets: np.ndarray
+    patches: np.ndarray
+    transpose_order: Tensor | None = None
+
+    @classmethod
+    def build(
+        cls, features: Features, row_offsets: np.ndarray, patches: np.ndarray, device: torch.device | str
+    ) -> FeatureTable:
+        """Take over the rows of some patches."""
+        if not sp.issparse(features):
+            return cls(torch.from_numpy(np.ascontiguousarray(features)).to(device), row_offsets, patches)
+        features = sp.csr_array(features)
+        features.sort_indices()
+        places = sp.csr_array(
+            (np.arange(features.nnz), features.indices, features.indptr), shape=features.shape
+        ).T.tocsr()
+        order = torch.from_numpy(places.data).to(device)
+        transposed = sp.csr_array(
+            (features.data[places.data], places.indices.astype(np.int32), places.indptr.astype(np.int32)),
+            shape=places.shape,
+        )
+        matrix = SparseMatrix.from_scipy(features, device, transposed=transposed)
+        return cls(matrix, features.indptr[row_offsets].astype(np.int64), patches, order)
+
+    def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix:
+        """The features with a fraction of the entries set to zero and the rest scaled up."""
+        if fraction == 0:
+            return self.matrix
+        if isinstance(self.matrix, Tensor):
+            return self._drop_dense(self.matrix, fraction, seed, epoch)
+        assert self.transpose_order is not None
+        keys = [stream_key(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch)) for patch in self.patches]
+        forward, backward = self.matrix.matrix, self.matrix.transposed
+        values = drop_entries(forward.values().cpu().numpy(), self.offsets, np.array(keys, np.uint64), fraction)
+        kept = torch.from_numpy(values).to(forward.device)
+        rows, columns = self.matrix.shape
+        return SparseMatrix(
+            csr_tensor(forward.crow_indices(), forward.col_indices(), kept, (rows, columns)),
+            csr_tensor(backward.crow_indices(), backward.col_indices(), kept[self.transpose_order], (columns, rows)),
+        )
+
+    def _drop_dense(self, matrix: Tensor, fraction: float, seed: int, epoch: int) -> Tensor:
+        kept = torch.empty(matrix.shape)
+        for patch, low, high in zip(self.patches, self.offsets[:-1], self.offsets[1:], strict=True):
+            generator = torch_generator(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch))
+            kept[low:high].bernoulli_(1 - fraction, generator=generator)
+        return matrix * kept.to(matrix.device) / (1 - fraction)
