@@ -107,7 +107,7 @@ def patch_graph(kind: str, num_patches: int, seed: int = 0) -> np.ndarray:
     return edges
 
 
-def geometric_patches(num_patches: int, dim: int, seed: int, noise: float, neighbours: int = 6) -> Patches:
+def geometric_patches(num_patches: int, dim: int, seed: int, noise: float, neighbours: int = 8) -> Patches:
     """Patches around random points of a square, each joined to its nearest ones."""
     generator = np.random.default_rng(seed)
     centres = generator.uniform(size=(num_patches, 2)) * np.sqrt(num_patches)

@@ -14,7 +14,9 @@ from l2g2g.alignment.procrustes import procrustes_maps
 from l2g2g.alignment.rotations import transport
 from l2g2g.alignment.solve import Problem, solve_frame
 
-_WITHIN_PAIR_ROUNDS, _ROTATION_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 5, 12, 12, 6
+_WITHIN_PAIR_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 5, 12, 6
+# Residuals below this fraction of the spread of the shared nodes are as good as none.
+_PRECISION = 1e-6
 
 
 def solve_robustly(problem: Problem) -> Frame:
@@ -32,11 +34,12 @@ def solve_robustly(problem: Problem) -> Frame:
         return solve_frame(problem)
     with torch.no_grad():
         constant = replace(problem, settings=replace(problem.settings, differentiable=False))
-        weights = _weigh_within_pairs(problem)
+        scale = _spread(problem)
+        weights = _weigh_within_pairs(problem, scale)
         constant = _weighted_by_node(constant, weights)
-        frame = _reweigh_pairs(constant, _mean_by_pair(weights, problem))
+        frame = _reweigh_pairs(constant, _mean_by_pair(weights, problem), scale)
         for _ in range(_NODE_ROUNDS):
-            constant = _weighted_by_node(constant, _redescend(entry_residuals(problem, frame)))
+            constant = _weighted_by_node(constant, _redescend(entry_residuals(problem, frame), scale))
             frame = _solve_from(constant, frame)
     if not problem.settings.differentiable:
         return frame
@@ -48,19 +51,25 @@ def _weighted_by_node(problem: Problem, weights: Tensor) -> Problem:
     return replace(problem, entry_weights=weights, pair_factors=_mean_by_pair(weights, problem))
 
 
-def _reweigh_pairs(problem: Problem, factors: Tensor) -> Frame:
-    """Least absolute deviations over pairs: by rotation, where there are any, then by distance."""
+def _reweigh_pairs(problem: Problem, factors: Tensor, scale: float) -> Frame:
+    """Least absolute deviations over pairs: by rotation, where there are any, then by distance.
+
+    The residual below which a pair counts in full falls from round to round, so that no pair is judged by a frame
+    that the wrong pairs still bend.
+    """
     frame = solve_frame(problem)
-    rounds = ["rotation"] * _ROTATION_ROUNDS * problem.settings.rotate + ["distance"] * _PAIR_ROUNDS
     relative = _relative_rotations(problem) if problem.settings.rotate else None
-    for kind in rounds:
-        if kind == "rotation" and relative is not None:
-            residuals = _rotation_residuals(problem, frame, relative)
-        else:
-            residuals = _mean_by_pair(entry_residuals(problem, frame), problem, problem.entry_weights)
-        # The floor keeps a pair that happens to fit from ruling alone.
-        floor = 0.3 * residuals.median() + 1e-9 * residuals.max() + 1e-300
-        frame = _solve_from(replace(problem, pair_factors=factors * floor / (residuals + floor)), frame)
+    stages = [("rotation", _PRECISION)] if relative is not None else []
+    for kind, smallest in [*stages, ("distance", _PRECISION * scale)]:
+        ceiling = float("inf")
+        for _ in range(_PAIR_ROUNDS):
+            if kind == "rotation" and relative is not None:
+                residuals = _rotation_residuals(problem, frame, relative)
+            else:
+                residuals = _mean_by_pair(entry_residuals(problem, frame), problem, problem.entry_weights)
+            ceiling = min(ceiling / 2, float(residuals.quantile(0.75)))
+            floor = max(ceiling, 0.3 * float(residuals.median()), smallest)
+            frame = _solve_from(replace(problem, pair_factors=factors * floor / (residuals + floor)), frame)
     return frame
 
 
@@ -106,7 +115,14 @@ def _apply_by_entry(points: Tensor, owners: Tensor, matrices: Tensor) -> Tensor:
     return torch.cat(chunks)
 
 
-def _weigh_within_pairs(problem: Problem) -> Tensor:
+def _spread(problem: Problem) -> float:
+    """Root mean square distance of shared nodes from the mean of their pair."""
+    moments = measure_pairs(problem.coordinates, problem.overlaps)
+    total = moments.first_spreads.sum() + moments.second_spreads.sum()
+    return float((total / (2 * len(problem.overlaps.first_rows))).sqrt())
+
+
+def _weigh_within_pairs(problem: Problem, scale: float) -> Tensor:
     """Weights (num_shared,) from reweighted Procrustes fits of each pair on its own."""
     overlaps, settings = problem.overlaps, problem.settings
     pair = overlaps.pair_of_entry
@@ -122,13 +138,13 @@ def _weigh_within_pairs(problem: Problem) -> Tensor:
         if settings.scale:
             maps = maps * (moments.second_spreads / moments.first_spreads.clamp(min=1e-300)).sqrt()[:, None, None]
         moved = _apply_by_entry(first - moments.first_means[pair], pair, maps)
-        weights = _redescend((moved - (second - moments.second_means[pair])).norm(dim=1))
+        weights = _redescend((moved - (second - moments.second_means[pair])).norm(dim=1), scale)
     return weights
 
 
-def _redescend(residuals: Tensor) -> Tensor:
+def _redescend(residuals: Tensor, scale: float) -> Tensor:
     """Weights that fall to zero for residuals far above the median; all ones where everything fits."""
-    limit = 2 * residuals.median() + 1e-12 * residuals.max() + 1e-300
+    limit = 2 * residuals.median() + _PRECISION * scale + 1e-300
     return (1 + (residuals / limit).square()).pow(-2).clamp(min=1e-9)
 
 

@@ -113,7 +113,7 @@ def pair_weights(problem: Problem) -> Tensor:
     if len(weights) == 0:
         return weights
     weights = weights / weights.mean()
-    return weights.clamp(min=1e-6 * float(weights.max()))
+    return weights.clamp(min=1e-9 * float(weights.max()))
 
 
 def _trust(weights: Tensor, maps: PairwiseMaps | None) -> Tensor:
