@@ -1,5 +1,7 @@
 """Sampling: negatives are allowed pairs and nothing else, evenly, and the same on every route."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -78,12 +80,31 @@ def test_negatives_are_uniform_over_the_allowed_pairs():
     assert chi_square < degrees_of_freedom + 4 * np.sqrt(2 * degrees_of_freedom)
 
 
-def test_rows_get_their_share_of_the_non_edges():
+@pytest.mark.parametrize("count", [200, 7])
+def test_rows_get_their_share_of_the_non_edges(count):
+    """Rounded in every draw, exact in the mean: with seven negatives for thirty rows no row may be left out."""
     excluded, offsets = excluded_pattern([30], density=0.3)
     allowed = 30 - np.diff(excluded.indptr)
-    plan = plan_negatives(excluded, offsets, np.array([200]))
-    share = 200 * allowed / allowed.sum()
-    assert (np.abs(np.diff(plan.indptr) - share) <= 1).all()
+    plan = plan_negatives(excluded, offsets, np.array([count]))
+    share = count * allowed / allowed.sum()
+    drawn = np.stack([np.diff(draw_negatives(plan, ONE, seed=0, epoch=epoch).indptr) for epoch in range(2000)])
+    assert (drawn.sum(1) == count).all()
+    assert (np.abs(drawn - share) < 1).all()
+    assert np.abs(drawn.mean(0) - share).max() < 4 * 0.5 / np.sqrt(2000)
+
+
+def test_rows_without_a_non_edge_get_no_negatives():
+    """The first and the last row of each patch are joined to every other one."""
+    excluded, offsets = excluded_pattern([7, 9], density=0.3)
+    full = excluded.toarray()
+    for low, high in itertools.pairwise(offsets):
+        for row in (low, high - 1):
+            full[row, low:high] = full[low:high, row] = 1
+    plan = plan_negatives(sp.csr_array(full), offsets, np.array([3, 5]))
+    for epoch in range(300):
+        pattern = draw_negatives(plan, ONE, seed=0, epoch=epoch)
+        assert pattern.num_pairs == 8
+        assert (full[rows_of(pattern), pattern.indices.numpy()] == 0).all()
 
 
 def test_a_complete_graph_has_no_negatives():

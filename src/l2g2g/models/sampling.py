@@ -14,7 +14,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from l2g2g.models.randomness import Purpose, random_word, random_words, scale_to, signed_key, stream_key
+from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
 from l2g2g.models.sparse import PairPattern
 
 
@@ -24,14 +24,15 @@ class NegativePlan:
 
     Attributes:
         excluded: (indptr, indices) CSR over the stacked rows of pairs that are never drawn; holds the diagonal.
-        indptr: (num_rows + 1,) where the negatives of each row begin; as many as its share of the non-edges.
+        shares: (num_rows,) float64, the negatives that all rows of the patch up to this one deserve together:
+            count · (allowed pairs up to the row) / (allowed pairs of the patch).
         offsets: (num_patches + 1,) rows of each patch.
         pair_offsets: (num_patches + 1,) negatives of each patch.
         patches: (num_patches,) the numbers of the patches, which key their random streams.
     """
 
     excluded: tuple[np.ndarray, np.ndarray]
-    indptr: np.ndarray
+    shares: np.ndarray
     offsets: np.ndarray
     pair_offsets: np.ndarray
     patches: np.ndarray
@@ -39,7 +40,7 @@ class NegativePlan:
     @property
     def num_pairs(self) -> int:
         """Negatives per draw."""
-        return int(self.indptr[-1])
+        return int(self.pair_offsets[-1])
 
 
 def plan_negatives(
@@ -57,12 +58,10 @@ def plan_negatives(
     granted = np.where(totals > 0, counts, 0)
     pair_offsets = np.concatenate([[0], np.cumsum(granted)])
     sizes = np.diff(offsets)
-    # Row u of patch j ends at count_j · (allowed up to u) / (allowed in j): even shares, rounded once.
     share = (cumulative[1:] - np.repeat(base, sizes)) / np.repeat(np.maximum(totals, 1), sizes)
-    ends = np.floor(share * np.repeat(granted, sizes) + 1e-9).astype(np.int64) + np.repeat(pair_offsets[:-1], sizes)
     return NegativePlan(
         (excluded.indptr, excluded.indices),
-        np.concatenate([[0], ends]).astype(np.int32 if ends[-1] < 2**31 else np.int64),
+        share * np.repeat(granted, sizes),
         offsets,
         pair_offsets,
         np.arange(len(offsets) - 1) if patches is None else patches,
@@ -72,13 +71,16 @@ def plan_negatives(
 def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int) -> PairPattern:
     """Draw fresh negatives on the CPU, the same for the same (seed, epoch, patch). weights: as in PairPattern."""
     keys = _patch_keys(plan, seed, epoch)
-    columns = _draw(*plan.excluded, plan.indptr, plan.offsets, plan.pair_offsets, keys)
-    indptr, rows, order = transpose_pattern(plan.indptr, columns)
+    indptr = _deal(plan.shares, plan.offsets, plan.pair_offsets, _shifts(keys))
+    if plan.num_pairs < 2**31:
+        indptr = indptr.astype(np.int32)
+    columns = _draw(*plan.excluded, indptr, plan.offsets, plan.pair_offsets, keys)
+    transpose = transpose_pattern(indptr, columns)
     return PairPattern(
-        torch.from_numpy(plan.indptr),
+        torch.from_numpy(indptr),
         torch.from_numpy(columns),
         weights,
-        (torch.from_numpy(indptr), torch.from_numpy(rows), torch.from_numpy(order)),
+        (torch.from_numpy(transpose[0]), torch.from_numpy(transpose[1]), torch.from_numpy(transpose[2])),
     )
 
 
@@ -89,13 +91,14 @@ def draw_negatives_torch(
     sizes = torch.from_numpy(np.diff(plan.offsets)).to(device)
     per_patch = torch.from_numpy(np.diff(plan.pair_offsets)).to(device)
     patch = torch.repeat_interleave(torch.arange(len(sizes), device=device), per_patch)
-    indptr = torch.from_numpy(plan.indptr).to(device)
+    patch_keys = _patch_keys(plan, seed, epoch)
+    indptr = torch.from_numpy(_deal(plan.shares, plan.offsets, plan.pair_offsets, _shifts(patch_keys))).to(device)
     rows = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=device), indptr.diff())
     excluded_indptr = torch.from_numpy(plan.excluded[0]).to(device).long()
     excluded = torch.from_numpy(plan.excluded[1]).to(device).long()
     start = torch.from_numpy(plan.offsets[:-1]).to(device)[patch]
     position = torch.arange(len(rows), device=device) - torch.from_numpy(plan.pair_offsets[:-1]).to(device)[patch]
-    keys = torch.tensor([signed_key(int(key)) for key in _patch_keys(plan, seed, epoch)], device=device)[patch]
+    keys = torch.tensor([signed_key(int(key)) for key in patch_keys], device=device)[patch]
     num_allowed = sizes[patch] - excluded_indptr.diff()[rows]
     rank = scale_to(random_words(keys, position), num_allowed)
     owner = torch.repeat_interleave(torch.arange(len(excluded_indptr) - 1, device=device), excluded_indptr.diff())
@@ -121,6 +124,26 @@ def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch:
 
 def _patch_keys(plan: NegativePlan, seed: int, epoch: int) -> np.ndarray:
     return np.array([stream_key(seed, Purpose.NEGATIVES, epoch, int(patch)) for patch in plan.patches], np.uint64)
+
+
+def _shifts(keys: np.ndarray) -> np.ndarray:
+    """A random number in [0, 1) for each patch, apart from the words that choose its columns."""
+    return np.array([(mix(int(key)) >> 11) / 2**53 for key in keys])
+
+
+@njit(cache=True)
+def _deal(shares: np.ndarray, offsets: np.ndarray, pair_offsets: np.ndarray, shifts: np.ndarray) -> np.ndarray:
+    """Where the negatives of each row begin in this draw.
+
+    Shares are rounded after a random shift, so that every row has its share in the mean over epochs; without it
+    fewer negatives than rows would come from the same few rows for ever.
+    """
+    indptr = np.zeros(len(shares) + 1, np.int64)
+    for patch in range(len(offsets) - 1):
+        count = pair_offsets[patch + 1] - pair_offsets[patch]
+        for row in range(offsets[patch], offsets[patch + 1]):
+            indptr[row + 1] = pair_offsets[patch] + min(np.int64(np.floor(shares[row] + shifts[patch])), count)
+    return indptr
 
 
 @njit(cache=True, parallel=True)
