@@ -112,6 +112,8 @@ class Encoder(nn.Module):
 
     def forward(self, inputs: EncoderInput) -> Tensor:
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
+        if inputs.propagated and (self.skip is not None or self.feature_mean is not None):
+            raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
         hidden = self._project(inputs.features, self.weights[0])
         if not inputs.propagated:
             hidden = multiply(inputs.propagation, hidden)
