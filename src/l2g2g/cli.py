@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, L2G2GError, ResourceError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 screen = Console(stderr=True)
+app.add_typer(party, name="party")
 
 MethodOption = Annotated[str, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.")]
 PresetOption = Annotated[str, typer.Option(help="default, or paper (what the authors ran).")]
@@ -50,6 +52,13 @@ ShareOption = Annotated[
 ]
 NegativesOption = Annotated[str | None, typer.Option(help="fresh negatives every epoch, or fixed ones.")]
 PairsOption = Annotated[str | None, typer.Option(help="sampled pairs in the loss, or all (small graphs).")]
+ScopeOption = Annotated[str | None, typer.Option(help="Scored pairs: inside each patch, or global.")]
+MaskOption = Annotated[float | None, typer.Option(help="Fraction of the edges hidden from the encoder each epoch.")]
+ScoreOption = Annotated[float | None, typer.Option(help="Fraction of the edges to predict scored each epoch.")]
+DropoutOption = Annotated[float | None, typer.Option(help="Fraction of the feature entries dropped each epoch.")]
+ScalingOption = Annotated[str | None, typer.Option(help="Features centred, unit, raw or binary.")]
+SkipOption = Annotated[bool | None, typer.Option("--skip/--no-skip", help="A direct way for a node's own features.")]
+AssemblyOption = Annotated[str | None, typer.Option(help="mean of the patches, or a whole pass over the graph.")]
 SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
 ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores.")]
@@ -102,6 +111,13 @@ def embed(
     negatives: NegativesOption = None,
     pairs: PairsOption = None,
     sample_size: SampleOption = None,
+    scope: ScopeOption = None,
+    mask: MaskOption = None,
+    score_fraction: ScoreOption = None,
+    feature_dropout: DropoutOption = None,
+    feature_scaling: ScalingOption = None,
+    skip: SkipOption = None,
+    assembly: AssemblyOption = None,
     patience: PatienceOption = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     device: DeviceOption = None,
@@ -174,6 +190,13 @@ def evaluate(
     negatives: NegativesOption = None,
     pairs: PairsOption = None,
     sample_size: SampleOption = None,
+    scope: ScopeOption = None,
+    mask: MaskOption = None,
+    score_fraction: ScoreOption = None,
+    feature_dropout: DropoutOption = None,
+    feature_scaling: ScalingOption = None,
+    skip: SkipOption = None,
+    assembly: AssemblyOption = None,
     patience: PatienceOption = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
@@ -200,6 +223,9 @@ def evaluate(
             typer.echo(json.dumps(row))
     if not as_json:
         Console().print(render_scores(rows))
+
+
+app.command()(align)
 
 
 @app.command()

@@ -49,6 +49,10 @@ class GraphEmbedding(BaseEstimator):
         pairs: str | None = None,
         feature_scaling: str | None = None,
         learn_bias: bool | None = None,
+        mask: float | None = None,
+        score_fraction: float | None = None,
+        feature_dropout: float | None = None,
+        skip: bool | None = None,
         patience: int | None = None,
         validation_fraction: float = 0.05,
         device: str | None = None,
@@ -66,6 +70,10 @@ class GraphEmbedding(BaseEstimator):
         self.pairs = pairs
         self.feature_scaling = feature_scaling
         self.learn_bias = learn_bias
+        self.mask = mask
+        self.score_fraction = score_fraction
+        self.feature_dropout = feature_dropout
+        self.skip = skip
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.device = device
@@ -223,9 +231,13 @@ class L2G2G(PatchEmbedding):
         share_encoder: bool | None = None,
         refresh_every: int | None = None,
         together: bool | None = None,
+        scope: str | None = None,
+        assembly: str | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(dim, **settings)
+        self.scope = scope
+        self.assembly = assembly
         self.share_encoder = share_encoder
         self.refresh_every = refresh_every
         self.together = together

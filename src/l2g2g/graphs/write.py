@@ -32,8 +32,15 @@ def check_output(path: str | Path, node_ids: np.ndarray | None = None) -> None:
         ResourceError: The folder cannot be written to.
     """
     path = Path(path)
-    if path.suffix.lower() not in EMBEDDING_ENDINGS:
-        raise InputError(f"{path}: unknown ending; use one of {', '.join(EMBEDDING_ENDINGS)}")
+    check_place(path, EMBEDDING_ENDINGS)
+    if node_ids is not None:
+        _check_ids_fit(path, as_node_ids(node_ids, str(path)))
+
+
+def check_place(path: Path, endings: tuple[str, ...]) -> None:
+    """Refuse a path with another ending, or whose folder is missing or cannot be written to."""
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{path}: unknown ending; use one of {', '.join(endings)}")
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file in it")
     folder = path.parent
@@ -46,8 +53,15 @@ def check_output(path: str | Path, node_ids: np.ndarray | None = None) -> None:
             pass
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another output") from error
-    if node_ids is not None:
-        _check_ids_fit(path, as_node_ids(node_ids, str(path)))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, complete or not at all."""
+
+    def write(file: Path) -> None:
+        file.write_text(text, encoding="utf-8")
+
+    _write_whole(path, write)
 
 
 def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: np.ndarray | None = None) -> None:
