@@ -222,7 +222,7 @@ def noise(options: argparse.Namespace) -> None:
         for level in options.levels:
             errors: dict[str, list[float]] = {}
             for seed in range(options.seeds):
-                data = geometric_patches(num_patches, dim, seed, level)
+                data = geometric_patches(num_patches, dim, seed, level, options.neighbours)
                 overlaps = index_overlaps(data.nodes)
                 stacked = data.stacked()
 
@@ -237,7 +237,8 @@ def noise(options: argparse.Namespace) -> None:
                     add(f"{how}", synchronise(spoilt, data.offsets, overlaps))
                     add(f"{how} robust", synchronise(spoilt, data.offsets, overlaps, robust=True))
             means = {name: float(np.mean(values)) for name, values in errors.items()}
-            row = {"dim": dim, "patches": num_patches, "noise": level, "seeds": options.seeds, **means}
+            settings = {"dim": dim, "patches": num_patches, "neighbours": options.neighbours, "noise": level}
+            row = {**settings, "seeds": options.seeds, **means}
             table.append(row)
             report(**row)
     draw_noise(table, Path(options.figure))
@@ -300,6 +301,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0])
+    parser.add_argument("--neighbours", type=int, default=8, help="noise: pairs of each geometric patch")
     parser.add_argument("--patches", type=int, nargs="+", default=[2, 10, 100, 1000, 10000])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 16, 64])
     parser.add_argument("--figure", default=str(ROOT / "docs" / "figures" / "alignment-noise.svg"))

@@ -14,7 +14,7 @@ from l2g2g.alignment.procrustes import procrustes_maps
 from l2g2g.alignment.rotations import transport
 from l2g2g.alignment.solve import Problem, solve_frame
 
-_WITHIN_PAIR_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 5, 12, 6
+_WITHIN_PAIR_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 5, 12, 20
 # Residuals below this fraction of the spread of the shared nodes are as good as none.
 _PRECISION = 1e-6
 
@@ -35,23 +35,29 @@ def solve_robustly(problem: Problem) -> Frame:
     with torch.no_grad():
         constant = replace(problem, settings=replace(problem.settings, differentiable=False))
         scale = _spread(problem)
-        weights = _weigh_within_pairs(problem, scale)
-        constant = _weighted_by_node(constant, weights)
-        frame = _reweigh_pairs(constant, _mean_by_pair(weights, problem), scale)
-        for _ in range(_NODE_ROUNDS):
-            constant = _weighted_by_node(constant, _redescend(entry_residuals(problem, frame), scale))
-            frame = _solve_from(constant, frame)
+        constant = _weighted_by_node(constant, _weigh_within_pairs(problem, scale))
+        frame = _reweigh_pairs(constant, scale)
+        constant, frame = _reweigh_nodes(constant, frame, scale)
     if not problem.settings.differentiable:
         return frame
     return solve_frame(replace(constant, settings=problem.settings))
 
 
 def _weighted_by_node(problem: Problem, weights: Tensor) -> Problem:
-    """The same problem with weights (num_shared,); a pair counts by the mean weight of its nodes."""
-    return replace(problem, entry_weights=weights, pair_factors=_mean_by_pair(weights, problem))
+    """The same problem with weights (num_shared,); a pair counts by the share of its spread that keeps its weight.
+
+    The spread and not the number of nodes: one trusted node among many that are not says nothing about a rotation.
+    """
+    plain = measure_pairs(problem.coordinates, problem.overlaps)
+    weighted = measure_pairs(problem.coordinates, problem.overlaps, weights)
+    total = (plain.first_spreads + plain.second_spreads).clamp(min=1e-300)
+    factors = (weighted.first_spreads + weighted.second_spreads) / total
+    # Pairs of one node have no spread at all.
+    factors = torch.where(problem.overlaps.sizes > 1, factors, _mean_by_pair(weights, problem)).clamp(min=1e-9)
+    return replace(problem, entry_weights=weights, pair_factors=factors)
 
 
-def _reweigh_pairs(problem: Problem, factors: Tensor, scale: float) -> Frame:
+def _reweigh_pairs(problem: Problem, scale: float) -> Frame:
     """Least absolute deviations over pairs: by rotation, where there are any, then by distance.
 
     The residual below which a pair counts in full falls from round to round, so that no pair is judged by a frame
@@ -69,8 +75,25 @@ def _reweigh_pairs(problem: Problem, factors: Tensor, scale: float) -> Frame:
                 residuals = _mean_by_pair(entry_residuals(problem, frame), problem, problem.entry_weights)
             ceiling = min(ceiling / 2, float(residuals.quantile(0.75)))
             floor = max(ceiling, 0.3 * float(residuals.median()), smallest)
-            frame = _solve_from(replace(problem, pair_factors=factors * floor / (residuals + floor)), frame)
+            factors = floor / (residuals + floor)
+            if problem.pair_factors is not None:
+                factors = factors * problem.pair_factors
+            frame = _solve_from(replace(problem, pair_factors=factors), frame)
     return frame
+
+
+def _reweigh_nodes(problem: Problem, frame: Frame, scale: float) -> tuple[Problem, Frame]:
+    """Redescending weights node by node, with a limit that falls to twice the median residual."""
+    ceiling, last = float("inf"), float("inf")
+    for _ in range(_NODE_ROUNDS):
+        residuals = entry_residuals(problem, frame)
+        median = float(residuals.median())
+        if ceiling <= 2 * median and abs(last - median) <= 1e-3 * median:
+            break
+        ceiling, last = min(ceiling / 3, 2 * float(residuals.quantile(0.8))), median
+        problem = _weighted_by_node(problem, _redescend(residuals, max(ceiling, 2 * median, _PRECISION * scale)))
+        frame = _solve_from(problem, frame)
+    return problem, frame
 
 
 def _relative_rotations(problem: Problem) -> Tensor:
@@ -138,14 +161,14 @@ def _weigh_within_pairs(problem: Problem, scale: float) -> Tensor:
         if settings.scale:
             maps = maps * (moments.second_spreads / moments.first_spreads.clamp(min=1e-300)).sqrt()[:, None, None]
         moved = _apply_by_entry(first - moments.first_means[pair], pair, maps)
-        weights = _redescend((moved - (second - moments.second_means[pair])).norm(dim=1), scale)
+        residuals = (moved - (second - moments.second_means[pair])).norm(dim=1)
+        weights = _redescend(residuals, 2 * float(residuals.median()) + _PRECISION * scale)
     return weights
 
 
-def _redescend(residuals: Tensor, scale: float) -> Tensor:
-    """Weights that fall to zero for residuals far above the median; all ones where everything fits."""
-    limit = 2 * residuals.median() + _PRECISION * scale + 1e-300
-    return (1 + (residuals / limit).square()).pow(-2).clamp(min=1e-9)
+def _redescend(residuals: Tensor, limit: float) -> Tensor:
+    """Weights (n,) that fall to zero for residuals far above the limit."""
+    return (1 + (residuals / max(limit, 1e-300)).square()).pow(-2).clamp(min=1e-9)
 
 
 def _mean_by_pair(values: Tensor, problem: Problem, weights: Tensor | None = None) -> Tensor:
