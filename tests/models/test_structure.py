@@ -1,10 +1,9 @@
-"""Structure: columns for graphs without features, and the scaling of those with."""
+"""Structure: columns for graphs without features."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.models.features import scale_features
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.models.structure import structural_features
 
@@ -42,24 +41,3 @@ def test_structure_follows_its_seed_and_copes_with_isolated_nodes_and_few_nodes(
     assert structural_features(path_of_four, 64).shape == (4, 5)
     regular = sp.csr_array(np.ones((5, 5), np.float32) - np.eye(5, dtype=np.float32))
     assert np.isfinite(structural_features(regular, 3)).all()  # all degrees equal: no deviation to divide by
-
-
-@pytest.mark.parametrize("make", [np.array, sp.csr_array], ids=["dense", "sparse"])
-def test_scalings(make):
-    given = np.array([[3, 4, 0], [0, 0, 0], [-2, 0, 0]], np.float32)
-    expected = {
-        "raw": given,
-        "unit": np.array([[0.6, 0.8, 0], [0, 0, 0], [-1, 0, 0]], np.float32),
-        "binary": np.array([[1, 1, 0], [0, 0, 0], [0, 0, 0]], np.float32) if make is sp.csr_array else given,
-    }
-    for scaling, wanted in expected.items():
-        found = scale_features(make(given), scaling)
-        assert sp.issparse(found) == (make is sp.csr_array)
-        assert found.dtype == np.float32
-        assert (found.toarray() if sp.issparse(found) else found) == pytest.approx(wanted)
-
-
-def test_huge_features_do_not_overflow_when_scaled():
-    for make in (np.array, sp.csr_array):
-        scaled = scale_features(make(np.array([[3e30, 4e30]], np.float32)), "unit")
-        assert (scaled.toarray() if sp.issparse(scaled) else scaled) == pytest.approx(np.array([[0.6, 0.8]]))

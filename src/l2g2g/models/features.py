@@ -50,10 +50,13 @@ def feature_centre(features: Features) -> tuple[np.ndarray, float]:
 
     Rows that share a large common part, as dense bags of words do, differ from each other only after this.
     """
-    mean = np.asarray(features.mean(axis=0), np.float64).ravel()
-    squares = (
-        features.multiply(features).sum() if sp.issparse(features) else np.square(features, dtype=np.float64).sum()
-    )
+    # In float64: in float32 rows that are all alike seem to differ, and the factor makes noise of that.
+    if sp.issparse(features):  # scipy's own mean adds up in float32, whatever it is asked for
+        sums = np.bincount(features.indices, weights=features.data, minlength=features.shape[1])
+    else:
+        sums = features.sum(axis=0, dtype=np.float64)
+    mean = sums / features.shape[0]
+    squares = np.square(features.data if sp.issparse(features) else features, dtype=np.float64).sum()
     spread = float(squares) / features.shape[0] - float(mean @ mean)
     # Rows that are all alike carry nothing; scaling rounding errors up would make noise of them.
     scale = 1.0 / np.sqrt(spread) if spread > 1e-9 * max(float(mean @ mean), 1e-30) else 1.0
