@@ -28,7 +28,9 @@ class Config:
         share_encoder: One encoder for all patches; None for what the method says.
         together: Train all patches as one block, or patch by patch (the same result in less memory).
         refresh_every: Epochs between two alignments in training.
-        rotate, translate, scale: Parts of the alignment that are applied.
+        rotate, translate, scale: Parts of the alignment that are applied. None for both rotations and translations
+            with separate encoders, and for neither with a shared one: its patches agree by themselves, and
+            rotations estimated from small overlaps cost accuracy (docs/accuracy.md).
         negatives: fresh every epoch, or fixed.
         negatives_per_edge: Non-edges drawn for every undirected edge. The authors count an edge in both
             directions and so draw two.
@@ -66,8 +68,8 @@ class Config:
     share_encoder: bool | None = None
     together: bool = True
     refresh_every: int = 10
-    rotate: bool = True
-    translate: bool = True
+    rotate: bool | None = None
+    translate: bool | None = None
     scale: bool = False
     negatives: Literal["fresh", "fixed"] = "fresh"
     negatives_per_edge: float = 1.0
@@ -135,6 +137,16 @@ class Config:
         return self.definition.share_encoder if self.share_encoder is None else self.share_encoder
 
     @property
+    def rotates(self) -> bool:
+        """Whether patches are aligned by rotations."""
+        return not self.shares_encoder if self.rotate is None else self.rotate
+
+    @property
+    def translates(self) -> bool:
+        """Whether patches are aligned by translations."""
+        return not self.shares_encoder if self.translate is None else self.translate
+
+    @property
     def loss_pairs(self) -> PairChoice:
         """Which pairs the loss scores."""
         return self.pairs or self.definition.pairs
@@ -197,6 +209,7 @@ CHOICES: dict[str, list[Any]] = {
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
 _PAPER = {
     "partition": "fennel",
+    "rotate": True,
     "translate": False,
     "negatives_per_edge": 2.0,
     "feature_scaling": "binary",

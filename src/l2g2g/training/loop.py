@@ -40,6 +40,11 @@ class LoopSettings(ObjectiveSettings):
     validate_every: int = 10
     patience: int = 0
 
+    @property
+    def aligns_in_training(self) -> bool:
+        """Whether there is anything to refresh: with no part of the alignment applied it is the identity."""
+        return self.alignment == "during" and (self.rotate or self.translate or self.scale)
+
 
 @dataclass
 class History:
@@ -89,7 +94,7 @@ def train(
     for epoch in range(settings.epochs):
         started = time.perf_counter()
         optimiser.zero_grad(set_to_none=True)
-        if settings.alignment == "during" and epoch % settings.refresh_every == 0 and patch_set.num_patches > 1:
+        if settings.aligns_in_training and epoch % settings.refresh_every == 0 and patch_set.num_patches > 1:
             frame = _refresh(model, batches, patch_set, settings, frame, history)
         loss = accumulate_gradients(model, batches, frame, settings, epoch, global_pairs)
         if not math.isfinite(loss):
@@ -137,7 +142,7 @@ def embed_nodes(
         stacked = encode_patches(model, batches)
         if patch_set.num_patches == 1:
             return stacked, frame
-        if settings.alignment != "never":
+        if settings.alignment != "never" and (settings.rotate or settings.translate or settings.scale):
             frame = _synchronise(stacked, patch_set, settings, frame)
         offsets = torch.from_numpy(patch_set.offsets).to(stacked.device)
         global_nodes = torch.from_numpy(patch_set.global_nodes).to(stacked.device)
