@@ -16,6 +16,38 @@ def test_the_paper_preset_is_what_the_authors_ran():
     assert (config.lr, config.epochs, config.patience) == (0.001, 200, 0)
     assert (config.refresh_every, config.rotate, config.translate) == (10, True, False)
     assert (config.shares_encoder, config.learn_bias) == (True, False)
+    assert (config.loss_scope, config.hidden_fraction, config.passes_whole_graph) == ("inside", 0.0, False)
+    assert (config.feature_dropout, config.skip, config.feature_scaling) == (0.0, False, "binary")
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "scope", "mask", "whole"),
+    [
+        ("l2g2g", {}, "global", 0.7, True),
+        ("vl2g2g", {}, "global", 0.7, True),
+        ("gae", {}, "global", 0.7, True),
+        ("gae+l2g", {}, "inside", 0.7, False),
+        ("fastgae", {}, "inside", 0.0, True),
+        ("l2g2g", {"pairs": "all"}, "inside", 0.0, True),
+        ("l2g2g", {"share_encoder": False}, "global", 0.7, False),
+        ("l2g2g", {"scope": "inside", "mask": 0.0, "assembly": "mean"}, "inside", 0.0, False),
+        ("l2g2g", {"pairs": "all", "mask": 0.3}, "inside", 0.3, True),
+    ],
+)
+def test_what_is_left_open_follows_from_the_method(method, options, scope, mask, whole):
+    config = make_config(method, **options)
+    assert (config.loss_scope, config.hidden_fraction, config.passes_whole_graph) == (scope, mask, whole)
+
+
+def test_only_separate_encoders_are_turned_and_shifted_unless_asked_for():
+    for method, share, expected in (("l2g2g", None, False), ("l2g2g", False, True), ("gae+l2g", None, True)):
+        config = make_config(method, share_encoder=share)
+        assert (config.rotates, config.translates) == (expected, expected)
+    asked = make_config("l2g2g", rotate=True, translate=True)
+    assert (asked.rotates, asked.translates) == (True, True)
+    assert not make_config("gae+l2g", rotate=False).rotates
+    paper = make_config("l2g2g", "paper")
+    assert (paper.rotates, paper.translates) == (True, False)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -77,6 +109,20 @@ def test_settings_survive_json():
         ({"encoder": "gat"}, "unknown encoder 'gat'"),
         ({"feature_scaling": "log"}, "unknown feature-scaling 'log'"),
         ({"sample_size": "half"}, "--sample-size is 'half'; give a number, sqrt or authors"),
+        ({"scope": "gobal"}, "unknown scope 'gobal'; did you mean 'global'"),
+        ({"assembly": "sum"}, "unknown assembly 'sum'; choose from mean, whole"),
+        ({"mask": 1.0}, "--mask is 1.0; it must be at least 0 and below 1"),
+        ({"mask": -0.1}, "--mask is -0.1"),
+        ({"mask": float("nan")}, "--mask is nan"),
+        ({"feature_dropout": 1.0}, "--feature-dropout is 1.0; it must be at least 0 and below 1"),
+        ({"score_fraction": 0.0}, "--score-fraction is 0.0; it must be above 0 and at most 1"),
+        ({"score_fraction": 1.1}, "--score-fraction is 1.1"),
+        ({"score_fraction": float("nan")}, "--score-fraction is nan"),
+        ({"method": "gae+l2g", "scope": "global"}, "gae\\+l2g trains its patches apart; --scope global needs l2g2g"),
+        ({"method": "fastgae", "scope": "global"}, "--scope global scores sampled pairs, not subgraph"),
+        ({"scope": "global", "pairs": "all"}, "--scope global scores sampled pairs, not all"),
+        ({"method": "gae+l2g", "assembly": "whole"}, "--assembly whole needs one shared encoder"),
+        ({"share_encoder": False, "assembly": "whole"}, "use --share-encoder or --assembly mean"),
         ({"pathces": 3}, "unknown setting 'pathces'; did you mean 'patches'"),
     ],
 )

@@ -105,6 +105,31 @@ def test_blocks_do_not_see_each_other(path_of_four):
     assert torch.allclose(together, torch.cat(apart), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["gcn", "linear"])
+@pytest.mark.parametrize("variational", [False, True], ids=["plain", "variational"])
+def test_a_skip_adds_the_features_themselves(planted, dense_features, kind, variational):
+    """Z + X W, on both heads of a variational encoder."""
+    inputs = prepare_input(planted.adjacency, dense_features, propagate_once=False)
+    with_skip, without = (make_encoder(6, kind=kind, variational=variational, skip=skip) for skip in (True, False))
+    for first, second in zip(with_skip.weights, without.weights, strict=True):
+        assert torch.equal(first, second)
+    assert with_skip.skip.shape == (6, 6 if variational else 3)
+    expected = without(inputs) + torch.from_numpy(dense_features) @ with_skip.skip
+    assert torch.allclose(with_skip(inputs), expected, atol=1e-5)
+    assert without.skip is None
+    (gradient,) = torch.autograd.grad(with_skip(inputs).sum(), [with_skip.skip])
+    column_sums = torch.from_numpy(dense_features.sum(0))
+    assert torch.allclose(gradient, column_sums[:, None].expand_as(gradient), atol=1e-3)
+
+
+@pytest.mark.parametrize("options", [{"skip": True}, {"feature_mean": torch.ones(6)}], ids=["skip", "mean"])
+def test_propagated_features_are_refused_where_the_features_themselves_are_needed(planted, dense_features, options):
+    inputs = prepare_input(planted.adjacency, dense_features)
+    assert inputs.propagated
+    with pytest.raises(ValueError, match=r"needs X, not Â X \(propagate_once=False\)"):
+        make_encoder(6, **options)(inputs)
+
+
 def test_variational_heads(path_of_four):
     features = np.eye(4, dtype=np.float32)
     model = Autoencoder(4, 3, hidden=5, variational=True, seed=1)

@@ -1,0 +1,397 @@
+"""Objective: pairs of all nodes on the assembled embedding, and what each encoder may see of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.alignment.synchronise import Frame, apply_frame, assemble
+from l2g2g.graphs.splits import split_links
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.features import feature_centre
+from l2g2g.patches.overlap import make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.training.batches import prepare_batches
+from l2g2g.training.objective import (
+    ObjectiveSettings,
+    accumulate_gradients,
+    encode_aligned,
+    global_loss,
+    patch_loss,
+    prepare_global_pairs,
+)
+
+DIM = 4
+GLOBAL = ObjectiveSettings(scope="global")
+EPOCH = 3
+
+
+@pytest.fixture(scope="module")
+def split(noisy):
+    return split_links(noisy, seed=0)
+
+
+@pytest.fixture(scope="module")
+def patch_set(split):
+    return make_patches(split.train.adjacency, partition(split.train.adjacency, 3), min_overlap=5, target_overlap=10)
+
+
+@pytest.fixture(scope="module")
+def whole(split):
+    return whole_graph(split.train.num_nodes)
+
+
+@pytest.fixture(scope="module")
+def global_pairs(split, patch_set):
+    return global_pairs_of(split, patch_set)
+
+
+def global_pairs_of(split, patch_set, **options):
+    return prepare_global_pairs(patch_set, split.train.adjacency, split.held_out, **options)
+
+
+def batches_of(split, patch_set, *, sparse=False, **options):
+    features = sp.csr_array(split.train.features) if sparse else split.train.features
+    return prepare_batches(patch_set, split.train.adjacency, features, split.held_out, propagate_once=False, **options)
+
+
+def make_model(split, *, seed=1, **options):
+    """A model that uses all that the default does: skip, centred features, a bias that is not zero."""
+    mean, scale = feature_centre(split.train.features)
+    centre = {"feature_mean": torch.from_numpy(mean), "feature_scale": scale}
+    model = Autoencoder(
+        split.train.num_features, DIM, hidden=8, learn_bias=True, skip=True, seed=seed, **centre, **options
+    )
+    with torch.no_grad():
+        model.bias.fill_(-0.3)
+    return model
+
+
+def random_frame(num_patches, *, rotate=True, translate=True, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    frame = Frame.identity(num_patches, DIM)
+    rotations, translations = frame.rotations, frame.translations
+    if rotate:
+        rotations = torch.linalg.qr(torch.randn(rotations.shape, generator=generator)).Q
+    if translate:
+        translations = torch.randn(translations.shape, generator=generator)
+    return Frame(rotations, translations, frame.scales)
+
+
+def loss_and_gradients(model, batches, frame, settings, pairs, epoch=EPOCH):
+    model.zero_grad()
+    loss = accumulate_gradients(model, batches, frame, settings, epoch, pairs)
+    return loss, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def largest_difference(first, second):
+    return max(float((a - b).abs().max()) for a, b in zip(first, second, strict=True))
+
+
+def rows_of(pattern):
+    return np.repeat(np.arange(len(pattern.indptr) - 1), np.diff(pattern.indptr.numpy()))
+
+
+def as_set(first, second):
+    """Unordered pairs."""
+    return {(min(u, v), max(u, v)) for u, v in zip(first.tolist(), second.tolist(), strict=True)}
+
+
+def dense_loss(embedding, edges, non_edges, bias):
+    """−mean log σ(edges) − mean log(1 − σ(non-edges)); edges, non_edges: (rows, columns)."""
+    scores = embedding @ embedding.t() + bias
+    softplus = torch.nn.functional.softplus
+    return float(softplus(-scores[edges]).mean() + softplus(scores[non_edges]).mean())
+
+
+# --- limits that must hold exactly ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("variational", [False, True], ids=["plain", "variational"])
+@pytest.mark.parametrize("scope", ["inside", "global"])
+def test_one_block_and_patch_by_patch_have_the_same_gradients(split, patch_set, variational, sparse, scope):
+    """With masks, dropout and a share of the pairs: all draws are keyed, none depends on the batches."""
+    model = make_model(split, variational=variational)
+    settings = ObjectiveSettings(scope=scope, mask=0.6, score_fraction=0.8, feature_dropout=0.3, seed=2)
+    frame = random_frame(patch_set.num_patches)
+    pairs = global_pairs_of(split, patch_set, negatives_per_edge=0.48)
+    together, apart = (
+        loss_and_gradients(
+            model,
+            batches_of(split, patch_set, sparse=sparse, together=t, negatives_per_edge=0.48),
+            frame,
+            settings,
+            pairs,
+        )
+        for t in (True, False)
+    )
+    assert together[0] == pytest.approx(apart[0], abs=1e-6)
+    assert largest_difference(together[1], apart[1]) < 1e-6
+    assert all(float(gradient.abs().max()) > 1e-3 for gradient in together[1])
+
+
+def test_gradients_by_finite_differences(split, patch_set, global_pairs):
+    """The way through average, frame, mask and dropout, in float32: along the gradient the loss rises by its length."""
+    model = make_model(split, variational=True)
+    settings = ObjectiveSettings(scope="global", mask=0.5, feature_dropout=0.3)
+    batches, frame = batches_of(split, patch_set, together=False), random_frame(patch_set.num_patches)
+    _, gradients = loss_and_gradients(model, batches, frame, settings, global_pairs)
+    length = float(torch.cat([gradient.ravel() for gradient in gradients]).norm())
+    losses = []
+    for step in (1e-2, -1e-2):
+        moved = make_model(split, variational=True)
+        with torch.no_grad():
+            for parameter, gradient in zip(moved.parameters(), gradients, strict=True):
+                parameter += step * gradient / length
+        losses.append(loss_and_gradients(moved, batches, frame, settings, global_pairs)[0])
+    assert (losses[0] - losses[1]) / 2e-2 == pytest.approx(length, rel=1e-2)
+
+
+@pytest.mark.parametrize("mask", [0.0, 0.7])
+@pytest.mark.parametrize("variational", [False, True], ids=["plain", "variational"])
+def test_one_patch_scored_globally_is_the_loss_of_the_whole_graph(split, whole, mask, variational):
+    model = make_model(split, variational=variational)
+    batches = batches_of(split, whole)
+    settings = ObjectiveSettings(mask=mask, feature_dropout=0.2)
+    frame, pairs = Frame.identity(1, DIM), global_pairs_of(split, whole)
+    assert pairs.average is None
+    inside = loss_and_gradients(model, batches, frame, settings, None)
+    outside = loss_and_gradients(model, batches, frame, replace(settings, scope="global"), pairs)
+    assert inside[0] == outside[0]
+    assert largest_difference(inside[1], outside[1]) == 0
+
+
+def test_one_patch_with_nothing_hidden_is_the_loss_of_gae_by_its_formula(split, whole):
+    model = make_model(split)
+    (batch,) = batches_of(split, whole)
+    pairs = global_pairs_of(split, whole)
+    loss = accumulate_gradients(model, [batch], Frame.identity(1, DIM), GLOBAL, EPOCH, pairs)
+    negatives = pairs.pairs.draw_negatives(seed=0, epoch=EPOCH)
+    edges = sp.coo_array(split.train.adjacency)
+    with torch.no_grad():
+        embedding = model.encode(batch.inputs)[0]
+    expected = dense_loss(embedding, (edges.row, edges.col), (rows_of(negatives), negatives.indices.numpy()), -0.3)
+    assert loss == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("mask", [0.0, 0.7])
+@pytest.mark.parametrize("together", [True, False])
+def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_set, global_pairs, together, mask):
+    """Every edge of the graph (or every hidden one), in one patch or in none, and as many non-edges of all nodes."""
+    model = make_model(split)
+    batches = batches_of(split, patch_set, together=together)
+    frame = random_frame(patch_set.num_patches)
+    settings = replace(GLOBAL, mask=mask)
+    loss = accumulate_gradients(model, batches, frame, settings, EPOCH, global_pairs)
+    with torch.no_grad():
+        inputs = [batch.training_inputs(mask=mask, feature_dropout=0.0, seed=0, epoch=EPOCH) for batch in batches]
+        stacked = torch.cat([model.encode(part)[0] for part in inputs])
+        aligned = apply_frame(stacked, torch.from_numpy(patch_set.offsets), frame)
+        embedding = assemble(aligned, torch.from_numpy(patch_set.global_nodes), patch_set.num_nodes)
+    assert torch.allclose(global_pairs.assemble(aligned), embedding, atol=1e-6)
+    edges = sp.coo_array(split.train.adjacency)
+    edges = (edges.row, edges.col)
+    if mask:
+        hidden = global_pairs.pairs.draw_edges(mask, seed=0, epoch=EPOCH)
+        edges = (rows_of(hidden), hidden.indices.numpy())
+    negatives = global_pairs.pairs.draw_negatives(seed=0, epoch=EPOCH)
+    assert negatives.num_pairs == split.train.num_edges
+    expected = dense_loss(embedding, edges, (rows_of(negatives), negatives.indices.numpy()), -0.3)
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_global_loss_scores_edges_that_no_patch_holds(split, patch_set, global_pairs):
+    cut = as_set(*patch_set.cut_edges(split.train.adjacency))
+    assert len(cut) > 20
+    edges = global_pairs.pairs.edges
+    assert cut < as_set(rows_of(edges), edges.indices.numpy())
+    patches_of = [set() for _ in range(patch_set.num_nodes)]
+    for patch in range(patch_set.num_patches):
+        for node in patch_set.nodes_of(patch):
+            patches_of[node].add(patch)
+    negatives = global_pairs.pairs.draw_negatives(seed=0, epoch=0)
+    between = [not patches_of[u] & patches_of[v] for u, v in as_set(rows_of(negatives), negatives.indices.numpy())]
+    assert np.mean(between) > 0.3
+
+
+# --- a share of the pairs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mask", [0.0, 0.6])
+@pytest.mark.parametrize("fraction", [0.3, 0.05])
+def test_a_share_of_the_pairs_has_the_full_loss_as_its_mean(split, patch_set, mask, fraction):
+    """Against every edge and every allowed non-edge of the graph, whose number of draws is another."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(patch_set.num_rows, DIM, generator=generator)
+    rows = rows * torch.linspace(0.1, 2.0, patch_set.num_rows)[:, None]  # nodes whose pairs cost very differently
+    settings = replace(GLOBAL, mask=mask, score_fraction=fraction)
+    per_edge = (mask or 1.0) * fraction
+    pairs = global_pairs_of(split, patch_set, negatives_per_edge=per_edge)
+    assert pairs.pairs.negatives.num_pairs == np.ceil(per_edge * split.train.num_edges)
+    bias = torch.tensor(-0.3)
+    losses = [float(global_loss(rows, pairs, settings, epoch, bias)) for epoch in range(1500)]
+    adjacency = split.train.adjacency.toarray() != 0
+    allowed = ~adjacency & (split.held_out.toarray() == 0) & ~np.eye(len(adjacency), dtype=bool)
+    full = dense_loss(pairs.assemble(rows), np.nonzero(adjacency), np.nonzero(allowed), bias)
+    error = np.std(losses) / np.sqrt(len(losses))
+    assert error < 0.02 * full
+    assert np.mean(losses) == pytest.approx(full, abs=4 * error)
+
+
+# --- what the alignment does to the loss (issue 2) ---------------------------------------------------
+
+
+def separate(split, patch_set):
+    model = make_model(split, num_encoders=patch_set.num_patches)
+    with torch.no_grad():  # as long as trained vectors are
+        for encoder in model.encoders:
+            encoder.weights[-1].mul_(3)
+            encoder.skip.mul_(3)
+    return model, batches_of(split, patch_set, together=False)
+
+
+def turn_one_patch(frame):
+    """The same frame with the second patch turned on the spot."""
+    rotations = frame.rotations.clone()
+    rotations[1] = torch.linalg.qr(torch.randn(DIM, DIM, generator=torch.Generator().manual_seed(9))).Q
+    return Frame(rotations, frame.translations, frame.scales)
+
+
+def test_across_patches_a_rotation_moves_the_loss_and_the_gradient(split, patch_set, global_pairs):
+    model, batches = separate(split, patch_set)
+    still = loss_and_gradients(model, batches, Frame.identity(3, DIM), GLOBAL, global_pairs)
+    turned = loss_and_gradients(model, batches, turn_one_patch(Frame.identity(3, DIM)), GLOBAL, global_pairs)
+    assert abs(turned[0] - still[0]) > 1e-2
+    assert largest_difference(turned[1], still[1]) > 1e-2
+
+
+def test_inside_patches_a_rotation_moves_nothing(split, patch_set):
+    model, batches = separate(split, patch_set)
+    inside = replace(GLOBAL, scope="inside")
+    still = loss_and_gradients(model, batches, Frame.identity(3, DIM), inside, None)
+    turned = loss_and_gradients(model, batches, turn_one_patch(Frame.identity(3, DIM)), inside, None)
+    assert turned[0] == pytest.approx(still[0], abs=1e-5)
+    assert largest_difference(turned[1], still[1]) < 1e-5
+
+
+def test_turning_all_patches_together_moves_nothing(split, patch_set, global_pairs):
+    """The gauge: inner products of the assembled embedding do not see a common rotation."""
+    model, batches = separate(split, patch_set)
+    frame = turn_one_patch(Frame.identity(3, DIM))
+    common = random_frame(1, translate=False).rotations
+    all_turned = Frame(frame.rotations @ common, frame.translations, frame.scales)
+    first, second = (loss_and_gradients(model, batches, f, GLOBAL, global_pairs) for f in (frame, all_turned))
+    assert first[0] == pytest.approx(second[0], abs=1e-5)
+    assert largest_difference(first[1], second[1]) < 1e-5
+
+
+def test_separate_encoders_each_learn_from_the_global_loss(split, patch_set, global_pairs):
+    model, batches = separate(split, patch_set)
+    loss_and_gradients(model, batches, random_frame(3), GLOBAL, global_pairs)
+    first, second, third = (encoder.weights[0].grad for encoder in model.encoders)
+    assert min(float(gradient.abs().max()) for gradient in (first, second, third)) > 1e-3
+    assert not torch.allclose(first, second)
+
+
+# --- what is hidden stays hidden --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score_fraction", [1.0, 0.4])
+@pytest.mark.parametrize("scope", ["inside", "global"])
+@pytest.mark.parametrize("together", [True, False])
+def test_no_encoder_sees_an_edge_that_is_to_be_predicted(split, patch_set, scope, together, score_fraction):
+    mask = 0.6
+    batches = batches_of(split, patch_set, together=together)
+    pairs = global_pairs_of(split, patch_set)
+    held_back = as_set(*np.nonzero(split.held_out.toarray()))
+    everything = as_set(*sp.coo_array(split.train.adjacency).coords)
+    for epoch in range(10):
+        seen, predicted = set(), set()
+        for batch in batches:
+            inputs = batch.training_inputs(mask=mask, feature_dropout=0.0, seed=5, epoch=epoch)
+            rows, columns = sp.coo_array(inputs.propagation.matrix.to_dense().numpy()).coords
+            seen |= {(u, v) for u, v in as_set(batch.pairs.nodes[rows], batch.pairs.nodes[columns]) if u != v}
+        for source in [batch.pairs for batch in batches] if scope == "inside" else [pairs.pairs]:
+            edges = source.draw_edges(mask * score_fraction, seed=5, epoch=epoch)
+            predicted |= as_set(source.nodes[rows_of(edges)], source.nodes[edges.indices.numpy()])
+        assert not seen & predicted
+        assert not (seen | predicted) & held_back
+        assert seen | predicted <= everything
+        cut = as_set(*patch_set.cut_edges(split.train.adjacency)) if scope == "inside" else set()
+        if score_fraction == 1.0 and scope == "inside":
+            assert seen | predicted == everything - cut  # an edge inside a patch is one or the other
+        assert len(predicted) > 100
+
+
+def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_set, global_pairs):
+    """Take the hidden edges out of the graph: the encoders give the same vectors."""
+    model = make_model(split)
+    settings = replace(GLOBAL, mask=0.5)
+    hidden = global_pairs.pairs.draw_edges(0.5, seed=0, epoch=EPOCH)
+    removed = sp.csr_array(
+        (np.ones(hidden.num_pairs, np.float32), hidden.indices.numpy(), hidden.indptr.numpy()),
+        shape=split.train.adjacency.shape,
+    )
+    left = sp.csr_array(split.train.adjacency - removed)
+    left.eliminate_zeros()
+    left.sort_indices()
+    assert left.nnz == split.train.adjacency.nnz - removed.nnz
+    frame = random_frame(3)
+    features, held_out = split.train.features, split.held_out
+    (masked,) = batches_of(split, patch_set)
+    (without,) = prepare_batches(patch_set, left, features, held_out, propagate_once=False)
+    with torch.no_grad():
+        found = encode_aligned(model, masked, frame, settings, EPOCH)[0]
+        expected = encode_aligned(model, without, frame, GLOBAL, EPOCH)[0]
+        open_eyes = encode_aligned(model, masked, frame, GLOBAL, EPOCH)[0]
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert not torch.allclose(found, open_eyes, atol=1e-2)
+
+
+@pytest.mark.parametrize("protocol", ["heldout", "paper"])
+def test_no_held_out_pair_nor_edge_is_drawn_as_a_negative(noisy, protocol):
+    split = split_links(noisy, seed=0, protocol=protocol)
+    patch_set = make_patches(split.train.adjacency, partition(split.train.adjacency, 3))
+    pairs = global_pairs_of(split, patch_set, negatives_per_edge=5.0)
+    never = (split.held_out.toarray() != 0) | (noisy.adjacency.toarray() != 0) | np.eye(noisy.num_nodes, dtype=bool)
+    drawn = np.zeros(never.shape, bool)
+    for epoch in range(60):
+        negatives = pairs.pairs.draw_negatives(seed=0, epoch=epoch)
+        drawn[rows_of(negatives), negatives.indices.numpy()] = True
+    assert not (drawn & never).any()
+    assert (drawn | drawn.T | never).mean() > 0.99  # and all others are
+
+
+def test_negatives_are_fresh_or_fixed_in_the_global_scope_too(split, patch_set, global_pairs):
+    rows = torch.randn(patch_set.num_rows, DIM, generator=torch.Generator().manual_seed(0))
+
+    def losses(fresh):
+        settings = replace(GLOBAL, fresh_negatives=fresh)
+        return [float(global_loss(rows, global_pairs, settings, epoch, None)) for epoch in range(4)]
+
+    assert len(set(losses(fresh=True))) == 4
+    assert len(set(losses(fresh=False))) == 1
+
+
+def test_inside_a_masked_patch_the_mean_is_over_its_hidden_edges(split, patch_set):
+    """Σ N_j L_j / Σ N_j, L_j the mean over the edges hidden in patch j and its non-edges."""
+    model = make_model(split)
+    (batch,) = batches_of(split, patch_set)
+    settings = ObjectiveSettings(mask=0.4)
+    frame = random_frame(3)
+    with torch.no_grad():
+        loss = float(patch_loss(model, batch, frame, settings, EPOCH))
+        embedding = encode_aligned(model, batch, frame, settings, EPOCH)[0]
+    hidden = batch.pairs.draw_edges(0.4, seed=0, epoch=EPOCH)
+    negatives = batch.pairs.draw_negatives(seed=0, epoch=EPOCH)
+    expected = 0.0
+    for low, high in zip(patch_set.offsets[:-1], patch_set.offsets[1:], strict=False):
+        chosen = []
+        for pattern in (hidden, negatives):
+            inside = (rows_of(pattern) >= low) & (rows_of(pattern) < high)
+            chosen.append((rows_of(pattern)[inside], pattern.indices.numpy()[inside]))
+        expected += dense_loss(embedding, *chosen, -0.3) * (high - low) / batch.num_rows
+    assert loss == pytest.approx(expected, rel=1e-5)
