@@ -102,7 +102,7 @@ def test_one_block_and_patch_by_patch_have_the_same_gradients(split, patch_set, 
 @pytest.mark.parametrize("method", ["l2g2g", "vl2g2g"])
 def test_whole_trainings_agree_in_one_block_and_patch_by_patch(noisy, method):
     # Translations only: rotations of a hardly trained model have near-equal optima, and rounding may choose.
-    options = {"dim": 4, "patches": 3, "epochs": 12, "refresh_every": 3, "rotate": False}
+    options = {"dim": 4, "patches": 3, "epochs": 12, "refresh_every": 3, "rotate": False, "translate": True}
     together, apart = (embed_graph(noisy, make_config(method, together=t, **options)) for t in (True, False))
     assert len(together.trained.history.refresh_seconds) == 4
     assert together.trained.history.losses == pytest.approx(apart.trained.history.losses, abs=1e-5)
@@ -169,11 +169,13 @@ def test_only_alignment_during_training_touches_the_loss(split, patch_set, batch
     assert loss_and_gradients(model, batches, random_frame(patch_set), settings)[0] == still[0]
 
 
-def test_training_with_and_without_translations_differs(noisy):
-    options = {"dim": 4, "patches": 3, "epochs": 10, "refresh_every": 2, "patience": 0}
+def test_training_inside_patches_with_and_without_translations_differs(noisy):
+    # The paper's reading: the encoder sees every edge and feature, and pairs are scored inside patches.
+    options = {"dim": 4, "patches": 3, "epochs": 10, "refresh_every": 2, "patience": 0, "scope": "inside"}
+    options |= {"mask": 0.0, "feature_dropout": 0.0, "skip": False, "feature_scaling": "unit"}
     losses = [
-        embed_graph(noisy, make_config("l2g2g", **options, **parts)).trained.history.losses
-        for parts in ({"translate": False}, {"translate": False, "rotate": False}, {"translate": True})
+        embed_graph(noisy, make_config("l2g2g", rotate=rotate, translate=translate, **options)).trained.history.losses
+        for rotate, translate in ((True, False), (False, False), (True, True))
     ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)  # rotations only: as if there were none
     assert abs(losses[0][-1] - losses[2][-1]) > 1e-3
@@ -184,6 +186,17 @@ def test_the_frame_is_refreshed_when_it_should_be(split, patch_set, batches):
     assert len(trained.history.refresh_seconds) == 3  # epochs 0, 4, 8
     trained = train(make_model(split), batches, patch_set, replace(SETTINGS, epochs=10, alignment="after"))
     assert len(trained.history.refresh_seconds) == 0
+
+
+def test_a_training_across_patches_follows_its_rotations(noisy):
+    """Pairs across patches see the frame: with rotations the losses are others from the first refresh on."""
+    options = {"dim": 4, "patches": 3, "epochs": 6, "refresh_every": 3, "patience": 0, "share_encoder": False}
+    still, turned = (
+        embed_graph(noisy, make_config("l2g2g", rotate=rotate, translate=False, **options)).trained.history.losses
+        for rotate in (False, True)
+    )
+    assert abs(still[0] - turned[0]) > 1e-4
+    assert abs(still[-1] - turned[-1]) > 1e-4
 
 
 # --- negatives and samples --------------------------------------------------------------------------
@@ -306,16 +319,17 @@ def test_separate_encoders_learn_apart(noisy):
 
 def test_validation_edges_are_used_for_the_final_vectors(planted):
     """embed holds edges back for early stopping only: the last encoding sees the whole graph."""
-    config = make_config("gae", dim=4, epochs=0)
+    config = make_config("gae", dim=4, epochs=0, feature_scaling="raw")
     untrained = embed_graph(planted, config)
     assert untrained.trained.history.num_epochs == 0
-    config = make_config("gae", dim=4, epochs=3)
+    config = make_config("gae", dim=4, epochs=3, feature_scaling="raw")
     run = embed_graph(planted, config)
     whole = whole_graph(planted.num_nodes)
     encode = run.trained.model.encode
     encodings = []
     for graph in (planted, split_links(planted, validation_fraction=0.05, test_fraction=0.0, seed=0).train):
-        (batch,) = prepare_batches(whole, graph.adjacency, planted.features, keep_all(planted).held_out)
+        held_out = keep_all(planted).held_out
+        (batch,) = prepare_batches(whole, graph.adjacency, planted.features, held_out, propagate_once=False)
         encodings.append(encode(batch.inputs)[0].detach().numpy())
     assert np.abs(run.embedding - encodings[0]).max() < 1e-6
     assert np.abs(run.embedding - encodings[1]).max() > 1e-4
