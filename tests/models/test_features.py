@@ -123,6 +123,16 @@ def test_dropout_together_is_dropout_patch_by_patch(bags, sparse):
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_every_patch_draws_its_own_dropout(bags, sparse):
+    features = sp.csr_array(sp.vstack([bags, bags]))
+    features = features if sparse else features.toarray()
+    table = FeatureTable.build(features, np.array([0, 120, 240]), np.arange(2), "cpu")
+    first, second = np.split(to_dense(table.dropped(0.5, seed=0, epoch=0)), 2)
+    present = bags.toarray() != 0
+    assert ((first != 0) == (second != 0))[present].mean() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_dropout_keeps_the_mean_and_only_drops(bags, sparse):
     features = bags if sparse else bags.toarray()
     table = FeatureTable.build(features, np.array([0, 120]), np.array([0]), "cpu")
