@@ -112,7 +112,7 @@ def test_warnings_are_messages_and_quiet_silences_them(run, tmp_path):
     np.save(tmp_path / "f.npy", np.random.default_rng(0).normal(size=(60, 1)))
     (tmp_path / "e.txt").write_text("\n".join(f"{u} {(u + step) % 60}" for u in ring for step in (1, 2)))
     arguments = ["embed", tmp_path / "e.txt", "--features", tmp_path / "f.npy", "-o", tmp_path / "out.csv"]
-    arguments += ["--dim", 8, "--hidden", 2, "--patches", 3, "--epochs", 1]
+    arguments += ["--dim", 8, "--hidden", 2, "--patches", 3, "--epochs", 1, "--rotate", "--no-skip"]
     code, _, err = run(*arguments)
     assert code == 0
     told = [line for line in err.splitlines() if "share nodes that span too few dimensions" in line]
@@ -209,7 +209,8 @@ def test_no_validation_trains_on_all_edges(run, edges, tmp_path):
 
 
 def test_options_reach_the_run(run, edges, tmp_path):
-    base = ["embed", edges, "--json", *FAST]
+    # With an alignment in the loop, which a shared encoder has only where it is asked for.
+    base = ["embed", edges, "--json", *FAST, "--rotate", "--translate"]
     seen = {}
     for name, extra in {
         "plain": [],
@@ -220,10 +221,17 @@ def test_options_reach_the_run(run, edges, tmp_path):
         "fixed": ["--negatives", "fixed"],
         "separate": ["--separate-encoders"],
         "still": ["--no-translate"],
+        "unturned": ["--no-rotate"],
         "scaled": ["--scale"],
         "often": ["--refresh-every", "1"],
         "fast": ["--lr", "0.1"],
         "seed": ["--seed", "1"],
+        "direct": ["--no-skip"],
+        "open": ["--mask", "0"],
+        "inside": ["--scope", "inside"],
+        "mean": ["--assembly", "mean"],
+        "share": ["--score-fraction", "0.5"],
+        "dropped": ["--feature-dropout", "0.3"],
     }.items():
         code, _, err = run(*base, "-o", tmp_path / f"{name}.npy", *extra)
         assert (code, err) == (0, ""), name
