@@ -32,10 +32,10 @@ def transport(rotations: Tensor, edges: Tensor, relative: Tensor) -> Tensor:
 
 
 def disagreement(rotations: Tensor, edges: Tensor, relative: Tensor, weights: Tensor) -> float:
-    """Return Σ w ‖S_i − R_ij S_j‖² / (2 Σ w dim): 0 where all pairs agree, about 1 for random rotations."""
+    """Return the mean of 1 − cos over all pairs and directions that they determine: 0 where all agree, 1 at random."""
     traces = transport(rotations, edges, relative).diagonal(dim1=1, dim2=2).sum(1)
-    total = weights.sum() * rotations.shape[-1]
-    return float(1 - (weights * traces).sum() / total) if len(edges) else 0.0
+    ranks = relative.square().sum((1, 2))
+    return float((weights @ (ranks - traces)) / (weights @ ranks).clamp(min=1e-300)) if len(edges) else 0.0
 
 
 def spectral_rotations(edges: Tensor, relative: Tensor, weights: Tensor, num_patches: int) -> Tensor:

@@ -25,6 +25,8 @@ Start = Literal["auto", "tree", "spectral", "groups"]
 
 # Rows of the dense eigenproblem that starts the rotations: cheap enough for every refresh, or for a first one.
 _SPECTRAL_ROWS_WARM, _SPECTRAL_ROWS_COLD = 256, 1024
+# A previous frame that disagrees less than this (30 degrees) is as good a start as any, and saves looking for others.
+_CLOSE = 0.13
 _warned: weakref.WeakSet[OverlapIndex] = weakref.WeakSet()
 
 
@@ -153,6 +155,8 @@ def _start(
 ) -> Tensor:
     """Return the best of the spanning tree, the previous frame and the relaxation that the size allows."""
     num_patches, dim = len(forest.parents), maps.relative.shape[-1]
+    if previous is not None and disagreement(previous.rotations, edges, maps.relative, laplacian.weights) < _CLOSE:
+        return previous.rotations
     guess = previous or Frame.identity(num_patches, dim, dtype=torch.float64, device=edges.device)
     candidates = [chain_rotations(forest, edges, maps.completed(guess.rotations, edges))]
     relative = maps.completed(candidates[0], edges)
