@@ -286,11 +286,20 @@ def routes(options: argparse.Namespace) -> None:
             data = Patches(edges, num_patches, dim, shared=4 * dim, own=4, noise=level)
             overlaps, stacked = index_overlaps(data.nodes), data.stacked()
             frames, seconds = {}, {}
+            # A refresh starts from the frame of slightly different coordinates, not from the answer.
+            moved = stacked + 0.05 * torch.randn(stacked.shape, generator=torch.Generator().manual_seed(1))
+            stale = synchronise(moved, data.offsets, overlaps, max_steps=200)
             for route in ("svd", "newton-schulz"):
-                start = synchronise(stacked, data.offsets, overlaps, tolerance=1e-9, max_steps=200, start="tree")
 
-                def run(route: Any = route, start: Frame = start, data: Patches = data) -> Frame:
-                    return synchronise(stacked, data.offsets, overlaps, route=route, previous=start, tolerance=1e-9)  # noqa: B023
+                def run(
+                    route: Any = route,
+                    stale: Frame = stale,
+                    stacked: Tensor = stacked,
+                    offsets: Tensor = data.offsets,
+                    overlaps: OverlapIndex = overlaps,
+                ) -> Frame:
+                    options = {"route": route, "previous": stale, "tolerance": 1e-9, "max_steps": 200}
+                    return synchronise(stacked, offsets, overlaps, **options)
 
                 frames[route] = run()
                 seconds[route] = median_seconds(run, options.repeats)["median"]

@@ -32,22 +32,28 @@ class EncoderInput:
 
 
 def prepare_input(
-    adjacency: sp.csr_array, features: Features, *, device: torch.device | str = "cpu", propagate_once: bool = True
+    adjacency: sp.csr_array,
+    features: Features,
+    *,
+    device: torch.device | str = "cpu",
+    propagate_once: bool = True,
+    held: Tensor | SparseMatrix | None = None,
 ) -> EncoderInput:
     """Normalise the adjacency and, where it is cheaper, compute Â X once and for all.
 
     adjacency: (num_rows, num_rows) block-diagonal CSR. features: (num_rows, num_features).
+    held: the same features as tensors, where they are there already; used unless Â X is.
     """
     propagation = normalise_adjacency(adjacency)
     propagated = propagate_once and _precomputing_pays(propagation, features)
     if propagated:
-        features = propagation @ features
+        features, held = propagation @ features, None
         if sp.issparse(features) and features.nnz > 0.25 * np.prod(features.shape):
             features = features.toarray()
-    if sp.issparse(features):
+    if held is None and sp.issparse(features):
         features.sort_indices()
-        held: Tensor | SparseMatrix = SparseMatrix.from_scipy(sp.csr_array(features), device)
-    else:
+        held = SparseMatrix.from_scipy(sp.csr_array(features), device)
+    elif held is None:
         held = torch.from_numpy(np.ascontiguousarray(features)).to(device)
     return EncoderInput(SparseMatrix.from_scipy(propagation, device, symmetric=True), held, propagated)
 

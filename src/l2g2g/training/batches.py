@@ -147,8 +147,8 @@ def prepare_batches(
         part = patch_set.select(patches)
         pairs = prepare_pairs(part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device)
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
-        inputs = prepare_input(pairs.adjacency, rows, device=device, propagate_once=propagate_once)
         table = FeatureTable.build(rows, part.offsets, patches, device)
+        inputs = prepare_input(pairs.adjacency, rows, device=device, propagate_once=propagate_once, held=table.matrix)
         share = part.num_rows / patch_set.num_rows
         batches.append(PatchBatch(patches, torch.from_numpy(part.offsets).to(device), inputs, table, pairs, share))
     return batches
