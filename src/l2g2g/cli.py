@@ -30,7 +30,9 @@ screen = Console(stderr=True)
 app.add_typer(party, name="party")
 
 MethodOption = Annotated[str, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.")]
-PresetOption = Annotated[str, typer.Option(help="default, or paper (what the authors ran).")]
+PresetOption = Annotated[
+    str, typer.Option(help="default, accurate (wider, learned decoder), or paper (what the authors ran).")
+]
 FeaturesOption = Annotated[
     Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
 ]
@@ -59,6 +61,7 @@ DropoutOption = Annotated[float | None, typer.Option(help="Fraction of the featu
 ScalingOption = Annotated[str | None, typer.Option(help="Features centred, unit, raw or binary.")]
 SkipOption = Annotated[bool | None, typer.Option("--skip/--no-skip", help="A direct way for a node's own features.")]
 AssemblyOption = Annotated[str | None, typer.Option(help="mean of the patches, or a whole pass over the graph.")]
+DecoderOption = Annotated[str | None, typer.Option(help="inner product, or a learned product decoder.")]
 SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
 ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores.")]
@@ -118,6 +121,7 @@ def embed(
     feature_scaling: ScalingOption = None,
     skip: SkipOption = None,
     assembly: AssemblyOption = None,
+    decoder: DecoderOption = None,
     patience: PatienceOption = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     device: DeviceOption = None,
@@ -197,6 +201,7 @@ def evaluate(
     feature_scaling: ScalingOption = None,
     skip: SkipOption = None,
     assembly: AssemblyOption = None,
+    decoder: DecoderOption = None,
     patience: PatienceOption = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,

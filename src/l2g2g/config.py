@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 from l2g2g.training.methods import METHODS, Method, PairChoice
 from l2g2g.training.objective import Scope
 
-Preset = Literal["default", "paper"]
+Preset = Literal["default", "paper", "accurate"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Config:
         feature_scaling: centred (rows of length 1, less their mean), unit, raw, or binary (1 for every positive
             entry of sparse features: what PyG's loaders of the citation graphs do, and so what the authors trained on).
         structure_width: Columns made from the structure for a graph without features.
-        learn_bias: A learned bias in the decoder.
+        learn_bias: A learned bias in the inner-product decoder.
+        decoder: inner (the inner product), or product (a small learned network on the elementwise product).
         epochs, lr: Length and step of training (Adam).
         patience: Validations without improvement before training stops; 0 to train all epochs.
         validate_every: Epochs between two validations.
@@ -84,6 +85,7 @@ class Config:
     feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
     structure_width: int = 64
     learn_bias: bool = True
+    decoder: Literal["inner", "product"] = "inner"
     epochs: int = 300
     lr: float = 0.01
     patience: int = 10
@@ -121,6 +123,8 @@ class Config:
             raise InputError(f"{self.method} trains its patches apart; --scope global needs l2g2g")
         if self.scope == "global" and self.loss_pairs != "sampled":
             raise InputError(f"--scope global scores sampled pairs, not {self.loss_pairs}")
+        if self.decoder == "product" and self.loss_pairs != "sampled":
+            raise InputError(f"--decoder product scores sampled pairs; {self.method} scores {self.loss_pairs}")
         if self.assembly == "whole" and not self.shares_encoder:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
         if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
@@ -204,6 +208,7 @@ CHOICES: dict[str, list[Any]] = {
     "feature_scaling": ["centred", "unit", "raw", "binary"],
     "scope": [None, "inside", "global"],
     "assembly": [None, "mean", "whole"],
+    "decoder": ["inner", "product"],
 }
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
@@ -224,7 +229,9 @@ _PAPER = {
     "patience": 0,
     "validate_every": 10,
 }
-PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER}
+# Wider vectors and a learned decoder: for link prediction, where the vectors need not serve neighbour search.
+_ACCURATE = {"dim": 128, "hidden": 128, "decoder": "product", "epochs": 150, "min_overlap": 17, "target_overlap": 34}
+PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER, "accurate": _ACCURATE}
 
 
 def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) -> Config:

@@ -49,6 +49,7 @@ class GraphEmbedding(BaseEstimator):
         pairs: str | None = None,
         feature_scaling: str | None = None,
         learn_bias: bool | None = None,
+        decoder: str | None = None,
         mask: float | None = None,
         score_fraction: float | None = None,
         feature_dropout: float | None = None,
@@ -70,6 +71,7 @@ class GraphEmbedding(BaseEstimator):
         self.pairs = pairs
         self.feature_scaling = feature_scaling
         self.learn_bias = learn_bias
+        self.decoder = decoder
         self.mask = mask
         self.score_fraction = score_fraction
         self.feature_dropout = feature_dropout

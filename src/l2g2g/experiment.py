@@ -17,7 +17,7 @@ import torch
 from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError, ResourceError
 from l2g2g.evaluation.limits import best_link_scores
-from l2g2g.evaluation.links import LinkScores, evaluate_links
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
@@ -122,7 +122,7 @@ def run_split(
 
     def validate(embedding: torch.Tensor) -> float:
         assert validation is not None
-        return evaluate_links(embedding.cpu().numpy(), validation).auc
+        return evaluate_links(embedding.cpu().numpy(), validation, pair_scorer(model)).auc
 
     with clock.measure("train"):
         trained = train(
@@ -200,11 +200,27 @@ def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoe
         kind=config.encoder,
         variational=config.definition.variational,
         learn_bias=config.learn_bias,
+        decoder=config.decoder,
         skip=config.skip,
         feature_mean=None if mean is None else torch.from_numpy(mean),
         feature_scale=scale,
         seed=config.seed,
     )
+
+
+def pair_scorer(model: Autoencoder) -> PairScorer | None:
+    """How the model's decoder scores pairs; None for inner products."""
+    decoder = model.decoder
+    if decoder is None:
+        return None
+
+    def score(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        device = decoder.weight.device
+        with torch.no_grad():
+            parts = (torch.from_numpy(part).to(device) for part in (embedding, sources, targets))
+            return decoder.score(*parts).double().cpu().numpy()
+
+    return score
 
 
 def evaluate_graph(
@@ -218,7 +234,7 @@ def evaluate_graph(
     run = run_split(split, config, clock=clock, on_epoch=on_epoch)
     assert split.test is not None
     with clock.measure("evaluate"):
-        scores = evaluate_links(run.embedding, split.test)
+        scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
         best: LinkScores | None = None
         if graph.block_model is not None and protocol == "heldout":
             best = best_link_scores(graph.block_model, split.test)
@@ -260,14 +276,15 @@ def input_features(graph: Graph, config: Config) -> Features:
 
 def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSettings:
     """The part of the config that the loop needs."""
+    dropout = config.feature_dropout
+    if dropout is None:
+        dropout = choose_feature_dropout(graph, features, config.hidden)
     return LoopSettings(
         scope=config.loss_scope,
         pairs=config.loss_pairs,
         mask=config.hidden_fraction,
         score_fraction=config.score_fraction,
-        feature_dropout=choose_feature_dropout(graph, features)
-        if config.feature_dropout is None
-        else config.feature_dropout,
+        feature_dropout=dropout,
         fresh_negatives=config.negatives == "fresh",
         sample_size=config.num_sampled_nodes(graph.num_nodes),
         alignment=config.definition.alignment,
@@ -283,12 +300,18 @@ def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSetti
     )
 
 
-def choose_feature_dropout(graph: Graph, features: Features) -> float:
-    """Half of the entries where a node has many features of its own; none where losing one loses the node."""
+def choose_feature_dropout(graph: Graph, features: Features, hidden: int) -> float:
+    """How much of the features to drop, from the graph alone; the numbers were found by validation.
+
+    Nothing where losing one entry loses the node (one-hot features, columns made from the structure); half where a
+    node has many entries; more where the first layer has several times as many weights as there are arcs to fit.
+    """
     if graph.features is None:
         return 0.0
     num_entries = features.nnz if sp.issparse(features) else int(np.count_nonzero(features))
-    return 0.5 if num_entries / features.shape[0] >= 10 else 0.0
+    if num_entries < 10 * features.shape[0]:
+        return 0.0
+    return 0.75 if features.shape[1] * hidden > 4 * graph.adjacency.nnz else 0.5
 
 
 def prepare_torch(config: Config) -> None:

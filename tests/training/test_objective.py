@@ -232,7 +232,10 @@ def test_a_share_of_the_pairs_has_the_full_loss_as_its_mean(split, patch_set, ma
     pairs = global_pairs_of(split, patch_set, negatives_per_edge=per_edge)
     assert pairs.pairs.negatives.num_pairs == np.ceil(per_edge * split.train.num_edges)
     bias = torch.tensor(-0.3)
-    losses = [float(global_loss(rows, pairs, settings, epoch, bias)) for epoch in range(1500)]
+    model = Autoencoder(1, DIM, learn_bias=True)
+    with torch.no_grad():
+        model.bias.copy_(bias)
+        losses = [float(global_loss(model, rows, pairs, settings, epoch)) for epoch in range(1500)]
     adjacency = split.train.adjacency.toarray() != 0
     allowed = ~adjacency & (split.held_out.toarray() == 0) & ~np.eye(len(adjacency), dtype=bool)
     full = dense_loss(pairs.assemble(rows), np.nonzero(adjacency), np.nonzero(allowed), bias)
@@ -370,7 +373,7 @@ def test_negatives_are_fresh_or_fixed_in_the_global_scope_too(split, patch_set, 
 
     def losses(fresh):
         settings = replace(GLOBAL, fresh_negatives=fresh)
-        return [float(global_loss(rows, global_pairs, settings, epoch, None)) for epoch in range(4)]
+        return [float(global_loss(Autoencoder(1, DIM), rows, global_pairs, settings, epoch)) for epoch in range(4)]
 
     assert len(set(losses(fresh=True))) == 4
     assert len(set(losses(fresh=False))) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from l2g2g.errors import NumericalError
 from l2g2g.graphs.splits import Pairs
+
+PairScorer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def link_scores(is_edge: np.ndarray, scores: np.ndarray) -> LinkScores:
     return LinkScores(float(roc_auc_score(is_edge, scores)), float(average_precision_score(is_edge, scores)))
 
 
-def evaluate_links(embedding: np.ndarray, pairs: Pairs) -> LinkScores:
-    """Score pairs by the inner product of their vectors."""
+def evaluate_links(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None) -> LinkScores:
+    """Score pairs by the inner product of their vectors, or by a scorer of its own."""
     sources, targets, is_edge = pairs.endpoints()
-    return link_scores(is_edge, score_inner_products(embedding, sources, targets))
+    return link_scores(is_edge, (scorer or score_inner_products)(embedding, sources, targets))

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
+from l2g2g.models.decoder import ProductDecoder
 from l2g2g.models.encoder import Encoder, EncoderInput, EncoderKind
+from l2g2g.models.losses import reconstruction_loss
 from l2g2g.models.randomness import Purpose, torch_generator
+from l2g2g.models.sparse import PairPattern
+
+DecoderKind = Literal["inner", "product"]
 
 
 class Autoencoder(nn.Module):
-    """Encoders and an inner-product decoder σ(z_u · z_v + bias).
+    """Encoders and a decoder: σ(z_u · z_v + bias), or a small learned one on z_u ∘ z_v.
 
     Args:
         num_encoders: 1 for an encoder shared by all patches, or one per patch.
         learn_bias: Whether the decoder has a learned bias; without it an edge probability of the
             sparse background cannot be expressed by orthogonal vectors.
+        decoder: inner (the inner product), or product (learned).
     """
 
     def __init__(
@@ -29,6 +37,7 @@ class Autoencoder(nn.Module):
         kind: EncoderKind = "gcn",
         variational: bool = False,
         learn_bias: bool = False,
+        decoder: DecoderKind = "inner",
         skip: bool = False,
         feature_mean: Tensor | None = None,
         feature_scale: float = 1.0,
@@ -54,12 +63,21 @@ class Autoencoder(nn.Module):
                 for index in range(num_encoders)
             ]
         )
-        self.bias = nn.Parameter(torch.zeros(())) if learn_bias else None
+        inner = decoder == "inner"
+        self.bias = nn.Parameter(torch.zeros(())) if learn_bias and inner else None
+        generator = torch_generator(seed, Purpose.INITIAL_WEIGHTS, patch=-1 & 0xFFFFFFFF)
+        self.decoder = None if inner else ProductDecoder(dim, generator=generator)
 
     @property
     def shares_encoder(self) -> bool:
         """Whether all patches run through one encoder."""
         return len(self.encoders) == 1
+
+    def pair_loss(self, embedding: Tensor, edges: PairPattern, non_edges: PairPattern) -> Tensor:
+        """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim)."""
+        if self.decoder is not None:
+            return self.decoder.loss(embedding, edges, non_edges)
+        return reconstruction_loss(embedding, edges, non_edges, self.bias)
 
     def encode(self, inputs: EncoderInput, patch: int = 0) -> tuple[Tensor, Tensor | None]:
         """(mean, log-deviation) of the rows, each (num_rows, dim); no log-deviation unless variational."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.losses import all_pairs_loss, gaussian_divergence, reconstruction_loss
+from l2g2g.models.losses import all_pairs_loss, gaussian_divergence
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.models.sparse import PairPattern, SparseMatrix, multiply
@@ -113,7 +113,7 @@ def accumulate_gradients(
     assert global_pairs is not None
     if len(batches) == 1:
         aligned, divergence = encode_aligned(model, batches[0], frame, settings, epoch)
-        loss = global_loss(aligned, global_pairs, settings, epoch, model.bias) + divergence
+        loss = global_loss(model, aligned, global_pairs, settings, epoch) + divergence
         loss.backward()
         return float(loss.detach())
     return _accumulate_in_turn(model, batches, frame, settings, epoch, global_pairs)
@@ -131,7 +131,7 @@ def _accumulate_in_turn(
     with torch.no_grad():
         parts = [encode_aligned(model, batch, frame, settings, epoch)[0] for batch in batches]
     rows = torch.cat(parts).requires_grad_()
-    loss = global_loss(rows, global_pairs, settings, epoch, model.bias)
+    loss = global_loss(model, rows, global_pairs, settings, epoch)
     loss.backward()
     assert rows.grad is not None
     total, low = float(loss.detach()), 0
@@ -170,15 +170,15 @@ def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: Ob
     if settings.pairs == "all":
         return _dense_loss(embedding, batch, model.bias) + divergence
     edges, non_edges = _draw_pairs(batch.pairs, settings, epoch)
-    return reconstruction_loss(embedding, edges, non_edges, model.bias) + divergence
+    return model.pair_loss(embedding, edges, non_edges) + divergence
 
 
 def global_loss(
-    aligned: Tensor, global_pairs: GlobalPairs, settings: ObjectiveSettings, epoch: int, bias: Tensor | None
+    model: Autoencoder, aligned: Tensor, global_pairs: GlobalPairs, settings: ObjectiveSettings, epoch: int
 ) -> Tensor:
     """The loss of pairs of all nodes on the assembled embedding. aligned: (num_rows, dim)."""
     edges, non_edges = _draw_pairs(global_pairs.pairs, settings, epoch)
-    return reconstruction_loss(global_pairs.assemble(aligned), edges, non_edges, bias)
+    return model.pair_loss(global_pairs.assemble(aligned), edges, non_edges)
 
 
 def _draw_pairs(source: PairSource, settings: ObjectiveSettings, epoch: int) -> tuple[PairPattern, PairPattern]:

@@ -1,0 +1,56 @@
+"""The learned decoder against its formula, pair by pair."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from l2g2g.models.decoder import ProductDecoder, select_rows
+from l2g2g.models.sampling import transpose_pattern
+from l2g2g.models.sparse import PairPattern
+
+
+@pytest.fixture
+def decoder():
+    return ProductDecoder(3, hidden=5, generator=torch.Generator().manual_seed(0)).double()
+
+
+def by_hand(decoder, embedding, pairs, sign):
+    losses = []
+    for u, v in pairs:
+        hidden = torch.relu((embedding[u] * embedding[v]) @ decoder.weight + decoder.bias)
+        losses.append(functional.softplus(sign * (hidden @ decoder.out_weight + decoder.out_bias)))
+    return torch.stack(losses).mean()
+
+
+def test_loss_is_the_mean_over_pairs(decoder):
+    embedding = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    # Edges 0-1, 1-2 in both directions; non-edges 0-3, 2-3, 0-2 once each.
+    edges = PairPattern(
+        torch.tensor([0, 1, 3, 4, 4], dtype=torch.int32),
+        torch.tensor([1, 0, 2, 1], dtype=torch.int32),
+        torch.tensor(0.25, dtype=torch.float64),
+    )
+    indptr, columns = np.array([0, 2, 2, 3, 3], np.int32), np.array([2, 3, 3], np.int32)
+    transpose = tuple(torch.from_numpy(part) for part in transpose_pattern(indptr, columns))
+    weight = torch.tensor(1 / 3, dtype=torch.float64)
+    non_edges = PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weight, transpose)
+    found = decoder.loss(embedding, edges, non_edges).detach()
+    expected = by_hand(decoder, embedding, [(0, 1), (1, 2)], -1) + by_hand(
+        decoder, embedding, [(0, 2), (0, 3), (2, 3)], 1
+    )
+    assert float(found) == pytest.approx(float(expected.detach()), abs=1e-12)
+
+
+def test_selected_rows_have_the_gradient_of_indexing():
+    matrix = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    numbers = torch.tensor([4, 0, 4, 2, 0, 4])
+    assert torch.autograd.gradcheck(lambda given: select_rows(given, numbers), (matrix,))
+
+
+def test_scores_are_symmetric_and_sliced_alike(decoder):
+    embedding = torch.randn(6, 3, dtype=torch.float64)
+    u, v = torch.tensor([0, 1, 2]), torch.tensor([3, 4, 5])
+    forward, backward = decoder.score(embedding, u, v), decoder.score(embedding, v, u)
+    assert torch.equal(forward, backward)
+    assert torch.allclose(forward, decoder(embedding[u] * embedding[v]))
