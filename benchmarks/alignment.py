@@ -339,7 +339,7 @@ def main() -> None:
     parser.add_argument("what", choices=("speed", "noise", "routes", "recovery", "runs"))
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0])
+    parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
     parser.add_argument("--neighbours", type=int, default=8, help="noise: pairs of each geometric patch")
     parser.add_argument("--patches", type=int, nargs="+", default=[2, 10, 100, 1000, 10000])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 16, 64])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from l2g2g.patches.overlap_index import OverlapIndex
 
 # Numbers gathered at a time; keeps the padded blocks in the cache and bounds the memory of a refresh.
 _BLOCK_NUMBERS = 1 << 22
+_DISTRUST = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +53,18 @@ def measure_pairs(coordinates: Tensor, overlaps: OverlapIndex, entry_weights: Te
             second = coordinates[overlaps.second_rows[entries[block]]].double()
             parts.append(_moments(first, second, weights, torch.finfo(coordinates.dtype).eps))
             order.append(pairs[block])
-    if len(parts) == 1:
-        return PairMoments(*parts[0])
     if not parts:
         dim = coordinates.shape[1]
         empty = torch.zeros(0, dtype=torch.float64, device=coordinates.device)
         return PairMoments(empty.view(0, dim), empty.view(0, dim), empty, empty, empty.view(0, dim, dim), empty)
     back = torch.cat(order).argsort()
-    return PairMoments(*(torch.cat(blocks)[back] for blocks in zip(*parts, strict=True)))
+    blocks = parts[0] if len(parts) == 1 else tuple(torch.cat(part)[back] for part in zip(*parts, strict=True))
+    moments = PairMoments(*blocks)
+    if entry_weights is None:
+        return moments
+    # Directions that only distrusted nodes speak for are open.
+    distrusted = _DISTRUST * torch.linalg.matrix_norm(moments.covariances.detach())
+    return replace(moments, noise_floors=torch.maximum(moments.noise_floors, distrusted))
 
 
 def _moments(first: Tensor, second: Tensor, weights: Tensor | None, eps: float) -> tuple[Tensor, ...]:

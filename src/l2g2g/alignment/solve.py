@@ -77,7 +77,7 @@ def solve_frame(problem: Problem) -> Frame:
     if overlaps.num_patches == 0 or not (settings.rotate or settings.translate or settings.scale):
         return frame
     moments = measure_pairs(problem.coordinates, overlaps, problem.entry_weights)
-    maps = _pairwise_maps(moments, overlaps, settings) if settings.rotate else None
+    maps = _pairwise_maps(moments, problem) if settings.rotate else None
     weights = pair_weights(problem)
     forest = grow_forest(overlaps.edges, _trust(weights, maps), problem.patch_sizes)
     solver = "iterative" if settings.route == "newton-schulz" else settings.solver
@@ -93,9 +93,11 @@ def solve_frame(problem: Problem) -> Frame:
     return Frame(rotations, translations, scales)
 
 
-def _pairwise_maps(moments: PairMoments, overlaps: OverlapIndex, settings: Settings) -> PairwiseMaps:
+def _pairwise_maps(moments: PairMoments, problem: Problem) -> PairwiseMaps:
     """Procrustes maps; a rank-deficient overlap is reported once for each index, not at every refresh."""
-    maps = procrustes_maps(moments, overlaps.sizes, settings.route, warn=overlaps not in _warned)
+    overlaps = problem.overlaps
+    warn = overlaps not in _warned and problem.entry_weights is None
+    maps = procrustes_maps(moments, overlaps.sizes, problem.settings.route, warn)
     if len(maps.deficient):
         _warned.add(overlaps)
     return maps
