@@ -11,6 +11,7 @@ Names are loaded on first use, so that `import l2g2g` and `l2g2g --help` stay fa
 
 from __future__ import annotations
 
+import os
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from l2g2g.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
+
+# Idle OpenMP threads sleep instead of spinning, so that they do not take the cores of a shared machine from others
+# (and from our own). It works only before torch is imported; a user's own setting wins.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOMES = {
     "align": "l2g2g.alignment.align",

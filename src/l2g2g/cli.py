@@ -64,7 +64,7 @@ AssemblyOption = Annotated[str | None, typer.Option(help="mean of the patches, o
 DecoderOption = Annotated[str | None, typer.Option(help="inner product, or a learned product decoder.")]
 SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
-ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores.")]
+ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores, or one for a small graph.")]
 PatienceOption = Annotated[
     int | None, typer.Option(help="Validations without improvement before stopping; 0 trains all epochs.")
 ]

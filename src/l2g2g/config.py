@@ -52,7 +52,8 @@ class Config:
         epochs, lr: Length and step of training (Adam).
         patience: Validations without improvement before training stops; 0 to train all epochs.
         validate_every: Epochs between two validations.
-        seed, device, threads: Randomness, where to compute, CPU threads (0: as many as there are cores).
+        seed, device, threads: Randomness, where to compute, CPU threads (0: all cores, or one
+            for a graph too small to gain from more).
     """
 
     method: str = "l2g2g"

@@ -31,6 +31,9 @@ from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 
 OnEpoch = Callable[[int, float], None]
+# Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
+# steps of an epoch waits for a thread that has no core.
+_FEW_ARCS = 100_000
 
 
 @dataclass
@@ -108,8 +111,8 @@ def run_split(
 ) -> Run:
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph."""
     clock = clock or Stopwatch()
-    prepare_torch(config)
     graph = split.train
+    prepare_torch(config, graph.adjacency.nnz)
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
     with clock.measure("partition"):
@@ -314,12 +317,12 @@ def choose_feature_dropout(graph: Graph, features: Features, hidden: int) -> flo
     return 0.75 if features.shape[1] * hidden > 4 * graph.adjacency.nnz else 0.5
 
 
-def prepare_torch(config: Config) -> None:
+def prepare_torch(config: Config, num_arcs: int) -> None:
     """Honour the number of threads and check that the device is there."""
     import numba
 
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    threads = config.threads or available
+    threads = config.threads or (1 if num_arcs < _FEW_ARCS else available)
     torch.set_num_threads(threads)
     numba.set_num_threads(min(threads, available))
     try:
