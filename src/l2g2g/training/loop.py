@@ -168,12 +168,20 @@ def _refresh(
     history: History,
 ) -> Frame:
     started = time.perf_counter()
-    frame = _synchronise(encode_patches(model, batches), patch_set, settings, frame)
+    # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
+    frame = _synchronise(encode_patches(model, batches), patch_set, settings, frame, tolerance=1e-3, max_steps=5)
     history.refresh_seconds.append(time.perf_counter() - started)
     return frame
 
 
-def _synchronise(stacked: Tensor, patch_set: PatchSet, settings: LoopSettings, frame: Frame) -> Frame:
+def _synchronise(
+    stacked: Tensor,
+    patch_set: PatchSet,
+    settings: LoopSettings,
+    frame: Frame,
+    tolerance: float = 1e-7,
+    max_steps: int = 50,
+) -> Frame:
     with torch.no_grad():  # the alignment is constant between refreshes
         return synchronise(
             stacked,
@@ -183,4 +191,6 @@ def _synchronise(stacked: Tensor, patch_set: PatchSet, settings: LoopSettings, f
             translate=settings.translate,
             scale=settings.scale,
             previous=frame,
+            tolerance=tolerance,
+            max_steps=max_steps,
         )
