@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError
 from l2g2g.experiment import Run, embed_graph
 from l2g2g.graphs.read import read_graph
+from l2g2g.graphs.write import write_text, write_whole
 from l2g2g.training.loop import History
 
 _FORMAT = "l2g2g model 1"
@@ -121,16 +123,17 @@ class GraphEmbedding(BaseEstimator):
             tensors |= {"frame.scales": frame.scales.cpu()}
         else:
             tensors |= self._loaded_tensors
-        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / "model.safetensors")
+        held = {name: value.contiguous() for name, value in tensors.items()}
+        write_whole(folder / "model.safetensors", lambda file: save_file(held, file))
         manifest = {
             "format": _FORMAT,
             "estimator": type(self).__name__,
             "parameters": self.get_params(),
             "config": self.config_.to_dict(),
             "node_ids": None if self.node_ids_ is None else self.node_ids_.tolist(),
-            "history": {"losses": self.history_.losses, "validations": self.history_.validations},
+            "history": asdict(self.history_),
         }
-        (folder / "model.json").write_text(json.dumps(manifest))
+        write_text(folder / "model.json", json.dumps(manifest))
 
     @classmethod
     def load(cls, folder: str | Path) -> GraphEmbedding:
@@ -147,7 +150,8 @@ class GraphEmbedding(BaseEstimator):
             raise InputError(f"{folder}: holds a {manifest['estimator']}, not a {cls.__name__}")
         model = cls(**manifest["parameters"])
         ids = manifest["node_ids"]
-        history = History(manifest["history"]["losses"], validations=manifest["history"]["validations"])
+        history = History(**manifest["history"])
+        history.validations = [(epoch, score) for epoch, score in history.validations]
         config = Config(**manifest["config"])
         model._remember(tensors.pop("embedding").numpy(), None if ids is None else np.array(ids), history, config)
         model.run_ = None

@@ -13,6 +13,8 @@ from l2g2g.alignment.polar import Route, newton_schulz, polar_by_svd, polar_fact
 
 # Weight of an estimate in the directions that the shared nodes leave open; it decides those and no others.
 _COMPLETION = 1e-6
+# Newton–Schulz steps before a pair is left to the SVD.
+_QUICK_ITERATIONS = 24
 
 
 class AlignmentWarning(UserWarning):
@@ -48,7 +50,7 @@ def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route, warn: boo
     Args:
         moments: of the shared nodes.
         sizes: (num_pairs,) number of shared nodes; at most dim of them never determine a map.
-        route: "svd" or "newton-schulz".
+        route: "svd" leaves to the SVD what a few products do not settle; "newton-schulz" uses products only.
         warn: report pairs that share more than dim nodes and are rank deficient all the same.
     """
     covariances = moments.covariances
@@ -56,26 +58,44 @@ def procrustes_maps(moments: PairMoments, sizes: Tensor, route: Route, warn: boo
     with torch.no_grad():
         norms = torch.linalg.matrix_norm(covariances)
         floors = torch.maximum(moments.noise_floors, 50 * dim * torch.finfo(torch.float64).eps * norms)
-    if route == "svd":
+    if route == "newton-schulz":
+        relative = newton_schulz(covariances)
+        thin = ~_is_orthogonal(relative, 1e-6)
+    elif covariances.requires_grad:
         relative, singular_values = polar_by_svd(covariances, floors)
         thin = singular_values[:, -1] <= floors
     else:
-        relative = newton_schulz(covariances)
-        gram = relative.detach().mT @ relative.detach()
-        thin = (gram.diagonal(dim1=1, dim2=2).sum(1) - dim).abs() > 1e-6
-        singular_values = None
+        relative, thin = _iterate_or_decompose(covariances, floors)
     if warn and bool((thin & (sizes > dim)).any()):
-        _warn_rank_deficient((thin & (sizes > dim)).nonzero()[:, 0], covariances, singular_values)
+        _warn_rank_deficient((thin & (sizes > dim)).nonzero()[:, 0], covariances)
     return PairwiseMaps(relative, (thin | (sizes <= dim)).nonzero()[:, 0])
 
 
-def _warn_rank_deficient(pairs: Tensor, covariances: Tensor, singular_values: Tensor | None) -> None:
+def _iterate_or_decompose(covariances: Tensor, floors: Tensor) -> tuple[Tensor, Tensor]:
+    """Polar factors, and which of them are partial: a few products where they suffice, else the SVD.
+
+    The products cost a third of an SVD and converge for condition numbers up to some thousands; a matrix that is
+    thinner than that is left to the SVD, which knows its rank.
+    """
+    relative = newton_schulz(covariances, max_iterations=_QUICK_ITERATIONS)
+    rest = (~_is_orthogonal(relative, 1e-12)).nonzero()[:, 0]
+    thin = torch.zeros(len(covariances), dtype=torch.bool, device=covariances.device)
+    if len(rest):
+        relative[rest], singular_values = polar_by_svd(covariances[rest], floors[rest])
+        thin[rest] = singular_values[:, -1] <= floors[rest]
+    return relative, thin
+
+
+def _is_orthogonal(matrices: Tensor, tolerance: float) -> Tensor:
+    """(batch,) whether each matrix times its transpose is the identity."""
+    gram = matrices.detach().mT @ matrices.detach()
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    return (gram - eye).abs().flatten(1).amax(1) <= tolerance
+
+
+def _warn_rank_deficient(pairs: Tensor, covariances: Tensor) -> None:
     """Name the number of pairs and the singular values of the first."""
-    if singular_values is None:
-        singular_values = torch.linalg.svdvals(covariances[pairs[:1]].detach())
-        values = singular_values[0].tolist()
-    else:
-        values = singular_values[pairs[0]].tolist()
+    values = torch.linalg.svdvals(covariances[pairs[0]].detach()).tolist()
     shown = ", ".join(f"{value:.2g}" for value in values[:8]) + (", ..." if len(values) > 8 else "")
     warnings.warn(
         f"{len(pairs)} pair(s) of patches share nodes that span too few dimensions to fix a rotation; the open "

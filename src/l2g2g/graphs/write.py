@@ -61,7 +61,7 @@ def write_text(path: Path, text: str) -> None:
     def write(file: Path) -> None:
         file.write_text(text, encoding="utf-8")
 
-    _write_whole(path, write)
+    write_whole(path, write)
 
 
 def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: np.ndarray | None = None) -> None:
@@ -87,9 +87,9 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: np.ndarra
     _check_ids_fit(path, ids)
     ending = path.suffix.lower()
     if ending == ".npy":
-        _write_whole(_ids_path(path), lambda file: _write_ids(file, ids))
+        write_whole(_ids_path(path), lambda file: _write_ids(file, ids))
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".txt": _write_word2vec, ".npy": _write_npy}
-    _write_whole(path, lambda file: writers[ending](file, ids, vectors))
+    write_whole(path, lambda file: writers[ending](file, ids, vectors))
 
 
 def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +112,7 @@ def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return table.ids, np.asarray(table.vectors, dtype=np.float32)
 
 
-def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Write beside the target, force it to disk, then rename: no reader ever sees half a file."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
