@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import torch
@@ -11,8 +10,6 @@ from torch import Tensor
 from l2g2g.errors import InputError, NumericalError
 
 Route = Literal["svd", "newton-schulz"]
-# Fewer matrices than this for a thread are not worth starting it.
-_SVD_SHARE = 32
 
 
 def polar_factor(matrices: Tensor, route: Route = "svd") -> Tensor:
@@ -60,7 +57,7 @@ def safe_svd(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         bad = int((~torch.isfinite(matrices)).flatten(1).any(1).nonzero()[0])
         raise NumericalError(f"the cross-covariance of pair {bad} is not finite; check the coordinates for NaN or inf")
     try:
-        return _svd_on_all_cores(matrices)
+        return torch.linalg.svd(matrices)
     except RuntimeError:  # torch.linalg.LinAlgError is one; so are device failures
         pass
     try:
@@ -68,17 +65,6 @@ def safe_svd(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return left.to(matrices), values.to(matrices), right.to(matrices)
     except RuntimeError:
         return _svd_by_gram(matrices)
-
-
-def _svd_on_all_cores(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The batched SVD of torch works matrix after matrix on one core; shares of the batch run side by side."""
-    workers = min(torch.get_num_threads(), len(matrices) // _SVD_SHARE)
-    if matrices.device.type != "cpu" or workers < 2:
-        return torch.linalg.svd(matrices)
-    with ThreadPoolExecutor(workers) as pool:
-        shares = list(pool.map(torch.linalg.svd, matrices.chunk(workers)))
-    left, values, right = (torch.cat(parts) for parts in zip(*shares, strict=True))
-    return left, values, right
 
 
 def _svd_by_gram(matrices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
