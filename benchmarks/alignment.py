@@ -181,8 +181,8 @@ def recovery(options: argparse.Namespace) -> None:
     """Noiseless recovery: 1e-10 in float64, 1e-4 in float32, reflections included."""
     for num_patches in options.patches:
         for dim in options.dims:
-            for kind in ("ring", "tree", "grid", "random"):
-                for dtype in ("float64", "float32"):
+            for kind in options.graphs:
+                for dtype in options.dtypes:
                     edges = patch_graph(kind, num_patches)
                     data = Patches(edges, num_patches, dim, shared=dim + 4, own=2, dtype=np.dtype(dtype))
                     start = time.perf_counter()
@@ -342,7 +342,9 @@ def main() -> None:
     parser.add_argument("--levels", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0])
     parser.add_argument("--neighbours", type=int, default=8, help="noise: pairs of each geometric patch")
     parser.add_argument("--patches", type=int, nargs="+", default=[2, 10, 100, 1000, 10000])
+    parser.add_argument("--graphs", nargs="+", default=["ring", "tree", "grid", "random"])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 16, 64])
+    parser.add_argument("--dtypes", nargs="+", default=["float64", "float32"], help="recovery")
     parser.add_argument("--dataset", default="cora-ml")
     parser.add_argument("--data-dir", default=None, help="where runs finds its data set")
     parser.add_argument("--figure", default=str(ROOT / "docs" / "figures" / "alignment-noise.svg"))

@@ -27,6 +27,8 @@ Start = Literal["auto", "tree", "spectral", "groups"]
 _SPECTRAL_ROWS_WARM, _SPECTRAL_ROWS_COLD = 256, 1024
 # A previous frame that disagrees less than this (30 degrees) is as good a start as any, and saves looking for others.
 _CLOSE = 0.13
+# Below this (a tenth of a degree) the tree leaves the refinement next to nothing to do.
+_NEARLY_EXACT = 1e-6
 _warned: weakref.WeakSet[OverlapIndex] = weakref.WeakSet()
 
 
@@ -162,8 +164,8 @@ def _start(
     guess = previous or Frame.identity(num_patches, dim, dtype=torch.float64, device=edges.device)
     candidates = [chain_rotations(forest, edges, maps.completed(guess.rotations, edges))]
     relative = maps.completed(candidates[0], edges)
-    if disagreement(candidates[0], edges, relative, laplacian.weights) < 1e-14:
-        return candidates[0]  # all pairs agree
+    if disagreement(candidates[0], edges, relative, laplacian.weights) < _NEARLY_EXACT:
+        return candidates[0]
     if previous is not None:
         candidates.append(previous.rotations)
     start = settings.start
