@@ -174,6 +174,9 @@ def evaluate(
         list[str] | None, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g …; repeatable.")
     ] = None,
     protocol: Annotated[str, typer.Option(help="heldout, or paper (the authors' evaluation).")] = "heldout",
+    measures: Annotated[
+        str, typer.Option(help="auc (and AP), or all: also MRR, Hits@k and, with labels, a linear probe.")
+    ] = "auc",
     preset: PresetOption = "default",
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
@@ -215,19 +218,24 @@ def evaluate(
     configs = [_config(name, preset, seed=number, **options) for number in chosen for name in methods]
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
+    if measures not in ("auc", "all"):
+        raise InputError(f"unknown measures '{measures}'; choose auc or all")
     from l2g2g.experiment import evaluate_graph
-    from l2g2g.reports.tables import render_scores
+    from l2g2g.reports.tables import render_measures, render_scores
 
     loaded = _read(graph, features, data_dir, quiet or as_json)
     rows = []
     for config in configs:
         with _progress(config.epochs, f"{config.method} seed {config.seed}", quiet or as_json) as on_epoch:
-            row, _ = evaluate_graph(loaded, config, protocol=protocol, on_epoch=on_epoch)  # type: ignore[arg-type]
+            choices: dict[str, Any] = {"protocol": protocol, "measures": measures}
+            row, _ = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
         rows.append(row)
         if as_json:
             typer.echo(json.dumps(row))
     if not as_json:
         Console().print(render_scores(rows))
+        if measures == "all":
+            Console().print(render_measures(rows))
 
 
 app.command()(align)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,8 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError, ResourceError
 from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
+from l2g2g.evaluation.probe import probe_labels
+from l2g2g.evaluation.ranking import rank_links
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
@@ -31,6 +33,7 @@ from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 
 OnEpoch = Callable[[int, float], None]
+Measures = Literal["auc", "all"]
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
 _FEW_ARCS = 100_000
@@ -227,9 +230,17 @@ def pair_scorer(model: Autoencoder) -> PairScorer | None:
 
 
 def evaluate_graph(
-    graph: Graph, config: Config, *, protocol: Protocol = "heldout", on_epoch: OnEpoch | None = None
+    graph: Graph,
+    config: Config,
+    *,
+    protocol: Protocol = "heldout",
+    measures: Measures = "auc",
+    on_epoch: OnEpoch | None = None,
 ) -> tuple[dict[str, Any], Run]:
-    """Split, train, score. Returns the JSON line of the contract and the run."""
+    """Split, train, score. Returns the JSON line of the contract and the run.
+
+    measures: auc for AUC and AP, all for ranks and a linear probe besides.
+    """
     started = time.perf_counter()
     clock = Stopwatch()
     with clock.measure("split"):
@@ -241,6 +252,7 @@ def evaluate_graph(
         best: LinkScores | None = None
         if graph.block_model is not None and protocol == "heldout":
             best = best_link_scores(graph.block_model, split.test)
+    further = further_measures(graph, split, run, clock) if measures == "all" else dict.fromkeys(FURTHER_MEASURES)
     clock.seconds["total"] = time.perf_counter() - started
     row = {
         **run.describe(),
@@ -250,6 +262,7 @@ def evaluate_graph(
         "auc": scores.auc,
         "ap": scores.average_precision,
         "best_auc": None if best is None else best.auc,
+        **further,
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_features": graph.num_features,
@@ -257,6 +270,31 @@ def evaluate_graph(
         "peak_memory_bytes": peak_memory(),
     }
     return row, run
+
+
+FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
+
+
+def further_measures(graph: Graph, split: LinkSplit, run: Run, clock: Stopwatch) -> dict[str, float | None]:
+    """Ranks of the held-out edges, and classes read by a linear probe; None for what does not apply.
+
+    The paper's test pairs hold self-loops, which cannot be ranked among other partners of the node.
+    """
+    found: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
+    seed, scorer = run.config.seed, pair_scorer(run.trained.model)
+    if split.protocol == "heldout" and split.test is not None:
+        with clock.measure("rank"):
+            edges, degrees = split.test.positive, split.train.degrees
+            ranks = rank_links(run.embedding, edges, graph.adjacency, degrees, scorer, seed=seed)
+        if ranks is not None:
+            hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}
+            found |= {"mrr": ranks.mrr, **hits}
+    if graph.labels is not None:
+        with clock.measure("probe"):
+            probe = probe_labels(run.embedding, graph.labels, seed=seed)
+        if probe is not None:
+            found |= {"probe_accuracy": probe.accuracy, "probe_macro_f1": probe.macro_f1}
+    return found
 
 
 def cut(graph: Graph, config: Config) -> PatchSet:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.labels import check_labels
 
 if TYPE_CHECKING:
     from l2g2g.graphs.block_model import BlockModel
@@ -58,7 +59,7 @@ class Graph:
             (all 1 where the graph has none), int32 indices where they fit.
         features: (num_nodes, num_features) float32, dense or CSR; None for a graph without features.
         node_ids: (num_nodes,) integers or strings; None means that a node is its row number.
-        labels: (num_nodes,) integer class labels, where known.
+        labels: (num_nodes,) class of each node as int64 or text, where known (see `check_labels`).
         name: What messages and results call this graph.
         weighted: Whether edge weights were given.
         cleaning: What was changed on the way in.
@@ -159,7 +160,7 @@ class Graph:
             adjacency,
             checked,
             node_ids,
-            labels,
+            None if labels is None else check_labels(labels, num_nodes, name),
             name,
             weighted=weights is not None,
             cleaning=cleaning,

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import load_arrays
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
 
 Arrays = dict[str, np.ndarray]
@@ -19,7 +20,7 @@ def read_npz_graph(path: Path, name: str | None = None) -> Graph:
     """Read a graph from an .npz archive.
 
     Keys: adj_indptr, adj_indices, adj_shape, optionally adj_data (weights), attr_indptr, attr_indices,
-    attr_data, attr_shape (features), labels (num_nodes,), node_names (num_nodes,). A matrix written by
+    attr_data, attr_shape (features), labels (num_nodes,) integers or text, node_names (num_nodes,). A matrix written by
     `scipy.sparse.save_npz` is read as an adjacency matrix.
     """
     arrays = load_arrays(path)
@@ -157,10 +158,10 @@ def _labels(arrays: Arrays, path: Path, num_nodes: int) -> np.ndarray | None:
     if "labels" not in arrays:
         return None
     labels = arrays["labels"]
-    if labels.shape[:1] != (num_nodes,):
-        raise InputError(f"{path}: labels have shape {labels.shape} but there are {num_nodes:,} nodes")
     # One label per node is all that anything uses; several labels per node are left aside.
-    return labels.astype(np.int64) if labels.ndim == 1 and labels.dtype.kind in "iu" else None
+    if labels.ndim == 2 and len(labels) == num_nodes and labels.shape[1] > 1:
+        return None
+    return check_labels(labels, num_nodes, str(path))
 
 
 def _kind(array: np.ndarray) -> str:

@@ -36,6 +36,26 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
+def render_measures(rows: list[dict[str, Any]]) -> Table:
+    """One line per method: ranks of held-out edges and classes read from the vectors, in percent over seeds."""
+    columns = {
+        "MRR %": "mrr",
+        "Hits@1 %": "hits@1",
+        "Hits@10 %": "hits@10",
+        "Hits@50 %": "hits@50",
+        "probe accuracy %": "probe_accuracy",
+        "probe macro F1 %": "probe_macro_f1",
+    }
+    table = Table(title=f"{rows[0]['dataset']}: degree-matched ranks, linear probe")
+    table.add_column("method")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        table.add_row(method, *(_percent(row[field] for row in own) for field in columns.values()))
+    return table
+
+
 def render_datasets(found: Iterable[DatasetInfo]) -> Table:
     """One line per data set."""
     table = Table("name", "kind", "nodes", "edges", "features", "description")
