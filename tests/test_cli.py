@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g import cli
+from l2g2g.graphs.block_model import BlockModel
 
 FAST = ["--epochs", "3", "--dim", "4", "--patches", "2"]
 EMBED_FIELDS = {
@@ -20,6 +21,7 @@ EVALUATE_FIELDS = {
     *("num_patches", "epochs", "dim", "best_auc", "kept_edge_fraction", "node_duplication", "largest_patch_nodes"),
     *("seconds", "peak_memory_bytes"),
 }
+FURTHER = ["mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1"]
 SECONDS = {"split", "partition", "train", "epoch_median", "synchronise", "assemble", "evaluate", "total"}
 
 
@@ -170,6 +172,53 @@ def test_evaluate_prints_a_table_for_people(run, edges):
     assert "self-loops included" in " ".join(out.split())
 
 
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Four blocks of 100 nodes as an archive with the blocks' names as labels, and without features."""
+    blocks = BlockModel.planted(num_blocks=4, block_size=100, inside=0.15, outside=0.002).sample(0)
+    rows = {"adj_indptr": blocks.adjacency.indptr, "adj_indices": blocks.adjacency.indices, "adj_shape": [400, 400]}
+    path = tmp_path_factory.mktemp("labelled") / "blocks.npz"
+    np.savez(path, **rows, labels=np.array(["north", "east", "south", "west"])[blocks.labels])
+    return path
+
+
+@pytest.mark.parametrize("preset", ["default", "accurate"])  # inner products, and a learned decoder
+def test_all_measures_of_a_labelled_graph(run, labelled, preset):
+    chosen = ["--preset", preset, "--method", "gae", "--epochs", 60, "--seed", 0, "--json", "--measures", "all"]
+    code, out, err = run("evaluate", labelled, *chosen)
+    assert (code, err) == (0, "")
+    row = json.loads(out)
+    assert set(row) >= EVALUATE_FIELDS
+    assert row["seconds"].keys() >= {"rank", "probe", *SECONDS}
+    assert row["hits@1"] <= row["hits@10"] <= row["hits@50"] <= 1
+    assert row["mrr"] > 2 * 0.051  # twice what chance gives
+    assert row["probe_accuracy"] > 0.8  # chance gives 0.25
+    assert 0 < row["probe_macro_f1"] <= 1
+    again = json.loads(run("evaluate", labelled, *chosen)[1])
+    assert [again[name] for name in FURTHER] == [row[name] for name in FURTHER]
+
+
+def test_measures_that_do_not_apply_are_null(run, edges, labelled):
+    base = ["evaluate", "--method", "gae", "--json", *FAST]
+    plain = json.loads(run(*base, labelled)[1])
+    assert [plain[name] for name in FURTHER] == [None] * 6
+    assert set(plain["seconds"]) == SECONDS
+    unlabelled = json.loads(run(*base, edges, "--measures", "all")[1])
+    assert unlabelled["mrr"] is not None
+    assert (unlabelled["probe_accuracy"], unlabelled["probe_macro_f1"]) == (None, None)
+    paper = json.loads(run(*base, labelled, "--protocol", "paper", "--measures", "all")[1])
+    assert [paper[name] for name in FURTHER[:4]] == [None] * 4  # self-loops cannot be ranked
+    assert paper["probe_accuracy"] is not None
+
+
+def test_the_table_of_all_measures(run, labelled):
+    _, out, _ = run("evaluate", labelled, "--method", "gae", "--quiet", *FAST)
+    assert "MRR" not in out
+    code, out, err = run("evaluate", labelled, "--method", "gae", "--quiet", "--measures", "all", *FAST)
+    assert (code, err) == (0, "")
+    assert all(name in out for name in ("MRR", "Hits@10", "probe"))
+
+
 def test_datasets_as_table_and_as_json(run, tmp_path):
     np.savez(tmp_path / "my_own.npz", x=np.zeros(1))  # listed, not read
     code, out, err = run("datasets", "--json", "--data-dir", tmp_path)
@@ -254,6 +303,7 @@ def test_options_reach_the_run(run, edges, tmp_path):
         (["evaluate", "EDGES", "--seeds", "2", "--seed", "1"], 2, "not both"),
         (["evaluate", "EDGES", "--seeds", "0"], 2, "--seeds is 0"),
         (["evaluate", "EDGES", "--protocol", "both"], 2, "unknown protocol 'both'"),
+        (["evaluate", "EDGES", "--measures", "both"], 2, "unknown measures 'both'"),
         (["evaluate", "EDGES", "--method", "gea"], 2, "did you mean 'gae'"),
         (["datasets", "--data-dir", "/no/such/folder"], 2, "/no/such/folder: no such folder"),
         (["embed", "cora-ml", "-o", "o.csv"], 2, "--data-dir"),

@@ -58,7 +58,7 @@ def rank_links(
     scorer: PairScorer | None = None,
     *,
     num_candidates: int = 100,
-    max_edges: int = 20_000,
+    max_edges: int = 10_000,
     seed: int = 0,
 ) -> LinkRanks | None:
     """Rank each held-out edge (u, v) among pairs (u, w), and among pairs (w, v); None where nothing can be ranked.
