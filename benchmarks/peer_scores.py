@@ -1,0 +1,72 @@
+"""Scores of a peer's vectors: inner product, cosine or a logistic regression, whichever validation pairs prefer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, score_inner_products
+from l2g2g.graphs.splits import LinkSplit, sample_non_edges
+
+MOST_PAIRS = 100_000  # a regression of at most a few hundred weights needs no more
+
+
+@dataclass(frozen=True)
+class PeerScores:
+    """Test scores by the way of scoring that was best on validation pairs; test AUC of every way."""
+
+    chosen: str
+    validation_auc: float
+    test: LinkScores
+    test_auc_by_way: dict[str, float]
+
+
+def score_peer(vectors: np.ndarray, split: LinkSplit, *, seed: int) -> PeerScores:
+    """Score validation and test pairs in three ways. vectors: (num_nodes, dim).
+
+    The regression is on elementwise products and learns from training edges and as many pairs that are neither
+    edges nor held out: what node2vec's paper does for links.
+    """
+    assert split.validation is not None
+    assert split.test is not None
+    ways: dict[str, Callable[[], PairScorer]] = {
+        "inner product": lambda: score_inner_products,
+        "cosine": lambda: score_cosine,
+        "regression": lambda: fit_regression(vectors, split, seed=seed),
+    }
+    scorers = {name: make() for name, make in ways.items()}
+    validation = {name: evaluate_links(vectors, split.validation, scorer).auc for name, scorer in scorers.items()}
+    test = {name: evaluate_links(vectors, split.test, scorer) for name, scorer in scorers.items()}
+    chosen = max(validation, key=lambda name: validation[name])
+    return PeerScores(chosen, validation[chosen], test[chosen], {name: scores.auc for name, scores in test.items()})
+
+
+def score_cosine(vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Cosine of each pair; 0 where a vector is zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return score_inner_products(vectors / np.maximum(lengths, 1e-12), sources, targets)
+
+
+def fit_regression(vectors: np.ndarray, split: LinkSplit, *, seed: int) -> PairScorer:
+    """A logistic regression on elementwise products, fitted to the training graph."""
+    generator = np.random.default_rng([seed, 0x9EE5])
+    positive = np.stack(split.train.edges(), axis=1)
+    if len(positive) > MOST_PAIRS:
+        positive = positive[generator.choice(len(positive), MOST_PAIRS, replace=False)]
+    free = split.train.num_nodes * (split.train.num_nodes - 1) // 2 - split.train.num_edges
+    drawn = sample_non_edges(split.train, min(len(positive) + split.held_out.nnz // 2, free), generator)
+    held_out = np.asarray(split.held_out[drawn[:, 0], drawn[:, 1]]).ravel() > 0
+    negative = drawn[~held_out][: len(positive)]
+    pairs = np.concatenate([positive, negative])
+    is_edge = np.arange(len(pairs)) < len(positive)
+    products = vectors[pairs[:, 0]] * vectors[pairs[:, 1]]
+    spread = np.maximum(products.std(axis=0), 1e-12)
+    model = LogisticRegression(max_iter=1000).fit(products / spread, is_edge)
+
+    def score(vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        return model.decision_function(vectors[sources] * vectors[targets] / spread)
+
+    return score
