@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, score_inner_products
-from l2g2g.graphs.splits import LinkSplit, sample_non_edges
+from l2g2g.graphs.splits import LinkSplit, Pairs, sample_non_edges
 
 MOST_PAIRS = 100_000  # a regression of at most a few hundred weights needs no more
 
@@ -32,12 +31,11 @@ def score_peer(vectors: np.ndarray, split: LinkSplit, *, seed: int) -> PeerScore
     """
     assert split.validation is not None
     assert split.test is not None
-    ways: dict[str, Callable[[], PairScorer]] = {
-        "inner product": lambda: score_inner_products,
-        "cosine": lambda: score_cosine,
-        "regression": lambda: fit_regression(vectors, split, seed=seed),
+    scorers: dict[str, PairScorer] = {
+        "inner product": score_inner_products,
+        "cosine": score_cosine,
+        "regression": fit_regression(vectors, split, seed=seed),
     }
-    scorers = {name: make() for name, make in ways.items()}
     validation = {name: evaluate_links(vectors, split.validation, scorer).auc for name, scorer in scorers.items()}
     test = {name: evaluate_links(vectors, split.test, scorer) for name, scorer in scorers.items()}
     chosen = max(validation, key=lambda name: validation[name])
@@ -50,19 +48,21 @@ def score_cosine(vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) 
     return score_inner_products(vectors / np.maximum(lengths, 1e-12), sources, targets)
 
 
-def fit_regression(vectors: np.ndarray, split: LinkSplit, *, seed: int) -> PairScorer:
-    """A logistic regression on elementwise products, fitted to the training graph."""
-    generator = np.random.default_rng([seed, 0x9EE5])
+def draw_training_pairs(split: LinkSplit, generator: np.random.Generator) -> Pairs:
+    """Training edges, and as many pairs that are neither training edges nor held out."""
     positive = np.stack(split.train.edges(), axis=1)
     if len(positive) > MOST_PAIRS:
         positive = positive[generator.choice(len(positive), MOST_PAIRS, replace=False)]
-    free = split.train.num_nodes * (split.train.num_nodes - 1) // 2 - split.train.num_edges
-    drawn = sample_non_edges(split.train, min(len(positive) + split.held_out.nnz // 2, free), generator)
+    num_free = split.train.num_nodes * (split.train.num_nodes - 1) // 2 - split.train.num_edges
+    drawn = sample_non_edges(split.train, min(len(positive) + split.held_out.nnz // 2, num_free), generator)
     held_out = np.asarray(split.held_out[drawn[:, 0], drawn[:, 1]]).ravel() > 0
-    negative = drawn[~held_out][: len(positive)]
-    pairs = np.concatenate([positive, negative])
-    is_edge = np.arange(len(pairs)) < len(positive)
-    products = vectors[pairs[:, 0]] * vectors[pairs[:, 1]]
+    return Pairs(positive, drawn[~held_out][: len(positive)])
+
+
+def fit_regression(vectors: np.ndarray, split: LinkSplit, *, seed: int) -> PairScorer:
+    """A logistic regression on elementwise products, fitted to the training graph."""
+    sources, targets, is_edge = draw_training_pairs(split, np.random.default_rng([seed, 0x9EE5])).endpoints()
+    products = vectors[sources] * vectors[targets]
     spread = np.maximum(products.std(axis=0), 1e-12)
     model = LogisticRegression(max_iter=1000).fit(products / spread, is_edge)
 
