@@ -146,30 +146,36 @@ def first_epoch_reaching(validations: list[tuple[int, float]], target: float) ->
     return next((epoch for epoch, auc in validations if auc >= target), None)
 
 
-def measure_ours(preset: str, seed: int, split: LinkSplit, results: Results, options: argparse.Namespace) -> None:
-    """The cell of ours, and one for each peer: a training that ends where its validation AUC reaches the peer's.
-
-    To reach is to have, on validation pairs, the higher one of the peer's validation and test AUC.
-    The first run says in which epoch that is; a second one, of as many epochs, is measured from start to end.
-    """
+def measure_ours(preset: str, seed: int, split: LinkSplit, options: argparse.Namespace) -> Row:
+    """The cell of ours, with its validation history."""
     train_ours(split, preset, seed, options.threads, epochs=2)  # compiles, loads; not counted
     row, run = train_ours(split, preset, seed, options.threads)
-    row["validations"] = [[epoch, round(auc, 5)] for epoch, auc in run.trained.history.validations]
+    return {**row, "validations": run.trained.history.validations}
+
+
+def measure_reaching(whole: Row, preset: str, split: LinkSplit, results: Results, options: argparse.Namespace) -> None:
+    """For each peer a cell of ours: a training that ends where its validation AUC reaches the peer's.
+
+    To reach is to have, on validation pairs, the higher one of the peer's validation and test AUC.
+    The history of the whole run says in which epoch that is; a run of as many epochs is measured from start to end.
+    """
+    cell = {name: whole[name] for name in ("dataset", "method", "dim", "seed")}
     stopped: dict[int, Row] = {}
-    for peer in peer_rows(results, split.train.name, seed):
+    for peer in peer_rows(results, whole["dataset"], whole["seed"]):
         target = max(peer["auc"], peer["validation_auc"])
-        cell: Row = {"target": peer["method"], "target_dim": peer["dim"], "target_auc": target}
-        epoch = first_epoch_reaching(run.trained.history.validations, target)
-        if epoch is not None and epoch not in stopped:
-            progress(f"{split.train.name}, seed {seed}: l2g2g {preset} until epoch {epoch}")
-            stopped[epoch] = train_ours(split, preset, seed, options.threads, epochs=epoch)[0]
+        aim = {"target": peer["method"], "target_dim": peer["dim"]}
+        if results.has(**cell, **aim):
+            continue
+        epoch = first_epoch_reaching(whole["validations"], target)
         if epoch is None:
-            short = {name: row[name] for name in ("dataset", "method", "dim", "seed")}
-            results.add({**short, **cell, "reached": False, "best_validation_auc": row["validation_auc"]})
-        else:
-            again = stopped[epoch]
-            results.add({**again, **cell, "reached": again["validation_auc"] >= target})
-    results.add(row)  # last: a run broken off before is done again
+            results.add({**cell, **aim, "target_auc": target, "reached": False})
+            continue
+        if epoch not in stopped:
+            progress(f"{whole['dataset']}, seed {whole['seed']}: l2g2g {preset} until epoch {epoch}")
+            train_ours(split, preset, whole["seed"], options.threads, epochs=2)  # not counted
+            stopped[epoch], _ = train_ours(split, preset, whole["seed"], options.threads, epochs=epoch)
+        again = stopped[epoch]
+        results.add({**again, **aim, "target_auc": target, "reached": again["validation_auc"] >= target})
 
 
 def peer_rows(results: Results, dataset: str, seed: int) -> list[Row]:
@@ -190,10 +196,17 @@ def run_cells(graph: Graph, options: argparse.Namespace, results: Results) -> No
                 progress(f"{graph.name}, seed {seed}: {name}, dim {dim}")
                 results.add(measure_peer(name, dim, seed, split, options))
         for preset in options.presets if options.methods != "peers" else ():
-            dim = make_config("l2g2g", preset).dim
-            if not results.has(dataset=graph.name, method=f"l2g2g {preset}", dim=dim, seed=seed):
+            cell = {
+                "dataset": graph.name,
+                "method": f"l2g2g {preset}",
+                "dim": make_config(preset=preset).dim,
+                "seed": seed,
+            }
+            if not results.has(**cell):
                 progress(f"{graph.name}, seed {seed}: l2g2g {preset}")
-                measure_ours(preset, seed, split, results, options)
+                results.add(measure_ours(preset, seed, split, options))
+            if preset in options.reach:
+                measure_reaching(results.rows[results.key(cell)], preset, split, results, options)
 
 
 def peer_cells(options: argparse.Namespace) -> Iterator[tuple[str, int | None]]:
@@ -297,6 +310,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--methods", choices=("all", "ours", "peers"), default="all")
     parser.add_argument("--peers", type=names, default=list(PEERS), help=f"of {','.join(PEERS)}")
     parser.add_argument("--presets", type=names, default=list(OURS), help="of ours")
+    parser.add_argument("--reach", type=names, default=["default"], help="presets timed to each peer's AUC")
     parser.add_argument("--dims", type=numbers, default=[16, 128], help="of the peers' vectors")
     parser.add_argument("--threads", type=int, default=1, help="of every method")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds until a peer is given up")
@@ -312,11 +326,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def is_wanted(row: Row, graphs: list[str], options: argparse.Namespace) -> bool:
-    """Whether a row is of a cell that this command would measure."""
+    """Whether a row is of a cell that this command would measure, or rests on one."""
     if row["dataset"] not in graphs or row["seed"] not in options.seeds:
         return False
+    cells = set(peer_cells(options))
+    if (row.get("target"), row.get("target_dim")) in cells:
+        return True
     if row["method"] in PEERS:
-        return (row["method"], row["dim"]) in set(peer_cells(options))
+        return (row["method"], row["dim"]) in cells
     return options.methods != "peers" and row["method"].removeprefix("l2g2g ") in options.presets
 
 

@@ -179,6 +179,9 @@ def test_ours_stops_where_it_reaches_the_peer(command, peers, tmp_path):
     assert not targets["broken"]["reached"]
     assert "| planted | fake | 4 | 50.00 | 0.50 | l2g2g default | 1 of 1 |" in table
     assert "| planted | broken | 4 | 100.00 | 0.50 | l2g2g default | 0 of 1 | – |" in table
+    command("--methods", "peers", "--peers", "fake", "--again")
+    left = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["target"] for row in left if "target" in row] == ["broken"]  # the other one rested on old figures
 
 
 def test_first_epoch_reaching(peers):
