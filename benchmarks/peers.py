@@ -232,14 +232,25 @@ def grouped(rows: list[Row], *names: str) -> dict[tuple, list[Row]]:
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
-    return dict(sorted(groups.items(), key=lambda item: str(item[0][0])))
+    return groups
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """By graph, then peers as listed, then ours; a run taken up again has its lines in any order."""
+    places = {name: place for place, name in enumerate(PEERS)}
+
+    def place(row: Row) -> tuple:
+        peer, dim = row.get("target", row["method"]), row.get("target_dim", row["dim"])
+        return row["dataset"], places.get(peer, len(places)), dim or 0, row["dim"] or 0, row["seed"]
+
+    return sorted(rows, key=place)
 
 
 def accuracy_table(rows: list[Row]) -> str:
     """AUC, AP and time of every method, graph by graph."""
     lines = [
-        "| graph | method | dim | AUC % | AP % | scored by | seeds | seconds | CPU seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| graph | method | dim | AUC % | AP % | scored by | AUC % by cosine | seeds | seconds | CPU seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (dataset, method, dim), cells in grouped(rows, "dataset", "method", "dim").items():
         done = [cell for cell in cells if "skipped" not in cell]
@@ -247,10 +258,11 @@ def accuracy_table(rows: list[Row]) -> str:
         if done:
             ways = ", ".join(dict.fromkeys(cell.get("scored_by", "its decoder") for cell in done))
             texts = [percent([cell["auc"] for cell in done]), percent([cell["ap"] for cell in done]), ways]
-            texts.append(str(len(done)))
+            cosine = [cell["auc_by_way"]["cosine"] for cell in done if "auc_by_way" in cell]
+            texts += [percent(cosine) if cosine else "–", str(len(done))]
             texts += [f"{mean(cell[clock] for cell in done):.2f}" for clock in ("seconds", "cpu_seconds")]
         else:
-            texts = ["–", "–", f"skipped: {cells[0]['skipped']}", "0", "–", "–"]
+            texts = ["–", "–", f"skipped: {cells[0]['skipped']}", "–", "0", "–", "–"]
         lines.append("| " + " | ".join([dataset, name, str(dim or "–"), *texts]) + " |")
     return "\n".join(lines)
 
@@ -286,7 +298,8 @@ def target_table(rows: list[Row], peers: list[Row]) -> str:
 
 
 def print_tables(rows: list[Row]) -> None:
-    """Both tables, and how they were made."""
+    """Both tables."""
+    rows = in_order(rows)
     plain = [row for row in rows if "target" not in row]
     targets = [row for row in rows if "target" in row]
     print(accuracy_table(plain))
