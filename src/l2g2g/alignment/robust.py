@@ -7,40 +7,72 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from l2g2g.alignment.consistency import cycle_residuals
 from l2g2g.alignment.frame import Frame
 from l2g2g.alignment.pairs import measure_pairs
+from l2g2g.alignment.patch_tree import grow_forest
 from l2g2g.alignment.polar import polar_factor
-from l2g2g.alignment.procrustes import procrustes_maps
-from l2g2g.alignment.rotations import transport
-from l2g2g.alignment.solve import Problem, solve_frame
+from l2g2g.alignment.solve import Problem, pair_weights, solve_frame
 
-_WITHIN_PAIR_ROUNDS, _PAIR_ROUNDS, _NODE_ROUNDS = 5, 12, 20
+_WITHIN_PAIR_ROUNDS, _NODE_ROUNDS = 5, 20
+# A pair is distrusted where its best cycle misses by more than this many times the median.
+_CYCLE_LIMITS = (1.5, 3.0)
+# The rounds need no exact optimum; the last one does.
+_QUICK_TOLERANCE, _QUICK_STEPS = 1e-3, 15
 # Residuals below this fraction of the spread of the shared nodes are as good as none.
 _PRECISION = 1e-6
 
 
 def solve_robustly(problem: Problem) -> Frame:
-    """Solve with weights that follow the residuals, from coarse evidence to fine.
+    """Solve with weights that follow the evidence, from coarse to fine.
 
     1. Within each pair a Procrustes fit is reweighted node by node: mismatched nodes stand out without any frame.
-    2. Whole pairs are reweighted by 1 / residual (least absolute deviations): first by how far their rotation is
-       from the common one, then by the distance of their nodes. That finds pairs that are rigid and wrong.
-    3. Single nodes are reweighted by 1 / (1 + (r / c)²)² (Geman and McClure), c twice the median residual, so that
-       what is left of the wrong ones vanishes and the rest is weighted almost evenly.
+    2. Pairs that close no cycle with others are distrusted, mildly or strongly (`cycle_residuals`). That finds pairs
+       that are rigid and wrong, also where a patch has as many wrong ones as right ones, and needs no frame either.
+    3. From each of these starts, and from one that trusts all pairs, single nodes are reweighted by their distance
+       with 1 / (1 + (r / c)²)² (Geman and McClure), c twice the median, so that what is left of the wrong ones
+       vanishes and the rest is weighted almost evenly.
+    4. The frame with the smallest truncated loss, Σ min(r, c)² over the shared nodes, is refined to the end.
 
     With ``differentiable`` the weights are constants, as is usual.
     """
     if problem.overlaps.num_pairs == 0:
         return solve_frame(problem)
     with torch.no_grad():
-        constant = replace(problem, settings=replace(problem.settings, differentiable=False))
+        settings = problem.settings
+        quick = replace(settings, differentiable=False, tolerance=max(_QUICK_TOLERANCE, settings.tolerance))
+        quick = replace(quick, max_steps=min(_QUICK_STEPS, settings.max_steps))
+        coarse = replace(problem, settings=quick)
         scale = _spread(problem)
-        constant = _weighted_by_node(constant, _weigh_within_pairs(problem, scale))
-        frame = _reweigh_pairs(constant, scale)
-        constant, frame = _reweigh_nodes(constant, frame, scale)
-    if not problem.settings.differentiable:
+        coarse = _weighted_by_node(coarse, _weigh_within_pairs(problem, scale))
+        found = [_reweigh_nodes(start, solve_frame(start), scale) for start in _starts(coarse, scale)]
+        weighted, frame = _least_truncated_loss(found)
+    return _in_gauge(_solve_from(replace(weighted, settings=settings), frame), problem)
+
+
+def _starts(problem: Problem, scale: float) -> list[Problem]:
+    """The same problem with all pairs trusted, and with those that close no cycle distrusted mildly or strongly."""
+    gaps = cycle_residuals(problem, _PRECISION * scale)
+    limits = [max(share * float(gaps.median()), _PRECISION * scale) for share in _CYCLE_LIMITS]
+    factors = torch.ones_like(gaps) if problem.pair_factors is None else problem.pair_factors
+    return [problem, *(replace(problem, pair_factors=factors * _redescend(gaps, limit)) for limit in limits)]
+
+
+def _least_truncated_loss(found: list[tuple[Problem, Frame]]) -> tuple[Problem, Frame]:
+    residuals = [entry_residuals(problem, frame) for problem, frame in found]
+    limit = 3 * min(float(distances.median()) for distances in residuals)
+    losses = [float(distances.clamp(max=limit).square().sum()) for distances in residuals]
+    return found[losses.index(min(losses))]
+
+
+def _in_gauge(frame: Frame, problem: Problem) -> Frame:
+    """Without a previous frame the largest patch of each component keeps its axes; the rounds lose sight of that."""
+    if problem.previous is not None or not problem.settings.rotate:
         return frame
-    return solve_frame(replace(constant, settings=problem.settings))
+    forest = grow_forest(problem.overlaps.edges, pair_weights(problem), problem.patch_sizes)
+    common = frame.rotations[forest.roots].mT[forest.components]
+    translations = (frame.translations[:, None] @ common)[:, 0]
+    return Frame(frame.rotations @ common, translations, frame.scales)
 
 
 def _weighted_by_node(problem: Problem, weights: Tensor) -> Problem:
@@ -57,31 +89,6 @@ def _weighted_by_node(problem: Problem, weights: Tensor) -> Problem:
     return replace(problem, entry_weights=weights, pair_factors=factors)
 
 
-def _reweigh_pairs(problem: Problem, scale: float) -> Frame:
-    """Least absolute deviations over pairs: by rotation, where there are any, then by distance.
-
-    The residual below which a pair counts in full falls from round to round, so that no pair is judged by a frame
-    that the wrong pairs still bend.
-    """
-    frame = solve_frame(problem)
-    relative = _relative_rotations(problem) if problem.settings.rotate else None
-    stages = [("rotation", _PRECISION)] if relative is not None else []
-    for kind, smallest in [*stages, ("distance", _PRECISION * scale)]:
-        ceiling = float("inf")
-        for _ in range(_PAIR_ROUNDS):
-            if kind == "rotation" and relative is not None:
-                residuals = _rotation_residuals(problem, frame, relative)
-            else:
-                residuals = _mean_by_pair(entry_residuals(problem, frame), problem, problem.entry_weights)
-            ceiling = min(ceiling / 2, float(residuals.quantile(0.75)))
-            floor = max(ceiling, 0.3 * float(residuals.median()), smallest)
-            factors = floor / (residuals + floor)
-            if problem.pair_factors is not None:
-                factors = factors * problem.pair_factors
-            frame = _solve_from(replace(problem, pair_factors=factors), frame)
-    return frame
-
-
 def _reweigh_nodes(problem: Problem, frame: Frame, scale: float) -> tuple[Problem, Frame]:
     """Redescending weights node by node, with a limit that falls to twice the median residual."""
     ceiling, last = float("inf"), float("inf")
@@ -94,18 +101,6 @@ def _reweigh_nodes(problem: Problem, frame: Frame, scale: float) -> tuple[Proble
         problem = _weighted_by_node(problem, _redescend(residuals, max(ceiling, 2 * median, _PRECISION * scale)))
         frame = _solve_from(problem, frame)
     return problem, frame
-
-
-def _relative_rotations(problem: Problem) -> Tensor:
-    moments = measure_pairs(problem.coordinates, problem.overlaps, problem.entry_weights)
-    return procrustes_maps(moments, problem.overlaps.sizes, problem.settings.route, warn=False).relative
-
-
-def _rotation_residuals(problem: Problem, frame: Frame, relative: Tensor) -> Tensor:
-    """Root mean square of S_i − R_ij S_j (num_pairs,) over the directions that a pair determines."""
-    rank = relative.square().sum((1, 2))
-    traces = transport(frame.rotations, problem.overlaps.edges, relative).diagonal(dim1=1, dim2=2).sum(1)
-    return ((rank - traces).clamp(min=0) / rank.clamp(min=1)).sqrt()
 
 
 def _solve_from(problem: Problem, frame: Frame) -> Frame:
@@ -171,9 +166,7 @@ def _redescend(residuals: Tensor, limit: float) -> Tensor:
     return (1 + (residuals / max(limit, 1e-300)).square()).pow(-2).clamp(min=1e-9)
 
 
-def _mean_by_pair(values: Tensor, problem: Problem, weights: Tensor | None = None) -> Tensor:
-    """(Weighted) mean (num_pairs,) of values (num_shared,) over the nodes of each pair."""
-    pair = problem.overlaps.pair_of_entry
-    weights = torch.ones_like(values) if weights is None else weights
+def _mean_by_pair(values: Tensor, problem: Problem) -> Tensor:
+    """Mean (num_pairs,) of values (num_shared,) over the nodes of each pair."""
     zeros = torch.zeros(problem.overlaps.num_pairs, dtype=values.dtype, device=values.device)
-    return zeros.index_add(0, pair, weights * values) / zeros.index_add(0, pair, weights)
+    return zeros.index_add(0, problem.overlaps.pair_of_entry, values) / problem.overlaps.sizes

@@ -12,6 +12,7 @@ from torch import Tensor
 from l2g2g.alignment.frame import Frame
 from l2g2g.alignment.hierarchy import chain_groups
 from l2g2g.alignment.laplacian import PatchLaplacian, Solver
+from l2g2g.alignment.lifting import correlations, lift_rotations
 from l2g2g.alignment.pairs import PairMoments, measure_pairs
 from l2g2g.alignment.patch_tree import PatchForest, chain_rotations, grow_forest
 from l2g2g.alignment.polar import Route, polar_factor
@@ -29,6 +30,8 @@ _SPECTRAL_ROWS_WARM, _SPECTRAL_ROWS_COLD = 256, 1024
 _CLOSE = 0.13
 # Below this (a tenth of a degree) the tree leaves the refinement next to nothing to do.
 _NEARLY_EXACT = 1e-6
+# Above this (16 degrees) a first solution may be stuck in a wrong optimum, and a detour is worth its time.
+_TANGLED = 0.04
 _warned: weakref.WeakSet[OverlapIndex] = weakref.WeakSet()
 
 
@@ -88,7 +91,7 @@ def solve_frame(problem: Problem) -> Frame:
     if settings.scale:
         scales = solve_scales(moments, laplacian, forest, problem.patch_sizes)
     if maps is not None:
-        rotations = solve_rotations(maps, overlaps.edges, laplacian, forest, problem.previous, settings)
+        rotations = solve_rotations(maps, moments, overlaps.edges, laplacian, forest, problem.previous, settings)
         rotations = pin_rotations(rotations, forest, problem.patch_sizes, problem.previous, settings.route)
     if settings.translate:
         translations = solve_translations(moments, rotations, scales, laplacian, forest, problem.patch_sizes)
@@ -131,6 +134,7 @@ def _trust(weights: Tensor, maps: PairwiseMaps | None) -> Tensor:
 
 def solve_rotations(
     maps: PairwiseMaps,
+    moments: PairMoments,
     edges: Tensor,
     laplacian: PatchLaplacian,
     forest: PatchForest,
@@ -140,7 +144,7 @@ def solve_rotations(
     """Return S (num_patches, dim, dim) that minimise Σ w ‖S_i − R_ij S_j‖², in an arbitrary gauge."""
     constant = PairwiseMaps(maps.relative.detach(), maps.deficient)
     with torch.no_grad():
-        start = _start(constant, edges, laplacian, forest, previous, settings)
+        start = _start(constant, moments, edges, laplacian, forest, previous, settings)
         rotations = refine_rotations(
             start, edges, constant.relative, laplacian, tolerance=settings.tolerance, max_steps=settings.max_steps
         ).rotations
@@ -151,13 +155,18 @@ def solve_rotations(
 
 def _start(
     maps: PairwiseMaps,
+    moments: PairMoments,
     edges: Tensor,
     laplacian: PatchLaplacian,
     forest: PatchForest,
     previous: Frame | None,
     settings: Settings,
 ) -> Tensor:
-    """Return the best of the spanning tree, the previous frame and the relaxation that the size allows."""
+    """Return the best of the spanning tree, the previous frame and the relaxation that the size allows.
+
+    Where even the best disagrees a lot and no previous frame is to be followed, a detour through more dimensions
+    looks for a better one.
+    """
     num_patches, dim = len(forest.parents), maps.relative.shape[-1]
     if previous is not None and disagreement(previous.rotations, edges, maps.relative, laplacian.weights) < _CLOSE:
         return previous.rotations
@@ -178,7 +187,12 @@ def _start(
     elif start == "groups":
         candidates.append(chain_groups(forest, edges, relative, laplacian.weights))
     values = [disagreement(candidate, edges, maps.relative, laplacian.weights) for candidate in candidates]
-    return candidates[values.index(min(values))]
+    best = candidates[values.index(min(values))]
+    if min(values) < _TANGLED or previous is not None or settings.route != "svd":
+        return best
+    votes = correlations(moments)
+    lifted = lift_rotations(best, edges, votes, laplacian, forest)
+    return min(best, lifted, key=lambda start: disagreement(start, edges, votes, laplacian.weights))
 
 
 def pin_rotations(
