@@ -52,16 +52,25 @@ ScaleOption = Annotated[bool | None, typer.Option("--scale/--no-scale", help="Al
 ShareOption = Annotated[
     bool | None, typer.Option("--share-encoder/--separate-encoders", help="One encoder for all patches, or one each.")
 ]
+AlignGradientOption = Annotated[
+    str | None, typer.Option(help="Alignment held between refreshes, or solved every epoch with its gradient through.")
+]
 NegativesOption = Annotated[str | None, typer.Option(help="fresh negatives every epoch, or fixed ones.")]
 PairsOption = Annotated[str | None, typer.Option(help="sampled pairs in the loss, or all (small graphs).")]
 ScopeOption = Annotated[str | None, typer.Option(help="Scored pairs: inside each patch, or global.")]
 MaskOption = Annotated[float | None, typer.Option(help="Fraction of the edges hidden from the encoder each epoch.")]
+MaskByOption = Annotated[
+    str | None,
+    typer.Option(help="What is hidden: edges, or those between random groups of nodes or clusters, or the patches."),
+]
 ScoreOption = Annotated[float | None, typer.Option(help="Fraction of the edges to predict scored each epoch.")]
 DropoutOption = Annotated[float | None, typer.Option(help="Fraction of the feature entries dropped each epoch.")]
 ScalingOption = Annotated[str | None, typer.Option(help="Features centred, unit, raw or binary.")]
 SkipOption = Annotated[bool | None, typer.Option("--skip/--no-skip", help="A direct way for a node's own features.")]
 AssemblyOption = Annotated[str | None, typer.Option(help="mean of the patches, or a whole pass over the graph.")]
-DecoderOption = Annotated[str | None, typer.Option(help="inner product, or a learned product decoder.")]
+DecoderOption = Annotated[
+    str | None, typer.Option(help="Score of a pair: inner, cosine, distance or product (learned).")
+]
 SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
 ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores, or one for a small graph.")]
@@ -110,12 +119,14 @@ def embed(
     rotate: RotateOption = None,
     translate: TranslateOption = None,
     scale: ScaleOption = None,
+    align_gradient: AlignGradientOption = None,
     share_encoder: ShareOption = None,
     negatives: NegativesOption = None,
     pairs: PairsOption = None,
     sample_size: SampleOption = None,
     scope: ScopeOption = None,
     mask: MaskOption = None,
+    mask_by: MaskByOption = None,
     score_fraction: ScoreOption = None,
     feature_dropout: DropoutOption = None,
     feature_scaling: ScalingOption = None,
@@ -193,12 +204,14 @@ def evaluate(
     rotate: RotateOption = None,
     translate: TranslateOption = None,
     scale: ScaleOption = None,
+    align_gradient: AlignGradientOption = None,
     share_encoder: ShareOption = None,
     negatives: NegativesOption = None,
     pairs: PairsOption = None,
     sample_size: SampleOption = None,
     scope: ScopeOption = None,
     mask: MaskOption = None,
+    mask_by: MaskByOption = None,
     score_fraction: ScoreOption = None,
     feature_dropout: DropoutOption = None,
     feature_scaling: ScalingOption = None,

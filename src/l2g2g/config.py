@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from l2g2g.errors import InputError
+from l2g2g.training.loop import AlignGradient
 from l2g2g.training.methods import METHODS, Method, PairChoice
 from l2g2g.training.objective import Scope
 
 Preset = Literal["default", "paper", "accurate"]
+MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Config:
         method: gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.
         dim, hidden, layers: Width of the embedding and of the hidden layers, number of layers.
         encoder: gcn, or linear (no hidden layer: Â^layers X W).
+        activation: relu or elu, after every layer but the last.
+        residual: Add the hidden layers to the vector; hidden may then not be wider than dim.
         patches: Number of patches for the methods that use them.
         partition: metis, fennel or random.
         min_overlap, target_overlap: Nodes that joined patches share; None for dim + 1 and 2 (dim + 1).
@@ -31,6 +35,8 @@ class Config:
         rotate, translate, scale: Parts of the alignment that are applied. None for both rotations and translations
             with separate encoders, and for neither with a shared one: its patches agree by themselves, and
             rotations estimated from small overlaps cost accuracy (docs/accuracy.md).
+        align_gradient: held: the alignment is a constant between refreshes; through: it is solved anew in every
+            epoch, and the gradient passes through its rotations and translations.
         negatives: fresh every epoch, or fixed.
         negatives_per_edge: Non-edges drawn for every undirected edge. The authors count an edge in both
             directions and so draw two.
@@ -39,17 +45,27 @@ class Config:
         scope: Pairs of the loss: inside each patch (the paper), or global, in one patch or in two, on the aligned
             and averaged embedding; None for what the method allows.
         mask: Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.
-        score_fraction: Fraction of the edges to predict that is scored each epoch, with as many non-edges.
+        mask_by: Which edges are hidden: random edges; those between random groups of nodes (patches drawn anew every
+            epoch); those between random groups of METIS clusters, ten for every patch (patches regrouped); or those
+            between the patches themselves, which no encoder ever sees. With g groups 1 - 1/g of the edges
+            between nodes, or between clusters, are hidden; g is what comes nearest to `mask`, at least 2.
+        score_fraction: Fraction of the edges to predict that is scored each epoch, with as many non-edges; None for
+            as many as `scored_edges` says.
         feature_dropout: Fraction of the feature entries dropped each epoch; None chooses by how many a row has.
         skip: A direct way for a node's own features to its vector.
         assembly: mean of the aligned patches (the paper), or whole: a last pass of the shared encoder over the
             whole graph; None for whole where the encoder is shared.
         feature_scaling: centred (rows of length 1, less their mean), unit, raw, or binary (1 for every positive
             entry of sparse features: what PyG's loaders of the citation graphs do, and so what the authors trained on).
+        feature_width: Columns to which features are compressed (principal directions, half evened out); 0 leaves them
+            as they are. Not applied to features with few entries in a row, nor where the graph has too few edges to
+            learn from without dropping most of the entries (docs/accuracy.md).
         structure_width: Columns made from the structure for a graph without features.
-        learn_bias: A learned bias in the inner-product decoder.
-        decoder: inner (the inner product), or product (a small learned network on the elementwise product).
+        learn_bias: A learned bias in the inner-product decoder; the other decoders always have one.
+        decoder: inner (the inner product), cosine or distance (with a learned scale), or product (a small learned
+            network on the elementwise product).
         epochs, lr: Length and step of training (Adam).
+        schedule: constant rate, or linear: up over a tenth of the epochs, then down to nothing.
         patience: Validations without improvement before training stops; 0 to train all epochs.
         validate_every: Epochs between two validations.
         seed, device, threads: Randomness, where to compute, CPU threads (0: all cores, or one
@@ -62,6 +78,8 @@ class Config:
     hidden: int = 32
     layers: int = 2
     encoder: Literal["gcn", "linear"] = "gcn"
+    activation: Literal["relu", "elu"] = "relu"
+    residual: bool = False
     patches: int = 10
     partition: Literal["metis", "fennel", "random"] = "metis"
     min_overlap: int | None = None
@@ -73,22 +91,26 @@ class Config:
     rotate: bool | None = None
     translate: bool | None = None
     scale: bool = False
+    align_gradient: AlignGradient = "held"
     negatives: Literal["fresh", "fixed"] = "fresh"
     negatives_per_edge: float = 1.0
     pairs: Literal["sampled", "all"] | None = None
     sample_size: int | Literal["sqrt", "authors"] = "authors"
     scope: Literal["inside", "global"] | None = None
     mask: float | None = None
-    score_fraction: float = 1.0
+    mask_by: MaskBy = "edges"
+    score_fraction: float | None = None
     feature_dropout: float | None = None
     skip: bool = True
     assembly: Literal["mean", "whole"] | None = None
     feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
+    feature_width: int = 0
     structure_width: int = 64
     learn_bias: bool = True
-    decoder: Literal["inner", "product"] = "inner"
+    decoder: Literal["inner", "cosine", "distance", "product"] = "inner"
     epochs: int = 300
     lr: float = 0.01
+    schedule: Literal["constant", "linear"] = "constant"
     patience: int = 10
     validate_every: int = 5
     seed: int = 0
@@ -104,9 +126,9 @@ class Config:
         for name in ("dim", "hidden", "layers", "patches", "refresh_every", "validate_every", "structure_width"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be at least 1")
-        for name in ("epochs", "threads", "patience", "seed"):
+        for name in ("epochs", "threads", "patience", "seed", "feature_width"):
             if getattr(self, name) < 0:
-                raise InputError(f"--{name} is {getattr(self, name)}; it must not be negative")
+                raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must not be negative")
         for name in ("lr", "negatives_per_edge"):
             if not getattr(self, name) > 0:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be positive")
@@ -118,18 +140,42 @@ class Config:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"--{name.replace('_', '-')} is {value}; it must be at least 0 and below 1")
-        if not 0 < self.score_fraction <= 1:
+        if self.score_fraction is not None and not 0 < self.score_fraction <= 1:
             raise InputError(f"--score-fraction is {self.score_fraction}; it must be above 0 and at most 1")
+        if self.residual and self.hidden > self.dim:
+            raise InputError(f"--hidden {self.hidden} is wider than --dim {self.dim}; --residual adds it to the vector")
         if self.scope == "global" and self.definition.alignment == "after":
             raise InputError(f"{self.method} trains its patches apart; --scope global needs l2g2g")
         if self.scope == "global" and self.loss_pairs != "sampled":
             raise InputError(f"--scope global scores sampled pairs, not {self.loss_pairs}")
         if self.decoder == "product" and self.loss_pairs != "sampled":
             raise InputError(f"--decoder product scores sampled pairs; {self.method} scores {self.loss_pairs}")
+        if self.mask_by != "edges":
+            self._check_mask()
+        if self.align_gradient == "through":
+            self._check_alignment()
         if self.assembly == "whole" and not self.shares_encoder:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
         if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
             raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
+
+    def _check_mask(self) -> None:
+        if self.mask_by != "patches":
+            if not self._wanted_mask:
+                raise InputError(f"--mask-by {self.mask_by} hides nothing with --mask 0; give a fraction")
+            return
+        if not self.definition.uses_patches or self.patches == 1:
+            raise InputError(f"--mask-by patches hides the edges between patches, and {self.method} has one patch")
+        if self.loss_scope == "inside":
+            raise InputError("--mask-by patches predicts edges between patches; it needs --scope global")
+        if self.mask is not None:
+            raise InputError("--mask-by patches hides what the partition cuts; leave --mask out")
+
+    def _check_alignment(self) -> None:
+        if self.definition.alignment != "during" or self.patches == 1:
+            raise InputError(f"--align-gradient through needs patches aligned in training; {self.method} has none")
+        if not (self.rotates or self.translates or self.scale):
+            raise InputError("--align-gradient through needs an alignment; add --rotate, --translate or both")
 
     @property
     def definition(self) -> Method:
@@ -164,10 +210,28 @@ class Config:
 
     @property
     def hidden_fraction(self) -> float:
-        """Edges hidden from the encoder; the losses over all pairs of nodes score what the encoder sees."""
+        """Edges hidden from the encoder; the losses over all pairs of nodes score what the encoder sees.
+
+        Of the edges inside patches where the patches are the mask: none.
+        """
+        if self.mask_by == "patches":
+            return 0.0
+        if self.mask_groups:
+            return 1 - 1 / self.mask_groups
+        return self._wanted_mask
+
+    @property
+    def _wanted_mask(self) -> float:
         if self.mask is not None:
             return self.mask
         return 0.7 if self.loss_pairs == "sampled" else 0.0
+
+    @property
+    def mask_groups(self) -> int:
+        """Groups into which nodes or clusters are dealt every epoch, edges between them hidden; 0 for random edges."""
+        if self.mask_by not in ("nodes", "clusters") or not self._wanted_mask:
+            return 0
+        return max(2, round(1 / (1 - self._wanted_mask)))
 
     @property
     def passes_whole_graph(self) -> bool:
@@ -180,6 +244,18 @@ class Config:
         least = self.dim + 1 if self.min_overlap is None else self.min_overlap
         wanted = 2 * (self.dim + 1) if self.target_overlap is None else self.target_overlap
         return least, max(least, wanted)
+
+    def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
+        """Share of the edges to predict that an epoch scores.
+
+        A bounded number of pairs says enough for one step; a learned decoder costs a hundred times more per pair.
+        """
+        if self.score_fraction is not None:
+            return self.score_fraction
+        if self.loss_pairs != "sampled" or self.preset == "paper":
+            return 1.0
+        bound = max(15_000, num_nodes // 2) if self.decoder == "product" else max(500_000, 20 * num_nodes)
+        return min(1.0, bound / max(1.0, num_edges * (self.hidden_fraction or 1.0)))
 
     def num_sampled_nodes(self, num_nodes: int) -> int:
         """Nodes of FastGAE's subgraph. The authors' code: sqrt(N · −ln 0.05 · ln² 0.001 / 2) ≈ 8.45 √N."""
@@ -203,13 +279,17 @@ class Config:
 
 CHOICES: dict[str, list[Any]] = {
     "encoder": ["gcn", "linear"],
+    "activation": ["relu", "elu"],
+    "schedule": ["constant", "linear"],
     "partition": ["metis", "fennel", "random"],
+    "align_gradient": ["held", "through"],
     "negatives": ["fresh", "fixed"],
     "pairs": [None, "sampled", "all"],
     "feature_scaling": ["centred", "unit", "raw", "binary"],
     "scope": [None, "inside", "global"],
+    "mask_by": ["edges", "nodes", "clusters", "patches"],
     "assembly": [None, "mean", "whole"],
-    "decoder": ["inner", "product"],
+    "decoder": ["inner", "cosine", "distance", "product"],
 }
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
@@ -231,7 +311,21 @@ _PAPER = {
     "validate_every": 10,
 }
 # Wider vectors and a learned decoder: for link prediction, where the vectors need not serve neighbour search.
-_ACCURATE = {"dim": 128, "hidden": 128, "decoder": "product", "epochs": 150, "min_overlap": 17, "target_overlap": 34}
+_ACCURATE = {
+    "dim": 128,
+    "hidden": 128,
+    "activation": "elu",
+    "residual": True,
+    "decoder": "product",
+    "mask": 0.5,
+    "feature_width": 256,
+    "lr": 0.015,
+    "schedule": "linear",
+    "epochs": 100,
+    "validate_every": 10,
+    "min_overlap": 17,
+    "target_overlap": 34,
+}
 PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER, "accurate": _ACCURATE}
 
 
@@ -254,7 +348,12 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
         settings["negatives"] = "fixed" if config.definition.uses_patches else "fresh"
         if method == "gae+l2g":
             settings["translate"] = True
-    settings.update({name: value for name, value in options.items() if value is not None})
+    given = {name: value for name, value in options.items() if value is not None}
+    if preset == "accurate" and "dim" in given:
+        settings["hidden"] = given["dim"]
+    if given.get("mask_by") == "patches":
+        settings.pop("mask", None)  # the partition says how much is hidden, not the preset
+    settings.update(given)
     return replace(config, **settings)
 
 

@@ -23,10 +23,11 @@ from l2g2g.evaluation.ranking import rank_links
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import feature_centre, scale_features
 from l2g2g.models.structure import structural_features
-from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
+from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import PatchBatch, prepare_batches
 from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
@@ -170,7 +171,12 @@ class _Prepared:
 
 
 def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Features, config: Config) -> _Prepared:
-    negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * config.score_fraction
+    scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
+    units, hidden = None, config.hidden_fraction or 1.0
+    if config.mask_by == "clusters":
+        units = mask_clusters(graph, config)
+        hidden *= max(count_cut_edges(graph.adjacency, units, int(units.max()) + 1).sum() / graph.adjacency.nnz, 1e-9)
+    negatives = config.negatives_per_edge * hidden * scored
     # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
     plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
     batches = prepare_batches(
@@ -181,13 +187,22 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
         negatives_per_edge=negatives,
         together=config.together and config.shares_encoder,
         propagate_once=plain,
+        units=units,
         device=config.device,
     )
     global_pairs = None
     if config.loss_scope == "global":
         global_pairs = prepare_global_pairs(
-            patch_set, graph.adjacency, split.held_out, negatives_per_edge=negatives, device=config.device
+            patch_set,
+            graph.adjacency,
+            split.held_out,
+            negatives_per_edge=negatives,
+            only_between=config.mask_by == "patches",
+            units=units,
+            device=config.device,
         )
+        if global_pairs.pairs.adjacency.nnz == 0:
+            raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
     whole = None
     if config.passes_whole_graph and patch_set.num_patches > 1:
         whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
@@ -207,7 +222,9 @@ def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoe
         variational=config.definition.variational,
         learn_bias=config.learn_bias,
         decoder=config.decoder,
+        activation=config.activation,
         skip=config.skip,
+        residual=config.residual,
         feature_mean=None if mean is None else torch.from_numpy(mean),
         feature_scale=scale,
         seed=config.seed,
@@ -221,7 +238,7 @@ def pair_scorer(model: Autoencoder) -> PairScorer | None:
         return None
 
     def score(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        device = decoder.weight.device
+        device = next(decoder.parameters()).device
         with torch.no_grad():
             parts = (torch.from_numpy(part).to(device) for part in (embedding, sources, targets))
             return decoder.score(*parts).double().cpu().numpy()
@@ -308,23 +325,44 @@ def cut(graph: Graph, config: Config) -> PatchSet:
     )
 
 
+def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
+    """(num_nodes,) METIS cluster of every node, ten clusters for every patch: what a mask regroups each epoch."""
+    num_clusters = max(2, min(10 * config.patches, graph.num_nodes // 2))
+    return partition(graph.adjacency, num_clusters, seed=config.seed)
+
+
 def input_features(graph: Graph, config: Config) -> Features:
     """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
     if graph.features is None:
         return structural_features(graph.adjacency, config.structure_width, seed=config.seed)
-    return scale_features(graph.features, config.feature_scaling)
+    features = scale_features(graph.features, config.feature_scaling)
+    if not compression_pays(graph, features, config):
+        return features
+    return compress_features(features, *principal_map(features, config.feature_width, seed=config.seed))
+
+
+def compression_pays(graph: Graph, features: Features, config: Config) -> bool:
+    """Whether principal directions replace the features; found by validation, decided from the graph alone.
+
+    Not where a row has few entries, and not where there are too few edges to tell which directions matter: there
+    single words, most of them dropped at random, generalise better.
+    """
+    if not config.feature_width or graph.features is None:
+        return False
+    return has_many_entries(features) and not has_few_arcs(graph, features, config.hidden)
 
 
 def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSettings:
     """The part of the config that the loop needs."""
     dropout = config.feature_dropout
     if dropout is None:
-        dropout = choose_feature_dropout(graph, features, config.hidden)
+        dropout = choose_feature_dropout(graph, features, config)
     return LoopSettings(
         scope=config.loss_scope,
         pairs=config.loss_pairs,
-        mask=config.hidden_fraction,
-        score_fraction=config.score_fraction,
+        mask=1.0 if config.mask_groups else config.hidden_fraction,
+        mask_groups=config.mask_groups,
+        score_fraction=config.scored_fraction(graph.num_nodes, graph.num_edges),
         feature_dropout=dropout,
         fresh_negatives=config.negatives == "fresh",
         sample_size=config.num_sampled_nodes(graph.num_nodes),
@@ -332,27 +370,40 @@ def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSetti
         seed=config.seed,
         epochs=config.epochs,
         learning_rate=config.lr,
+        schedule=config.schedule,
         refresh_every=config.refresh_every,
         rotate=config.rotates,
         translate=config.translates,
         scale=config.scale,
+        align_gradient=config.align_gradient,
         validate_every=config.validate_every,
         patience=config.patience,
     )
 
 
-def choose_feature_dropout(graph: Graph, features: Features, hidden: int) -> float:
+def choose_feature_dropout(graph: Graph, features: Features, config: Config) -> float:
     """How much of the features to drop, from the graph alone; the numbers were found by validation.
 
     Nothing where losing one entry loses the node (one-hot features, columns made from the structure); half where a
     node has many entries; more where the first layer has several times as many weights as there are arcs to fit.
+    Compressed features have few columns that do not matter.
     """
-    if graph.features is None:
+    if graph.features is None or not has_many_entries(graph.features):
         return 0.0
+    if compression_pays(graph, graph.features, config):
+        return 0.0
+    return 0.75 if has_few_arcs(graph, features, config.hidden) else 0.5
+
+
+def has_many_entries(features: Features) -> bool:
+    """Whether a row has ten entries or more on average."""
     num_entries = features.nnz if sp.issparse(features) else int(np.count_nonzero(features))
-    if num_entries < 10 * features.shape[0]:
-        return 0.0
-    return 0.75 if features.shape[1] * hidden > 4 * graph.adjacency.nnz else 0.5
+    return num_entries >= 10 * features.shape[0]
+
+
+def has_few_arcs(graph: Graph, features: Features, hidden: int) -> bool:
+    """Whether the first layer has several times as many weights as the graph has arcs."""
+    return features.shape[1] * hidden > 4 * graph.adjacency.nnz
 
 
 def prepare_torch(config: Config, num_arcs: int) -> None:

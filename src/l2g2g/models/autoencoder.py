@@ -8,22 +8,28 @@ import torch
 from torch import Tensor, nn
 
 from l2g2g.models.decoder import ProductDecoder
-from l2g2g.models.encoder import Encoder, EncoderInput, EncoderKind
-from l2g2g.models.losses import reconstruction_loss
+from l2g2g.models.encoder import Activation, Encoder, EncoderInput, EncoderKind
+from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder, Factors
+from l2g2g.models.losses import all_pairs_loss, reconstruction_loss
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import PairPattern
 
-DecoderKind = Literal["inner", "product"]
+DecoderKind = Literal["inner", "cosine", "distance", "product", "asymmetric"]
+_FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {
+    "cosine": CosineDecoder,
+    "distance": DistanceDecoder,
+    "asymmetric": AsymmetricDecoder,
+}
 
 
 class Autoencoder(nn.Module):
-    """Encoders and a decoder: σ(z_u · z_v + bias), or a small learned one on z_u ∘ z_v.
+    """Encoders and a decoder: σ(z_u · z_v + bias), or another score of two vectors.
 
     Args:
         num_encoders: 1 for an encoder shared by all patches, or one per patch.
         learn_bias: Whether the decoder has a learned bias; without it an edge probability of the
             sparse background cannot be expressed by orthogonal vectors.
-        decoder: inner (the inner product), or product (learned).
+        decoder: inner (the inner product), cosine, distance, asymmetric (see `models.factors`), or product (learned).
     """
 
     def __init__(
@@ -38,7 +44,9 @@ class Autoencoder(nn.Module):
         variational: bool = False,
         learn_bias: bool = False,
         decoder: DecoderKind = "inner",
+        activation: Activation = "relu",
         skip: bool = False,
+        residual: bool = False,
         feature_mean: Tensor | None = None,
         feature_scale: float = 1.0,
         seed: int = 0,
@@ -55,7 +63,9 @@ class Autoencoder(nn.Module):
                     layers=layers,
                     kind=kind,
                     variational=variational,
+                    activation=activation,
                     skip=skip,
+                    residual=residual,
                     feature_mean=feature_mean,
                     feature_scale=feature_scale,
                     generator=torch_generator(seed, Purpose.INITIAL_WEIGHTS, patch=index),
@@ -66,7 +76,11 @@ class Autoencoder(nn.Module):
         inner = decoder == "inner"
         self.bias = nn.Parameter(torch.zeros(())) if learn_bias and inner else None
         generator = torch_generator(seed, Purpose.INITIAL_WEIGHTS, patch=-1 & 0xFFFFFFFF)
-        self.decoder = None if inner else ProductDecoder(dim, generator=generator)
+        self.decoder: ProductDecoder | FactorDecoder | None = None
+        if decoder == "product":
+            self.decoder = ProductDecoder(dim, generator=generator)
+        elif not inner:
+            self.decoder = _FACTOR_DECODERS[decoder]()
 
     @property
     def shares_encoder(self) -> bool:
@@ -75,9 +89,21 @@ class Autoencoder(nn.Module):
 
     def pair_loss(self, embedding: Tensor, edges: PairPattern, non_edges: PairPattern) -> Tensor:
         """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim)."""
-        if self.decoder is not None:
+        if isinstance(self.decoder, ProductDecoder):
             return self.decoder.loss(embedding, edges, non_edges)
-        return reconstruction_loss(embedding, edges, non_edges, self.bias)
+        sides = self.factors(embedding)
+        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right)
+
+    def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
+        """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""
+        sides = self.factors(embedding)
+        return all_pairs_loss(sides.left, adjacency, sides.bias, sides.right)
+
+    def factors(self, embedding: Tensor) -> Factors:
+        """The two sides whose inner product is the decoder's score."""
+        if isinstance(self.decoder, ProductDecoder):
+            raise ValueError("the product decoder is no inner product of two sides; score sampled pairs with it")
+        return Factors(embedding, None, self.bias) if self.decoder is None else self.decoder.factors(embedding)
 
     def encode(self, inputs: EncoderInput, patch: int = 0) -> tuple[Tensor, Tensor | None]:
         """(mean, log-deviation) of the rows, each (num_rows, dim); no log-deviation unless variational."""

@@ -10,25 +10,29 @@ from l2g2g.models.sparse import PairPattern, pair_loss
 
 
 def reconstruction_loss(
-    embedding: Tensor, edges: PairPattern, non_edges: PairPattern, bias: Tensor | None = None
+    left: Tensor, edges: PairPattern, non_edges: PairPattern, bias: Tensor | None = None, right: Tensor | None = None
 ) -> Tensor:
-    """−mean log σ(edges) − mean log(1 − σ(non-edges)); the means are in the patterns' weights."""
-    return pair_loss(embedding, edges, is_edge=True, bias=bias) + pair_loss(
-        embedding, non_edges, is_edge=False, bias=bias
+    """−mean log σ(edges) − mean log(1 − σ(non-edges)); the means are in the patterns' weights.
+
+    left, right: the two sides of the score, as in `pair_loss`; the embedding alone gives inner products.
+    """
+    return pair_loss(left, edges, is_edge=True, bias=bias, right=right) + pair_loss(
+        left, non_edges, is_edge=False, bias=bias, right=right
     )
 
 
-def all_pairs_loss(embedding: Tensor, adjacency: Tensor, bias: Tensor | None = None) -> Tensor:
+def all_pairs_loss(left: Tensor, adjacency: Tensor, bias: Tensor | None = None, right: Tensor | None = None) -> Tensor:
     """The original GAE loss over every ordered pair, the diagonal counted as edges (Kipf and Welling 2016).
 
-    embedding: (num_nodes, dim). adjacency: (num_nodes, num_nodes) dense, 0 or 1, without diagonal.
+    left, right: the two sides of the score, as in `pair_loss`. adjacency: (num_nodes, num_nodes) dense, 0 or 1,
+    without diagonal.
     Edges are weighted up by the ratio of non-edges to edges, and the mean is scaled back accordingly.
     """
     target = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
     num_pairs = target.numel()
     num_edges = target.sum()
     num_others = num_pairs - num_edges
-    scores = embedding @ embedding.t()
+    scores = left @ (left if right is None else right).t()
     if bias is not None:
         scores = scores + bias
     if num_others == 0:

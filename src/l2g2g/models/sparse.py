@@ -127,34 +127,57 @@ class _PairLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: torch.autograd.function.FunctionCtx, embedding: Tensor, bias: Tensor, pattern: PairPattern, sign: float
+        ctx: torch.autograd.function.FunctionCtx,
+        left: Tensor,
+        right: Tensor | None,
+        bias: Tensor,
+        pattern: PairPattern,
+        sign: float,
     ) -> Tensor:
-        scores = score_pairs(embedding, embedding, pattern).add_(bias)
+        other = left if right is None else right
+        scores = score_pairs(left, other, pattern).add_(bias)
         signed = scores.mul_(-sign)
         loss = (torch.nn.functional.softplus(signed) * pattern.weights).sum()
         slope = signed.sigmoid_().mul_(pattern.weights).mul_(-sign)
-        shape = (len(embedding), len(embedding))
-        if pattern.transpose is None:
-            gradient = csr_tensor(pattern.indptr, pattern.indices, slope, shape) @ embedding
+        shape = (len(left), len(left))
+        slopes = csr_tensor(pattern.indptr, pattern.indices, slope, shape)
+        gradient, other_gradient = slopes @ other, None
+        if right is None and pattern.transpose is None:
             gradient *= 2
         else:
-            indptr, indices, order = pattern.transpose
-            gradient = csr_tensor(pattern.indptr, pattern.indices, slope, shape) @ embedding
-            gradient += csr_tensor(indptr, indices, slope[order], shape) @ embedding
-        ctx.save_for_backward(gradient, slope.sum())
+            if pattern.transpose is not None:
+                indptr, indices, order = pattern.transpose
+                slopes = csr_tensor(indptr, indices, slope[order], shape)
+            other_gradient = slopes @ left
+        if right is None and other_gradient is not None:
+            gradient += other_gradient
+            other_gradient = None
+        ctx.save_for_backward(gradient, other_gradient, slope.sum())  # type: ignore[arg-type]
         return loss
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, outer: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        gradient, bias_gradient = ctx.saved_tensors  # type: ignore[attr-defined]
-        return outer * gradient, outer * bias_gradient, None, None
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, outer: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor, None, None]:
+        gradient, other_gradient, bias_gradient = ctx.saved_tensors  # type: ignore[attr-defined]
+        right = None if other_gradient is None else outer * other_gradient
+        return outer * gradient, right, outer * bias_gradient, None, None
 
 
-def pair_loss(embedding: Tensor, pattern: PairPattern, *, is_edge: bool, bias: Tensor | None = None) -> Tensor:
-    """Σ weight · −log σ(±(z_u · z_v + bias)) over the pairs of a pattern: + for edges, − for non-edges.
+def pair_loss(
+    left: Tensor,
+    pattern: PairPattern,
+    *,
+    is_edge: bool,
+    bias: Tensor | None = None,
+    right: Tensor | None = None,
+) -> Tensor:
+    """Σ weight · −log σ(±(left_u · right_v + bias)) over the pairs of a pattern: + for edges, − for non-edges.
 
-    embedding: (num_rows, dim). Differentiable in the embedding and the bias.
+    left, right: (num_rows, width); without a right one both sides are the left one. Differentiable in both and in
+    the bias. A pattern without transpose asks for a score that is the same in both directions.
     """
     if bias is None:
-        bias = embedding.new_zeros(())
-    return _PairLoss.apply(embedding.contiguous(), bias, pattern, 1.0 if is_edge else -1.0)
+        bias = left.new_zeros(())
+    sides = (left.contiguous(), None if right is None else right.contiguous())
+    return _PairLoss.apply(*sides, bias, pattern, 1.0 if is_edge else -1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.losses import all_pairs_loss, gaussian_divergence
+from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.models.sparse import PairPattern, SparseMatrix, multiply
@@ -22,6 +23,7 @@ from l2g2g.training.batches import PairSource, PatchBatch, prepare_pairs
 from l2g2g.training.methods import Alignment, PairChoice
 
 Scope = Literal["inside", "global"]
+FrameSolver = Callable[[Tensor], Frame]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class ObjectiveSettings:
         scope: inside: pairs inside each patch (the paper); global: pairs of all nodes, in one patch or in two,
             on the aligned and averaged embedding.
         pairs: All edges with as many non-edges, every pair, or FastGAE's subgraph.
-        mask: Fraction of the edges that is hidden from the encoder each epoch; only these are then predicted.
+        mask: Fraction of the edges between groups that is hidden from the encoder each epoch; only these are then
+            predicted.
+        mask_groups: Groups into which nodes or clusters are dealt anew each epoch; 0: every node is its own group.
         score_fraction: Fraction of the edges to predict that is scored each epoch, with as many non-edges.
         feature_dropout: Fraction of the feature entries that is dropped each epoch.
         fresh_negatives: New negatives every epoch, or one set for the whole training.
@@ -43,6 +47,7 @@ class ObjectiveSettings:
     scope: Scope = "inside"
     pairs: PairChoice = "sampled"
     mask: float = 0.0
+    mask_groups: int = 0
     score_fraction: float = 1.0
     feature_dropout: float = 0.0
     fresh_negatives: bool = True
@@ -74,11 +79,20 @@ def prepare_global_pairs(
     held_out: sp.csr_array,
     *,
     negatives_per_edge: float = 1.0,
+    only_between: bool = False,
+    units: np.ndarray | None = None,
     device: torch.device | str = "cpu",
 ) -> GlobalPairs:
-    """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes)."""
+    """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
+
+    only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
+    """
     whole = whole_graph(patch_set.num_nodes)
-    pairs = prepare_pairs(whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device)
+    if only_between:
+        held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
+    pairs = prepare_pairs(
+        whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device, units
+    )
     if patch_set.num_patches == 1:
         return GlobalPairs(pairs, None)
     counts = np.bincount(patch_set.global_nodes, minlength=patch_set.num_nodes)
@@ -94,6 +108,17 @@ def prepare_global_pairs(
     return GlobalPairs(pairs, SparseMatrix.from_scipy(average, device))
 
 
+def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
+    """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
+    sources, targets = patch_set.cut_edges(adjacency)
+    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+    pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
+    between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)
+    between.sort_indices()
+    between.indptr, between.indices = between.indptr.astype(np.int32), between.indices.astype(np.int32)
+    return between
+
+
 def accumulate_gradients(
     model: Autoencoder,
     batches: list[PatchBatch],
@@ -101,8 +126,14 @@ def accumulate_gradients(
     settings: ObjectiveSettings,
     epoch: int,
     global_pairs: GlobalPairs | None = None,
+    solve: FrameSolver | None = None,
 ) -> float:
-    """Add the gradient of this epoch's loss to the parameters, batch by batch. Returns the loss."""
+    """Add the gradient of this epoch's loss to the parameters, batch by batch. Returns the loss.
+
+    solve: (num_rows, dim) stacked embeddings -> a frame that the gradient passes through, instead of `frame`.
+    """
+    if solve is not None:
+        return _accumulate_through(model, batches, solve, settings, epoch, global_pairs)
     if settings.scope == "inside":
         total = 0.0
         for batch in batches:
@@ -143,20 +174,71 @@ def _accumulate_in_turn(
     return total
 
 
-def encode_aligned(
-    model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
-) -> tuple[Tensor, Tensor]:
-    """(num_rows, dim) aligned embeddings of a batch as training sees them, and the divergence of its noise."""
+def _accumulate_through(
+    model: Autoencoder,
+    batches: list[PatchBatch],
+    solve: FrameSolver,
+    settings: ObjectiveSettings,
+    epoch: int,
+    global_pairs: GlobalPairs | None,
+) -> float:
+    """Align this epoch's own embeddings inside the graph: the gradient also says how each patch moves the others.
+
+    Several batches: the gradient of the rows first, then encode again, as in `_accumulate_in_turn`.
+    """
+    in_turn = len(batches) > 1
+    with torch.set_grad_enabled(not in_turn):
+        encoded = [encode(model, batch, settings, epoch) for batch in batches]
+        rows = torch.cat([embedding for embedding, _ in encoded])
+    if in_turn:
+        rows.requires_grad_()
+    sizes = torch.cat([batch.offsets.diff() for batch in batches])
+    offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    aligned = apply_frame(rows, offsets, solve(rows))
+    if settings.scope == "global":
+        assert global_pairs is not None
+        loss = global_loss(model, aligned, global_pairs, settings, epoch)
+    else:
+        parts = aligned.split([batch.num_rows for batch in batches])
+        losses = [inside_loss(model, part, batch, settings, epoch) for part, batch in zip(parts, batches, strict=True)]
+        loss = torch.stack(losses).sum()
+    if not in_turn:
+        loss = loss + encoded[0][1]
+    loss.backward()
+    total = float(loss.detach())
+    if in_turn:
+        assert rows.grad is not None
+        for batch, gradient in zip(batches, rows.grad.split([batch.num_rows for batch in batches]), strict=True):
+            embedding, divergence = encode(model, batch, settings, epoch)
+            ((embedding * gradient).sum() + divergence).backward()
+            total += float(divergence.detach())
+    return total
+
+
+def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
+    """(num_rows, dim) embeddings of a batch as training sees them, each patch in its own frame, and the divergence."""
     inputs = batch.training_inputs(
-        mask=settings.mask, feature_dropout=settings.feature_dropout, seed=settings.seed, epoch=epoch
+        mask=settings.mask,
+        feature_dropout=settings.feature_dropout,
+        seed=settings.seed,
+        epoch=epoch,
+        num_groups=settings.mask_groups,
     )
     mean, log_deviation = model.encode(inputs, int(batch.patches[0]))
     embedding, divergence = mean, mean.new_zeros(())
     if log_deviation is not None:
         embedding = mean + _noise(batch, mean, settings.seed, epoch) * torch.exp(log_deviation)
         divergence = _divergence(mean, log_deviation, batch)
+    return embedding, divergence
+
+
+def encode_aligned(
+    model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
+) -> tuple[Tensor, Tensor]:
+    """(num_rows, dim) aligned embeddings of a batch as training sees them, and the divergence of its noise."""
+    embedding, divergence = encode(model, batch, settings, epoch)
     if settings.alignment == "during" and len(frame.rotations) > 1:
-        own = torch.as_tensor(batch.patches, device=mean.device)
+        own = torch.as_tensor(batch.patches, device=embedding.device)
         part = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
         embedding = apply_frame(embedding, batch.offsets, part)
     return embedding, divergence
@@ -165,12 +247,19 @@ def encode_aligned(
 def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:
     """This batch's part of Σ_j N_j L_j / Σ_j N_j, on the aligned embeddings."""
     embedding, divergence = encode_aligned(model, batch, frame, settings, epoch)
+    return inside_loss(model, embedding, batch, settings, epoch) + divergence
+
+
+def inside_loss(
+    model: Autoencoder, embedding: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
+) -> Tensor:
+    """The loss of pairs inside the patches of a batch. embedding: (num_rows, dim)."""
     if settings.pairs == "subgraph":
-        return _subgraph_loss(embedding, batch, model.bias, settings, epoch) + divergence
+        return _subgraph_loss(model, embedding, batch, settings, epoch)
     if settings.pairs == "all":
-        return _dense_loss(embedding, batch, model.bias) + divergence
+        return _dense_loss(model, embedding, batch)
     edges, non_edges = _draw_pairs(batch.pairs, settings, epoch)
-    return model.pair_loss(embedding, edges, non_edges) + divergence
+    return model.pair_loss(embedding, edges, non_edges)
 
 
 def global_loss(
@@ -183,25 +272,27 @@ def global_loss(
 
 def _draw_pairs(source: PairSource, settings: ObjectiveSettings, epoch: int) -> tuple[PairPattern, PairPattern]:
     fraction = (settings.mask or 1.0) * settings.score_fraction
-    edges = source.edges if fraction == 1.0 else source.draw_edges(fraction, seed=settings.seed, epoch=epoch)
+    edges, groups = source.edges, settings.mask_groups
+    if fraction < 1.0 or groups:
+        edges = source.draw_edges(fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
     return edges, source.draw_negatives(seed=settings.seed, epoch=epoch if settings.fresh_negatives else 0)
 
 
 def _subgraph_loss(
-    embedding: Tensor, batch: PatchBatch, bias: Tensor | None, settings: ObjectiveSettings, epoch: int
+    model: Autoencoder, embedding: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
 ) -> Tensor:
     degrees = batch.adjacency.indptr[1:] - batch.adjacency.indptr[:-1]
     nodes = sample_nodes_by_degree(degrees, settings.sample_size, seed=settings.seed, epoch=epoch)
     subgraph = batch.adjacency[nodes][:, nodes].toarray() != 0
     target = torch.from_numpy(subgraph).to(embedding)
-    return all_pairs_loss(embedding[torch.from_numpy(nodes).to(embedding.device)], target, bias)
+    return model.all_pairs_loss(embedding[torch.from_numpy(nodes).to(embedding.device)], target)
 
 
-def _dense_loss(embedding: Tensor, batch: PatchBatch, bias: Tensor | None) -> Tensor:
+def _dense_loss(model: Autoencoder, embedding: Tensor, batch: PatchBatch) -> Tensor:
     loss = embedding.new_zeros(())
     for low, high in itertools.pairwise(batch.offsets.tolist()):
         target = torch.from_numpy(batch.adjacency[low:high, low:high].toarray() != 0).to(embedding)
-        loss = loss + all_pairs_loss(embedding[low:high], target, bias) * (high - low)
+        loss = loss + model.all_pairs_loss(embedding[low:high], target) * (high - low)
     return loss * batch.share / batch.num_rows
 
 
