@@ -328,9 +328,7 @@ def told_which(stacked: Tensor, data: Patches, overlaps: OverlapIndex, spoilt: T
 def tables(options: argparse.Namespace) -> None:
     """Markdown tables and the figure from the lines that `noise` printed."""
     lines = [json.loads(line) for line in Path(options.lines).read_text().splitlines()]
-    print(
-        "| patches | neighbours | dimensions | noise | tree | l2g2g | ratio | tree assembled | l2g2g assembled | ratio |"
-    )
+    print("| patches | neighbours | dimensions | noise | tree | l2g2g | ratio | assembled: tree | l2g2g | ratio |")
     print("|" + "---|" * 10)
     for row in lines:
         cells = [row[name] for name in ("patches", "neighbours", "dim", "noise")]
