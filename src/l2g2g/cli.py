@@ -68,6 +68,9 @@ DropoutOption = Annotated[float | None, typer.Option(help="Fraction of the featu
 ScalingOption = Annotated[str | None, typer.Option(help="Features centred, unit, raw or binary.")]
 SkipOption = Annotated[bool | None, typer.Option("--skip/--no-skip", help="A direct way for a node's own features.")]
 AssemblyOption = Annotated[str | None, typer.Option(help="mean of the patches, or a whole pass over the graph.")]
+StructureOption = Annotated[
+    str | None, typer.Option(help="Columns from the structure beside the features: none, blend or auto.")
+]
 DecoderOption = Annotated[
     str | None, typer.Option(help="Score of a pair: inner, cosine, distance or product (learned).")
 ]
@@ -132,6 +135,7 @@ def embed(
     feature_scaling: ScalingOption = None,
     skip: SkipOption = None,
     assembly: AssemblyOption = None,
+    structure: StructureOption = None,
     decoder: DecoderOption = None,
     patience: PatienceOption = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
@@ -217,6 +221,7 @@ def evaluate(
     feature_scaling: ScalingOption = None,
     skip: SkipOption = None,
     assembly: AssemblyOption = None,
+    structure: StructureOption = None,
     decoder: DecoderOption = None,
     patience: PatienceOption = None,
     device: DeviceOption = None,

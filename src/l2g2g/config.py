@@ -60,7 +60,9 @@ class Config:
         feature_width: Columns to which features are compressed (principal directions, half evened out); 0 leaves them
             as they are. Not applied to features with few entries in a row, nor where the graph has too few edges to
             learn from without dropping most of the entries (docs/accuracy.md).
-        structure_width: Columns made from the structure for a graph without features.
+        structure: Whether columns made from the structure stand beside the features: none, blend, or auto (two short
+            trainings decide by the validation pairs). A graph without features always has them.
+        structure_width: Columns made from the structure.
         learn_bias: A learned bias in the inner-product decoder; the other decoders always have one.
         decoder: inner (the inner product), cosine or distance (with a learned scale), or product (a small learned
             network on the elementwise product).
@@ -105,6 +107,7 @@ class Config:
     assembly: Literal["mean", "whole"] | None = None
     feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
     feature_width: int = 0
+    structure: Literal["none", "blend", "auto"] = "none"
     structure_width: int = 64
     learn_bias: bool = True
     decoder: Literal["inner", "cosine", "distance", "product"] = "inner"
@@ -289,6 +292,7 @@ CHOICES: dict[str, list[Any]] = {
     "scope": [None, "inside", "global"],
     "mask_by": ["edges", "nodes", "clusters", "patches"],
     "assembly": [None, "mean", "whole"],
+    "structure": ["none", "blend", "auto"],
     "decoder": ["inner", "cosine", "distance", "product"],
 }
 
@@ -316,6 +320,7 @@ _ACCURATE = {
     "hidden": 128,
     "activation": "elu",
     "residual": True,
+    "skip": False,
     "decoder": "product",
     "mask": 0.5,
     "feature_width": 256,

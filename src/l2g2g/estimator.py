@@ -50,9 +50,11 @@ class GraphEmbedding(BaseEstimator):
         negatives: str | None = None,
         pairs: str | None = None,
         feature_scaling: str | None = None,
+        structure: str | None = None,
         learn_bias: bool | None = None,
         decoder: str | None = None,
         mask: float | None = None,
+        mask_by: str | None = None,
         score_fraction: float | None = None,
         feature_dropout: float | None = None,
         skip: bool | None = None,
@@ -72,9 +74,11 @@ class GraphEmbedding(BaseEstimator):
         self.negatives = negatives
         self.pairs = pairs
         self.feature_scaling = feature_scaling
+        self.structure = structure
         self.learn_bias = learn_bias
         self.decoder = decoder
         self.mask = mask
+        self.mask_by = mask_by
         self.score_fraction = score_fraction
         self.feature_dropout = feature_dropout
         self.skip = skip
@@ -236,6 +240,7 @@ class L2G2G(PatchEmbedding):
         *,
         share_encoder: bool | None = None,
         refresh_every: int | None = None,
+        align_gradient: str | None = None,
         together: bool | None = None,
         scope: str | None = None,
         assembly: str | None = None,
@@ -246,6 +251,7 @@ class L2G2G(PatchEmbedding):
         self.assembly = assembly
         self.share_encoder = share_encoder
         self.refresh_every = refresh_every
+        self.align_gradient = align_gradient
         self.together = together
 
 

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import feature_centre, scale_features
-from l2g2g.models.structure import structural_features
+from l2g2g.models.structure import blend_structure, structural_features
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import PatchBatch, prepare_batches
@@ -38,6 +38,9 @@ Measures = Literal["auc", "all"]
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
 _FEW_ARCS = 100_000
+# Length of the two trainings that decide whether structure is blended in, and what it must gain in AUC.
+_TRIAL_EPOCHS = 15
+_TRIAL_GAIN = 0.002
 
 
 @dataclass
@@ -86,6 +89,7 @@ class Run:
             "node_duplication": self.patch_set.node_duplication,
             "largest_patch_nodes": int(self.patch_set.sizes.max()),
             "num_joined_patches": self.patch_set.num_joined,
+            "structure": self.config.structure,
         }
 
 
@@ -119,6 +123,7 @@ def run_split(
     prepare_torch(config, graph.adjacency.nnz)
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
+    config = choose_structure(split, config, clock)
     with clock.measure("partition"):
         patch_set = cut(graph, config)
         features = input_features(graph, config)
@@ -212,6 +217,8 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
 def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoencoder:
     """The untrained model for these features and patches."""
     mean, scale = feature_centre(features) if config.feature_scaling == "centred" else (None, 1.0)
+    if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
+        mean, scale = None, 1.0
     return Autoencoder(
         features.shape[1],
         config.dim,
@@ -336,9 +343,27 @@ def input_features(graph: Graph, config: Config) -> Features:
     if graph.features is None:
         return structural_features(graph.adjacency, config.structure_width, seed=config.seed)
     features = scale_features(graph.features, config.feature_scaling)
-    if not compression_pays(graph, features, config):
+    if compression_pays(graph, features, config):
+        features = compress_features(features, *principal_map(features, config.feature_width, seed=config.seed))
+    if config.structure == "none":
         return features
-    return compress_features(features, *principal_map(features, config.feature_width, seed=config.seed))
+    return blend_structure(features, structural_features(graph.adjacency, config.structure_width, seed=config.seed))
+
+
+def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Config:
+    """Decide `auto` by two short trainings, without structure and with it, scored on the validation pairs.
+
+    Without features there is nothing to blend, and without validation pairs nothing to decide by: then none.
+    """
+    if config.structure != "auto":
+        return config
+    if split.train.features is None or split.validation is None or config.epochs == 0:
+        return replace(config, structure="none")
+    with clock.measure("trial"):
+        short = replace(config, epochs=min(_TRIAL_EPOCHS, config.epochs), patience=_TRIAL_EPOCHS)
+        runs = [run_split(split, replace(short, structure=choice)) for choice in ("none", "blend")]
+        without, blended = (max(score for _, score in run.trained.history.validations) for run in runs)
+    return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")
 
 
 def compression_pays(graph: Graph, features: Features, config: Config) -> bool:
@@ -391,7 +416,7 @@ def choose_feature_dropout(graph: Graph, features: Features, config: Config) -> 
     if graph.features is None or not has_many_entries(graph.features):
         return 0.0
     if compression_pays(graph, graph.features, config):
-        return 0.0
+        return 0.2
     return 0.75 if has_few_arcs(graph, features, config.hidden) else 0.5
 
 

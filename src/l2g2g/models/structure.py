@@ -1,4 +1,4 @@
-"""Structure: input features for graphs that have none, without an n × n identity."""
+"""Structure: input columns made from the graph alone, without an n × n identity, for graphs of weak or no features."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from l2g2g.graphs.graph import Features
+from l2g2g.models.features import feature_centre
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
@@ -29,3 +31,20 @@ def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int =
     degrees = np.log1p(np.diff(adjacency.indptr)).astype(np.float32)
     scaled = (degrees - degrees.mean()) / max(float(degrees.std()), 1e-6)
     return np.concatenate([spectral.numpy(), scaled[:, None]], axis=1)
+
+
+def blend_structure(features: Features, structure: np.ndarray) -> Features:
+    """(num_nodes, num_features + width) features with structural columns beside them.
+
+    The columns are scaled so that rows differ as much by them as by the features, whatever the numbers of both.
+    Sparse features stay sparse; features that are all alike leave the columns as they are.
+    """
+    spread, own = (1.0 / feature_centre(each)[1] for each in (features, structure))
+    columns = (structure * np.float32(spread / own)).astype(np.float32)
+    if not sp.issparse(features):
+        return np.concatenate([features, columns], axis=1)
+    blended = sp.csr_array(sp.hstack([features, sp.csr_array(columns)], format="csr"))
+    blended.sort_indices()
+    return sp.csr_array(
+        (blended.data, blended.indices.astype(np.int32), blended.indptr.astype(np.int32)), shape=blended.shape
+    )
