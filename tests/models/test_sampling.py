@@ -191,3 +191,62 @@ def test_node_samples_follow_seed_and_epoch():
     assert draws[0] == draws[1]
     assert draws[0] != draws[2]
     assert draws[0] != draws[3]
+
+
+def test_targets_by_degree_are_allowed_and_the_same_on_every_route():
+    excluded, offsets = excluded_pattern([12, 5, 20, 1], density=0.5)
+    degrees = np.random.default_rng(0).integers(0, 40, excluded.shape[0])
+    plan = plan_negatives(excluded, offsets, np.array([40, 15, 90, 3]), np.array([4, 9, 2, 0]), degrees)
+    patch_of_row = np.repeat(np.arange(4), np.diff(offsets))
+    for epoch in range(50):
+        ours = draw_negatives(plan, ONE, seed=5, epoch=epoch)
+        theirs = draw_negatives_torch(plan, ONE, seed=5, epoch=epoch, device="cpu")
+        assert torch.equal(ours.indptr, theirs.indptr)
+        assert torch.equal(ours.indices, theirs.indices)
+        rows, columns = rows_of(ours), ours.indices.numpy()
+        assert (excluded.toarray()[rows, columns] == 0).all()
+        assert (patch_of_row[rows] == patch_of_row[columns]).all()
+        assert (degrees[columns] > 0).all()
+        assert np.bincount(patch_of_row[rows], minlength=4).tolist() == [40, 15, 90, 0]
+
+
+def test_targets_by_degree_follow_the_power_of_the_degree():
+    excluded, offsets = excluded_pattern([9], density=0.4, seed=3)
+    degrees = np.array([1, 16, 0, 81, 2, 7, 256, 3, 30])
+    allowed = (excluded.toarray() == 0) & (degrees > 0)
+    share = allowed * degrees**0.75
+    plan = plan_negatives(excluded, offsets, np.array([400]), degrees=degrees)
+    counts = np.zeros((9, 9))
+    num_epochs = 1000
+    for epoch in range(num_epochs):
+        pattern = draw_negatives(plan, ONE, seed=1, epoch=epoch)
+        np.add.at(counts, (rows_of(pattern), pattern.indices.numpy()), 1)
+    assert (counts[~allowed] == 0).all()
+    expected = share[allowed] / share.sum() * counts.sum()
+    degrees_of_freedom = int(allowed.sum()) - 9  # the number of every row is dealt, not drawn
+    chi_square = ((counts[allowed] - expected) ** 2 / expected).sum()
+    assert chi_square < degrees_of_freedom + 4 * np.sqrt(2 * degrees_of_freedom)
+
+
+def test_equal_degrees_draw_evenly():
+    excluded, offsets = excluded_pattern([8], density=0.4, seed=3)
+    allowed = excluded.toarray() == 0
+    plan = plan_negatives(excluded, offsets, np.array([int(allowed.sum())]), degrees=np.full(8, 5))
+    counts = np.zeros((8, 8))
+    for epoch in range(2000):
+        pattern = draw_negatives(plan, ONE, seed=1, epoch=epoch)
+        np.add.at(counts, (rows_of(pattern), pattern.indices.numpy()), 1)
+    assert (counts[~allowed] == 0).all()
+    degrees_of_freedom = int(allowed.sum()) - 8
+    assert ((counts[allowed] - 2000) ** 2 / 2000).sum() < degrees_of_freedom + 4 * np.sqrt(2 * degrees_of_freedom)
+
+
+def test_units_fit_their_range_however_large_the_degrees():
+    excluded, offsets = excluded_pattern([3000], density=0.001)
+    degrees = np.random.default_rng(0).integers(0, 2**31, 3000)
+    plan = plan_negatives(excluded, offsets, np.array([2000]), degrees=degrees)
+    assert plan.units.starts[-1] < 2**31
+    ours = draw_negatives(plan, ONE, seed=5, epoch=1)
+    theirs = draw_negatives_torch(plan, ONE, seed=5, epoch=1, device="cpu")
+    assert torch.equal(ours.indices, theirs.indices)
+    assert (excluded.toarray()[rows_of(ours), ours.indices.numpy()] == 0).all()

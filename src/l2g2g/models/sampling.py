@@ -14,6 +14,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
+from l2g2g.models.degree_sampling import TargetUnits, draw_by_units, draw_by_units_torch, units_by_degree
 from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
 from l2g2g.models.sparse import PairPattern
 
@@ -29,6 +30,7 @@ class NegativePlan:
         offsets: (num_patches + 1,) rows of each patch.
         pair_offsets: (num_patches + 1,) negatives of each patch.
         patches: (num_patches,) the numbers of the patches, which key their random streams.
+        units: How likely each row is as the far end; None for uniformly.
     """
 
     excluded: tuple[np.ndarray, np.ndarray]
@@ -36,6 +38,7 @@ class NegativePlan:
     offsets: np.ndarray
     pair_offsets: np.ndarray
     patches: np.ndarray
+    units: TargetUnits | None = None
 
     @property
     def num_pairs(self) -> int:
@@ -44,14 +47,22 @@ class NegativePlan:
 
 
 def plan_negatives(
-    excluded: sp.csr_array, offsets: np.ndarray, counts: np.ndarray, patches: np.ndarray | None = None
+    excluded: sp.csr_array,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    patches: np.ndarray | None = None,
+    degrees: np.ndarray | None = None,
 ) -> NegativePlan:
     """Plan counts[j] negatives in patch j, uniformly among its pairs outside `excluded`.
 
     excluded: block-diagonal (num_rows, num_rows) symmetric pattern that includes the diagonal.
-    A patch in which every pair is excluded gets no negatives.
+    A patch in which every pair is excluded gets no negatives. degrees: (num_rows,); with them a pair (u, v) is
+    drawn in proportion to degree_v^0.75 instead.
     """
+    units = None if degrees is None else units_by_degree(degrees, excluded, offsets)
     allowed = np.repeat(np.diff(offsets), np.diff(offsets)) - np.diff(excluded.indptr)
+    if units is not None:
+        allowed = units.allowed
     cumulative = np.concatenate([[0], np.cumsum(allowed.astype(np.int64))])
     base = cumulative[offsets[:-1]]
     totals = cumulative[offsets[1:]] - base
@@ -65,6 +76,7 @@ def plan_negatives(
         offsets,
         pair_offsets,
         np.arange(len(offsets) - 1) if patches is None else patches,
+        units,
     )
 
 
@@ -74,7 +86,11 @@ def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int
     indptr = _deal(plan.shares, plan.offsets, plan.pair_offsets, _shifts(keys))
     if plan.num_pairs < 2**31:
         indptr = indptr.astype(np.int32)
-    columns = _draw(*plan.excluded, indptr, plan.offsets, plan.pair_offsets, keys)
+    where = indptr, plan.offsets, plan.pair_offsets, keys
+    if plan.units is None:
+        columns = _draw(*plan.excluded, *where)
+    else:
+        columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
     transpose = transpose_pattern(indptr, columns)
     return PairPattern(
         torch.from_numpy(indptr),
@@ -99,15 +115,19 @@ def draw_negatives_torch(
     start = torch.from_numpy(plan.offsets[:-1]).to(device)[patch]
     position = torch.arange(len(rows), device=device) - torch.from_numpy(plan.pair_offsets[:-1]).to(device)[patch]
     keys = torch.tensor([signed_key(int(key)) for key in patch_keys], device=device)[patch]
-    num_allowed = sizes[patch] - excluded_indptr.diff()[rows]
-    rank = scale_to(random_words(keys, position), num_allowed)
-    owner = torch.repeat_interleave(torch.arange(len(excluded_indptr) - 1, device=device), excluded_indptr.diff())
-    stride = len(excluded_indptr)
-    patch_start = torch.repeat_interleave(torch.from_numpy(plan.offsets[:-1]).to(device), sizes)
-    place = torch.arange(len(excluded), device=device) - excluded_indptr[owner]
-    thresholds = owner * stride + (excluded - patch_start[owner] - place)
-    below = torch.searchsorted(thresholds, rows * stride + rank, right=True) - excluded_indptr[rows]
-    columns = start + rank + below
+    words = random_words(keys, position)
+    if plan.units is None:
+        num_allowed = sizes[patch] - excluded_indptr.diff()[rows]
+        rank = scale_to(words, num_allowed)
+        owner = torch.repeat_interleave(torch.arange(len(excluded_indptr) - 1, device=device), excluded_indptr.diff())
+        stride = len(excluded_indptr)
+        patch_start = torch.repeat_interleave(torch.from_numpy(plan.offsets[:-1]).to(device), sizes)
+        place = torch.arange(len(excluded), device=device) - excluded_indptr[owner]
+        thresholds = owner * stride + (excluded - patch_start[owner] - place)
+        below = torch.searchsorted(thresholds, rows * stride + rank, right=True) - excluded_indptr[rows]
+        columns = start + rank + below
+    else:
+        columns = draw_by_units_torch(excluded_indptr, excluded, plan.units, rows, start, words)
     order = torch.argsort(columns, stable=True)
     t_indptr = torch.searchsorted(columns[order], torch.arange(len(indptr), device=device)).to(torch.int32)
     transpose = (t_indptr, rows[order].to(torch.int32), order.to(torch.int32))
