@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from l2g2g.models.decoder import ProductDecoder, select_rows
+from l2g2g.models.decoder import ProductDecoder, _ProductLoss, select_rows
 from l2g2g.models.sampling import transpose_pattern
 from l2g2g.models.sparse import PairPattern
 
@@ -18,8 +18,9 @@ def decoder():
 def by_hand(decoder, embedding, pairs, sign):
     losses = []
     for u, v in pairs:
-        hidden = torch.relu((embedding[u] * embedding[v]) @ decoder.weight + decoder.bias)
-        losses.append(functional.softplus(sign * (hidden @ decoder.out_weight + decoder.out_bias)))
+        hidden = functional.elu((embedding[u] * embedding[v]) @ decoder.weight + decoder.bias)
+        inner = decoder.inner_weight * (embedding[u] @ embedding[v])
+        losses.append(functional.softplus(sign * (hidden @ decoder.out_weight + decoder.out_bias + inner)))
     return torch.stack(losses).mean()
 
 
@@ -54,3 +55,18 @@ def test_scores_are_symmetric_and_sliced_alike(decoder):
     forward, backward = decoder.score(embedding, u, v), decoder.score(embedding, v, u)
     assert torch.equal(forward, backward)
     assert torch.allclose(forward, decoder(embedding[u] * embedding[v]))
+
+
+def test_one_pass_has_the_loss_and_gradients_of_autograd(decoder, monkeypatch):
+    monkeypatch.setattr("l2g2g.models.decoder._SLICE", 7)
+    generator = torch.Generator().manual_seed(3)
+    embedding = torch.randn(9, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    rows, columns = torch.randint(0, 9, (2, 25), generator=generator)
+    slopes = torch.randn(25, dtype=torch.float64, generator=generator)
+    inputs = [embedding, *decoder._parameters_in_order()]
+    one_pass = _ProductLoss.apply(*inputs, rows, columns, slopes)
+    plain = decoder.plain_loss(embedding, rows, columns, slopes)
+    assert float(one_pass.detach()) == pytest.approx(float(plain.detach()), rel=1e-12)
+    found, expected = torch.autograd.grad(2 * one_pass, inputs), torch.autograd.grad(2 * plain, inputs)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-12)

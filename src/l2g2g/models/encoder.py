@@ -9,11 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.sparse import SparseMatrix, multiply, normalise_adjacency
 
 EncoderKind = Literal["gcn", "linear"]
+Activation = Literal["relu", "elu"]
+ACTIVATIONS = {"relu": torch.relu, "elu": functional.elu}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,9 @@ class Encoder(nn.Module):
     A variational encoder has a second head for the logarithm of the standard deviation.
 
     Args:
+        activation: What follows every layer but the last.
         skip: Add X W, so that a node's own features reach its vector unmixed with its neighbours'.
+        residual: Add the hidden layers to the vector too: what one convolution finds need not pass the next.
         feature_mean: (num_features,) subtracted from every row, without making sparse features dense.
         feature_scale: Factor of the features after that.
     """
@@ -93,13 +98,17 @@ class Encoder(nn.Module):
         layers: int = 2,
         kind: EncoderKind = "gcn",
         variational: bool = False,
+        activation: Activation = "relu",
         skip: bool = False,
+        residual: bool = False,
         feature_mean: Tensor | None = None,
         feature_scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
+        self.activation = ACTIVATIONS[activation]
+        self.residual = residual
         self.num_layers = layers
         widths = [num_features, dim] if kind == "linear" else [num_features, *[hidden] * (layers - 1), dim]
         heads = [1] * (len(widths) - 2) + [2 if variational else 1]
@@ -120,7 +129,7 @@ class Encoder(nn.Module):
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
         if inputs.propagated and (self.skip is not None or self.feature_mean is not None):
             raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
-        hidden = self._project(inputs.features, self.weights[0])
+        hidden, own = self._project_twice(inputs.features)
         if not inputs.propagated:
             hidden = multiply(inputs.propagation, hidden)
         if self.kind == "linear":
@@ -128,10 +137,22 @@ class Encoder(nn.Module):
                 hidden = multiply(inputs.propagation, hidden)
         hidden = hidden + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            hidden = multiply(inputs.propagation, torch.relu(hidden) @ weight) + bias
-        if self.skip is not None:
-            hidden = hidden + self._project(inputs.features, self.skip)
-        return hidden
+            hidden = self.activation(hidden)
+            if self.residual:
+                padded = functional.pad(hidden, (0, self.weights[-1].shape[1] - hidden.shape[1]))
+                own = padded if own is None else own + padded
+            hidden = multiply(inputs.propagation, hidden @ weight) + bias
+        return hidden if own is None else hidden + own
+
+    def _project_twice(self, features: Tensor | SparseMatrix) -> tuple[Tensor, Tensor | None]:
+        """X times the weights of the first layer and of the skip; sparse features are read once for both."""
+        if self.skip is None:
+            return self._project(features, self.weights[0]), None
+        if isinstance(features, Tensor):  # nothing to gain: a dense product does not wait for X
+            return self._project(features, self.weights[0]), self._project(features, self.skip)
+        width = self.weights[0].shape[1]
+        both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1))
+        return both[:, :width].contiguous(), both[:, width:]
 
     def _project(self, features: Tensor | SparseMatrix, weight: Tensor) -> Tensor:
         """scale · (X − 1 meanᵀ) W, as X W and one row to subtract."""

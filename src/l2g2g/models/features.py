@@ -12,7 +12,7 @@ from torch import Tensor
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.masking import drop_entries
-from l2g2g.models.randomness import Purpose, stream_key, torch_generator
+from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sparse import SparseMatrix, csr_tensor
 
 FeatureScaling = Literal["centred", "unit", "raw", "binary"]
@@ -106,9 +106,8 @@ class FeatureTable:
         if isinstance(self.matrix, Tensor):
             return self._drop_dense(self.matrix, fraction, seed, epoch)
         assert self.transpose_order is not None
-        keys = [stream_key(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch)) for patch in self.patches]
         forward, backward = self.matrix.matrix, self.matrix.transposed
-        values = drop_entries(forward.values().cpu().numpy(), self.offsets, np.array(keys, np.uint64), fraction)
+        values = drop_entries(forward.values().cpu().numpy(), self.offsets, self._keys(seed, epoch), fraction)
         kept = torch.from_numpy(values).to(forward.device)
         rows, columns = self.matrix.shape
         return SparseMatrix(
@@ -117,8 +116,11 @@ class FeatureTable:
         )
 
     def _drop_dense(self, matrix: Tensor, fraction: float, seed: int, epoch: int) -> Tensor:
-        kept = torch.empty(matrix.shape)
-        for patch, low, high in zip(self.patches, self.offsets[:-1], self.offsets[1:], strict=True):
-            generator = torch_generator(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch))
-            kept[low:high].bernoulli_(1 - fraction, generator=generator)
-        return matrix * kept.to(matrix.device) / (1 - fraction)
+        entries = self.offsets * matrix.shape[1]
+        flat = matrix.reshape(-1).cpu().numpy()
+        dropped = drop_entries(flat, entries, self._keys(seed, epoch), fraction)
+        return torch.from_numpy(dropped).reshape(matrix.shape).to(matrix.device)
+
+    def _keys(self, seed: int, epoch: int) -> np.ndarray:
+        keys = [stream_key(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch)) for patch in self.patches]
+        return np.array(keys, np.uint64)

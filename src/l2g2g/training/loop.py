@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,26 +22,42 @@ from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.batches import PatchBatch
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
 
+Schedule = Literal["constant", "linear"]
+AlignGradient = Literal["held", "through"]
+
 
 @dataclass(frozen=True)
 class LoopSettings(ObjectiveSettings):
     """Settings of the loop; the names are those of the command line.
 
     Attributes:
+        schedule: The learning rate over the epochs: constant, or linear: up to its value over the first tenth and
+            then down to nothing, so that few epochs suffice.
         refresh_every: Epochs between two alignments; the alignment is constant in between.
         rotate, translate, scale: Which parts of the alignment are applied.
+        align_gradient: held: the alignment is a constant between refreshes; through: it is solved in every epoch,
+            and the gradient passes through it.
         validate_every: Epochs between two validations.
         patience: Validations without a better one before training stops; 0 never stops early.
     """
 
     epochs: int = 200
     learning_rate: float = 0.01
+    schedule: Schedule = "constant"
     refresh_every: int = 10
     rotate: bool = True
     translate: bool = True
     scale: bool = False
+    align_gradient: AlignGradient = "held"
     validate_every: int = 10
     patience: int = 0
+
+    def rate(self, epoch: int) -> float:
+        """The learning rate of an epoch, counted from 0."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        rise, fall = (epoch + 1) / (0.1 * self.epochs), 1 - epoch / self.epochs
+        return self.learning_rate * min(1.0, rise) * fall
 
     @property
     def aligns_in_training(self) -> bool:
@@ -96,11 +113,18 @@ def train(
     for epoch in range(settings.epochs):
         started = time.perf_counter()
         optimiser.zero_grad(set_to_none=True)
-        if settings.aligns_in_training and epoch % settings.refresh_every == 0 and patch_set.num_patches > 1:
-            frame = _refresh(model, batches, patch_set, settings, frame, history)
-        loss = accumulate_gradients(model, batches, frame, settings, epoch, global_pairs)
+        solver = None
+        if settings.aligns_in_training and patch_set.num_patches > 1:
+            if settings.align_gradient == "through":
+                solver = _InGraph(patch_set, settings, frame, history)
+            elif epoch % settings.refresh_every == 0:
+                frame = _refresh(model, batches, patch_set, settings, frame, history)
+        loss = accumulate_gradients(model, batches, frame, settings, epoch, global_pairs, solver)
+        frame = frame if solver is None else solver.frame
         if not math.isfinite(loss):
             raise NumericalError(f"the loss became {loss} in epoch {epoch + 1}; lower the learning rate (--lr)")
+        for group in optimiser.param_groups:
+            group["lr"] = settings.rate(epoch)
         optimiser.step()
         history.losses.append(loss)
         history.epoch_seconds.append(time.perf_counter() - started)
@@ -178,6 +202,23 @@ def _refresh(
     return frame
 
 
+class _InGraph:
+    """Aligns the embeddings of an epoch so that the gradient passes; keeps the frame it found, as a constant."""
+
+    def __init__(self, patch_set: PatchSet, settings: LoopSettings, frame: Frame, history: History) -> None:
+        self.patch_set, self.settings, self.frame, self.history = patch_set, settings, frame, history
+
+    def __call__(self, stacked: Tensor) -> Frame:
+        started = time.perf_counter()
+        # The derivative is that of an optimum, so the rotations must be close to one.
+        options: dict[str, Any] = {"start": "tree", "tolerance": 1e-4, "differentiable": True}
+        with _one_thread_for_few(self.patch_set.num_patches * stacked.shape[1]):
+            frame = _synchronise(stacked, self.patch_set, self.settings, self.frame, **options)
+        self.frame = frame.detach()
+        self.history.refresh_seconds.append(time.perf_counter() - started)
+        return frame
+
+
 @contextmanager
 def _one_thread_for_few(num_rows: int) -> Iterator[None]:
     """Many tiny steps are faster on one thread than the waking of a second one."""
@@ -198,8 +239,9 @@ def _synchronise(
     start: Start = "auto",
     tolerance: float = 1e-7,
     max_steps: int = 50,
+    differentiable: bool = False,
 ) -> Frame:
-    with torch.no_grad():  # the alignment is constant between refreshes
+    with torch.set_grad_enabled(differentiable):  # otherwise the alignment is constant between refreshes
         return synchronise(
             stacked,
             torch.from_numpy(patch_set.offsets).to(stacked.device),
@@ -211,4 +253,5 @@ def _synchronise(
             start=start,
             tolerance=tolerance,
             max_steps=max_steps,
+            differentiable=differentiable,
         )
