@@ -12,11 +12,36 @@ from torch import Tensor
 from l2g2g.graphs.graph import Features
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
-from l2g2g.models.masking import hidden_edges, hidden_edges_torch, propagate_visible, propagate_visible_torch
+from l2g2g.models.masking import (
+    deal_groups,
+    hidden_edges,
+    hidden_edges_torch,
+    propagate_visible,
+    propagate_visible_torch,
+)
+from l2g2g.models.pair_patterns import directed_pattern, join_patterns, values_at, weigh_pairs
 from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, plan_negatives
 from l2g2g.models.sparse import PairPattern, SparseMatrix
 from l2g2g.patches.overlap import PatchSet
+
+
+@dataclass(frozen=True, eq=False)
+class PairOptions:
+    """Which pairs are drawn, and how they count.
+
+    Attributes:
+        by_degree: Whether the far end of a non-edge is drawn by degree^0.75 instead of uniformly.
+        weighted: Whether an edge counts by its weight.
+        arcs: (num_nodes, num_nodes) CSR of the arcs of a directed graph; None for an undirected one.
+        reversed_share: Share of the negatives' weight that arcs in the wrong direction have, where the graph is
+            directed: v → u, where only u → v exists. 0 for a decoder to which both are the same.
+    """
+
+    by_degree: bool = False
+    weighted: bool = False
+    arcs: sp.csr_array | None = None
+    reversed_share: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +55,11 @@ class PairSource:
         negatives: How non-edges are drawn.
         negative_weights: Weight of each non-edge, N_j / (Σ N · negatives of j).
         shares: (num_patches,) N_j / Σ N of all patches.
+        units: (num_rows,) what is dealt into the groups of a mask: nodes, or clusters of nodes.
+        arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then `edges` holds these.
+        backward: The reverses of its one-way arcs, which are negatives; None where these are not used.
+        reversed_share: Share of the negatives' weight that they have.
+        weighted: Whether an edge counts by its weight.
     """
 
     adjacency: sp.csr_array
@@ -38,6 +68,11 @@ class PairSource:
     negatives: NegativePlan
     negative_weights: Tensor
     shares: np.ndarray
+    units: np.ndarray
+    arcs: sp.csr_array | None = None
+    backward: sp.csr_array | None = None
+    reversed_share: float = 0.0
+    weighted: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -50,17 +85,41 @@ class PairSource:
             return draw_negatives(self.negatives, self.negative_weights, seed=seed, epoch=epoch)
         return draw_negatives_torch(self.negatives, self.negative_weights, seed=seed, epoch=epoch, device=self.device)
 
-    def draw_edges(self, fraction: float, *, seed: int, epoch: int) -> PairPattern:
+    def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> Tensor | None:
+        """(num_rows,) groups of this epoch's mask, dealt anew; None for 0: every node is a group of its own."""
+        if num_groups == 0:
+            return None
+        return deal_groups(torch.from_numpy(self.units).to(self.device), num_groups, seed=seed, epoch=epoch)
+
+    def draw_edges(self, fraction: float, *, seed: int, epoch: int, num_groups: int = 0) -> PairPattern:
         """The edges that are hidden from the encoder in this epoch, weighted like `edges`."""
+        matrix = self.adjacency if self.arcs is None else self.arcs
+        indptr, indices = self._hidden(matrix, fraction, seed, epoch, num_groups)
+        return _weighed(matrix, indptr, indices, self.negatives.offsets, self.shares, self.weighted, self.arcs is None)
+
+    def add_reversed(
+        self, negatives: PairPattern, fraction: float, *, seed: int, epoch: int, num_groups: int = 0
+    ) -> PairPattern:
+        """The negatives and, of a directed graph, the reverses of the one-way arcs that are hidden in this epoch."""
+        if self.backward is None:
+            return negatives
+        indptr, indices = self._hidden(self.backward, fraction, seed, epoch, num_groups)
+        shares = self.reversed_share * self.shares
+        wrong = _weighed(self.backward, indptr, indices, self.negatives.offsets, shares, False, False)
+        return join_patterns(negatives, wrong)
+
+    def _hidden(
+        self, matrix: sp.csr_array, fraction: float, seed: int, epoch: int, num_groups: int
+    ) -> tuple[Tensor, Tensor]:
         key = stream_key(seed, Purpose.MASK, epoch)
+        groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
-            indptr, indices = hidden_edges(self.adjacency.indptr, self.adjacency.indices, self.nodes, key, fraction)
-        else:
-            nodes = torch.from_numpy(self.nodes).to(self.device)
-            indptr, indices = hidden_edges_torch(self.edges.indptr, self.edges.indices, nodes, key, fraction)
-        counts = indptr[torch.from_numpy(self.negatives.offsets)].cpu().numpy().astype(np.int64)
-        weights = _expand(self.shares / np.maximum(np.diff(counts), 1), np.diff(counts))
-        return PairPattern(indptr, indices, weights.to(self.device))
+            dealt = None if groups is None else groups.numpy()
+            return hidden_edges(matrix.indptr, matrix.indices, self.nodes, key, fraction, dealt)
+        indptr, indices, nodes = (
+            torch.from_numpy(part).to(self.device) for part in (matrix.indptr, matrix.indices, self.nodes)
+        )
+        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,27 +157,32 @@ class PatchBatch:
         """Where the tensors live."""
         return self.pairs.device
 
-    def training_inputs(self, *, mask: float, feature_dropout: float, seed: int, epoch: int) -> EncoderInput:
+    def training_inputs(
+        self, *, mask: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
+    ) -> EncoderInput:
         """What the encoder sees in this epoch: some edges hidden, some feature entries dropped."""
         if mask == 0 and feature_dropout == 0:
             return self.inputs
-        propagation = self._visible(mask, seed, epoch) if mask else self.inputs.propagation
+        propagation = self._visible(mask, seed, epoch, num_groups) if mask else self.inputs.propagation
         features = self.features.dropped(feature_dropout, seed=seed, epoch=epoch)
         return EncoderInput(propagation, features, propagated=False)
 
-    def _visible(self, mask: float, seed: int, epoch: int) -> SparseMatrix:
+    def _visible(self, mask: float, seed: int, epoch: int, num_groups: int) -> SparseMatrix:
         key = stream_key(seed, Purpose.MASK, epoch)
         block, nodes = self.pairs.adjacency, self.pairs.nodes
+        groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
-            return propagate_visible(block.indptr, block.indices, block.data, nodes, key, mask)
+            dealt = None if groups is None else groups.numpy()
+            return propagate_visible(block.indptr, block.indices, block.data, nodes, key, mask, dealt)
         weights = torch.from_numpy(block.data).to(self.device)
         return propagate_visible_torch(
-            self.pairs.edges.indptr,
-            self.pairs.edges.indices,
+            torch.from_numpy(block.indptr).to(self.device),
+            torch.from_numpy(block.indices).to(self.device),
             weights,
             torch.from_numpy(nodes).to(self.device),
             key,
             mask,
+            groups,
         )
 
 
@@ -131,6 +195,8 @@ def prepare_batches(
     negatives_per_edge: float = 1.0,
     together: bool = True,
     propagate_once: bool = True,
+    units: np.ndarray | None = None,
+    options: PairOptions | None = None,
     device: torch.device | str = "cpu",
 ) -> list[PatchBatch]:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
@@ -138,6 +204,7 @@ def prepare_batches(
     adjacency: (num_nodes, num_nodes) training edges. features: (num_nodes, num_features).
     held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
     propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
+    units: (num_nodes,) what masks deal into groups; None for single nodes.
     """
     groups = [np.arange(patch_set.num_patches)]
     if not together:
@@ -145,7 +212,9 @@ def prepare_batches(
     batches = []
     for patches in groups:
         part = patch_set.select(patches)
-        pairs = prepare_pairs(part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device)
+        pairs = prepare_pairs(
+            part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device, units, options
+        )
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
         table = FeatureTable.build(rows, part.offsets, patches, device)
         inputs = prepare_input(pairs.adjacency, rows, device=device, propagate_once=propagate_once, held=table.matrix)
@@ -162,8 +231,11 @@ def prepare_pairs(
     patches: np.ndarray,
     negatives_per_edge: float,
     device: torch.device | str,
+    units: np.ndarray | None = None,
+    options: PairOptions | None = None,
 ) -> PairSource:
     """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches."""
+    options = options or PairOptions()
     whole = part.num_patches == 1 and part.num_rows == part.num_nodes
     block = adjacency if whole else part.induce(adjacency)
     excluded = block + sp.eye_array(block.shape[0], dtype=np.float32, format="csr")
@@ -171,18 +243,77 @@ def prepare_pairs(
         excluded = excluded + (held_out if whole else part.induce(held_out))
     excluded = sp.csr_array(excluded)
     excluded.sort_indices()
-    arcs = np.diff(block.indptr[part.offsets].astype(np.int64))
-    wanted = np.ceil(negatives_per_edge * (arcs // 2)).astype(np.int64)
-    plan = plan_negatives(excluded, part.offsets, wanted, patches)
+    arcs, backward = None, None
+    if options.arcs is not None:
+        arcs = _select(options.arcs if whole else part.induce(options.arcs), block)
+        backward = one_way_reversed(arcs) if options.reversed_share else None
+    matrix = block if arcs is None else arcs
+    num_pairs = np.diff(matrix.indptr[part.offsets].astype(np.int64)) // (2 if arcs is None else 1)
+    wanted = np.ceil(negatives_per_edge * num_pairs).astype(np.int64)
+    degrees = np.diff(block.indptr) if options.by_degree else None
+    plan = plan_negatives(excluded, part.offsets, wanted, patches, degrees)
     shares = np.diff(part.offsets) / num_rows_of_all
+    indptr, indices = (torch.from_numpy(each).to(device) for each in (matrix.indptr, matrix.indices))
+    edges = _weighed(matrix, indptr, indices, part.offsets, shares, options.weighted, arcs is None)
     drawn = np.diff(plan.pair_offsets)
-    edges = PairPattern(
-        torch.from_numpy(block.indptr).to(device),
-        torch.from_numpy(block.indices).to(device),
-        _expand(shares / np.maximum(arcs, 1), arcs).to(device),
+    drawn_shares = shares
+    if backward is not None:  # a patch in which every arc has its reverse leaves all weight to the others
+        drawn_shares = np.where(np.diff(backward.indptr[part.offsets]) > 0, 1 - options.reversed_share, 1.0) * shares
+    negative_weights = _expand(drawn_shares / np.maximum(drawn, 1), drawn).to(device)
+    nodes = part.global_nodes.astype(np.int64)
+    return PairSource(
+        block,
+        nodes,
+        edges,
+        plan,
+        negative_weights,
+        shares,
+        nodes if units is None else units[nodes],
+        arcs,
+        backward,
+        options.reversed_share,
+        options.weighted,
     )
-    negative_weights = _expand(shares / np.maximum(drawn, 1), drawn).to(device)
-    return PairSource(block, part.global_nodes.astype(np.int64), edges, plan, negative_weights, shares)
+
+
+def one_way_reversed(arcs: sp.csr_array) -> sp.csr_array:
+    """CSR pattern of the arcs v → u for which only u → v exists."""
+    ones = sp.csr_array((np.ones(arcs.nnz, np.float32), arcs.indices, arcs.indptr), shape=arcs.shape)
+    flipped = sp.csr_array(ones.T.tocsr())
+    return _tidy(flipped - flipped.multiply(ones))
+
+
+def _select(arcs: sp.csr_array, block: sp.csr_array) -> sp.csr_array:
+    """The arcs between nodes that the block joins."""
+    pattern = sp.csr_array((np.ones(block.nnz, np.float32), block.indices, block.indptr), shape=block.shape)
+    return _tidy(arcs.multiply(pattern))
+
+
+def _tidy(matrix: sp.csr_array) -> sp.csr_array:
+    matrix = sp.csr_array(matrix, dtype=np.float32)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    if matrix.nnz < 2**31:
+        matrix.indptr, matrix.indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    return matrix
+
+
+def _weighed(
+    matrix: sp.csr_array,
+    indptr: Tensor,
+    indices: Tensor,
+    offsets: np.ndarray,
+    shares: np.ndarray,
+    weighted: bool,
+    symmetric: bool,
+) -> PairPattern:
+    """Some entries of a matrix as pairs whose weights add up to the share of every patch."""
+    bounds = indptr[torch.from_numpy(offsets).to(indptr.device)].cpu().numpy().astype(np.int64)
+    if weighted:
+        weights = weigh_pairs(values_at(matrix, indptr, indices), bounds, shares)
+    else:
+        weights = _expand(shares / np.maximum(np.diff(bounds), 1), np.diff(bounds)).to(indptr.device)
+    return PairPattern(indptr, indices, weights) if symmetric else directed_pattern(indptr, indices, weights)
 
 
 def _expand(per_patch: np.ndarray, counts: np.ndarray) -> Tensor:

@@ -19,7 +19,7 @@ from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.models.sparse import PairPattern, SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.training.batches import PairSource, PatchBatch, prepare_pairs
+from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
 from l2g2g.training.methods import Alignment, PairChoice
 
 Scope = Literal["inside", "global"]
@@ -81,6 +81,7 @@ def prepare_global_pairs(
     negatives_per_edge: float = 1.0,
     only_between: bool = False,
     units: np.ndarray | None = None,
+    options: PairOptions | None = None,
     device: torch.device | str = "cpu",
 ) -> GlobalPairs:
     """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
@@ -91,7 +92,7 @@ def prepare_global_pairs(
     if only_between:
         held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
     pairs = prepare_pairs(
-        whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device, units
+        whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device, units, options
     )
     if patch_set.num_patches == 1:
         return GlobalPairs(pairs, None)
@@ -275,7 +276,8 @@ def _draw_pairs(source: PairSource, settings: ObjectiveSettings, epoch: int) -> 
     edges, groups = source.edges, settings.mask_groups
     if fraction < 1.0 or groups:
         edges = source.draw_edges(fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
-    return edges, source.draw_negatives(seed=settings.seed, epoch=epoch if settings.fresh_negatives else 0)
+    negatives = source.draw_negatives(seed=settings.seed, epoch=epoch if settings.fresh_negatives else 0)
+    return edges, source.add_reversed(negatives, fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
 
 
 def _subgraph_loss(
