@@ -41,7 +41,7 @@ DimOption = Annotated[int | None, typer.Option(help="Dimension of the embedding.
 HiddenOption = Annotated[int | None, typer.Option(help="Width of the hidden layers.")]
 LayersOption = Annotated[int | None, typer.Option(help="Number of layers of the encoder.")]
 EncoderOption = Annotated[str | None, typer.Option(help="gcn or linear.")]
-PatchesOption = Annotated[int | None, typer.Option(help="Number of patches.")]
+PatchesOption = Annotated[int | None, typer.Option(help="Number of patches; without it chosen from the size.")]
 PartitionOption = Annotated[str | None, typer.Option(help="metis, fennel or random.")]
 EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs.")]
 LrOption = Annotated[float | None, typer.Option(help="Learning rate of Adam.")]

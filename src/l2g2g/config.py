@@ -25,7 +25,7 @@ class Config:
         encoder: gcn, or linear (no hidden layer: Â^layers X W).
         activation: relu or elu, after every layer but the last.
         residual: Add the hidden layers to the vector; hidden may then not be wider than dim.
-        patches: Number of patches for the methods that use them.
+        patches: Number of patches for the methods that use them; None chooses from the size of the graph.
         partition: metis, fennel or random.
         min_overlap, target_overlap: Nodes that joined patches share; None for dim + 1 and 2 (dim + 1).
         patch_degree: Mean degree of the patch graph.
@@ -82,7 +82,7 @@ class Config:
     encoder: Literal["gcn", "linear"] = "gcn"
     activation: Literal["relu", "elu"] = "relu"
     residual: bool = False
-    patches: int = 10
+    patches: int | None = None
     partition: Literal["metis", "fennel", "random"] = "metis"
     min_overlap: int | None = None
     target_overlap: int | None = None
@@ -126,9 +126,11 @@ class Config:
             raise InputError(f"unknown method '{self.method}'; {suggest(self.method, list(METHODS))}")
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset '{self.preset}'; {suggest(self.preset, list(PRESETS))}")
-        for name in ("dim", "hidden", "layers", "patches", "refresh_every", "validate_every", "structure_width"):
+        for name in ("dim", "hidden", "layers", "refresh_every", "validate_every", "structure_width"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be at least 1")
+        if self.patches is not None and self.patches < 1:
+            raise InputError(f"--patches is {self.patches}; it must be at least 1")
         for name in ("epochs", "threads", "patience", "seed", "feature_width"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must not be negative")
@@ -248,6 +250,15 @@ class Config:
         wanted = 2 * (self.dim + 1) if self.target_overlap is None else self.target_overlap
         return least, max(least, wanted)
 
+    def num_patches(self, num_nodes: int) -> int:
+        """Patches of a graph of this size: what was asked for, or one for every 100,000 nodes but at least ten.
+
+        Small graphs get fewer, so that patches stay four times as large as what two of them share.
+        """
+        if self.patches is not None:
+            return self.patches
+        return max(2, min(max(10, -(-num_nodes // 100_000)), num_nodes // (4 * self.overlap_range[1])))
+
     def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
         """Share of the edges to predict that an epoch scores.
 
@@ -298,6 +309,7 @@ CHOICES: dict[str, list[Any]] = {
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
 _PAPER = {
+    "patches": 10,
     "partition": "fennel",
     "rotate": True,
     "translate": False,

@@ -32,6 +32,7 @@ from l2g2g.patches.partition import partition
 from l2g2g.training.batches import PatchBatch, prepare_batches
 from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
+from l2g2g.training.recovery import embedding_trouble
 
 OnEpoch = Callable[[int, float], None]
 Measures = Literal["auc", "all"]
@@ -84,6 +85,7 @@ class Run:
             "dim": self.config.dim,
             "epochs": self.trained.history.num_epochs,
             "best_epoch": self.trained.history.best_epoch,
+            "recoveries": self.trained.history.recoveries,
             "num_patches": self.patch_set.num_patches,
             "kept_edge_fraction": self.kept_edge_fraction,
             "node_duplication": self.patch_set.node_duplication,
@@ -151,8 +153,9 @@ def run_split(
         if final_graph is not None and final_graph is not graph:
             prepared = _prepare(final_graph, split, patch_set, features, config)
         embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole)
-        if not bool(torch.isfinite(embedding).all()):
-            raise NumericalError("some vectors are not finite numbers; lower the learning rate (--lr)")
+        trouble = embedding_trouble(embedding)
+        if trouble is not None and (config.epochs > 0 or not bool(torch.isfinite(embedding).all())):
+            raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
     history = trained.history
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)
@@ -325,7 +328,7 @@ def cut(graph: Graph, config: Config) -> PatchSet:
     """The patches of a graph; one patch for the methods that use none."""
     if not config.definition.uses_patches:
         return whole_graph(graph.num_nodes)
-    labels = partition(graph.adjacency, config.patches, method=config.partition, seed=config.seed)
+    labels = partition(graph.adjacency, config.num_patches(graph.num_nodes), method=config.partition, seed=config.seed)
     least, wanted = config.overlap_range
     return make_patches(
         graph.adjacency, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
@@ -334,7 +337,7 @@ def cut(graph: Graph, config: Config) -> PatchSet:
 
 def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
     """(num_nodes,) METIS cluster of every node, ten clusters for every patch: what a mask regroups each epoch."""
-    num_clusters = max(2, min(10 * config.patches, graph.num_nodes // 2))
+    num_clusters = max(2, min(10 * config.num_patches(graph.num_nodes), graph.num_nodes // 2))
     return partition(graph.adjacency, num_clusters, seed=config.seed)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +14,12 @@ from torch import Tensor
 
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
-from l2g2g.errors import NumericalError
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import EncoderInput
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.batches import PatchBatch
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
+from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 
 Schedule = Literal["constant", "linear"]
 AlignGradient = Literal["held", "through"]
@@ -67,13 +66,17 @@ class LoopSettings(ObjectiveSettings):
 
 @dataclass
 class History:
-    """What happened in training: a loss and a time for every epoch, a score for every validation."""
+    """What happened in training: a loss and a time for every epoch, a score for every validation.
+
+    recoveries: how often training went back to its last good state with smaller steps.
+    """
 
     losses: list[float] = field(default_factory=list)
     epoch_seconds: list[float] = field(default_factory=list)
     validations: list[tuple[int, float]] = field(default_factory=list)
     refresh_seconds: list[float] = field(default_factory=list)
     best_epoch: int = 0
+    recoveries: int = 0
 
     @property
     def num_epochs(self) -> int:
@@ -109,6 +112,7 @@ def train(
     optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     frame = _identity(model, patch_set, batches[0].device)
     history = History()
+    recovery = Recovery(model, frame)
     best_score, best_state, best_frame, waited = -math.inf, None, frame, 0
     for epoch in range(settings.epochs):
         started = time.perf_counter()
@@ -121,23 +125,33 @@ def train(
                 frame = _refresh(model, batches, patch_set, settings, frame, history)
         loss = accumulate_gradients(model, batches, frame, settings, epoch, global_pairs, solver)
         frame = frame if solver is None else solver.frame
-        if not math.isfinite(loss):
-            raise NumericalError(f"the loss became {loss} in epoch {epoch + 1}; lower the learning rate (--lr)")
-        for group in optimiser.param_groups:
-            group["lr"] = settings.rate(epoch)
-        optimiser.step()
+        trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
+        if trouble is None:
+            for group in optimiser.param_groups:
+                group["lr"] = settings.rate(epoch) * recovery.rate_factor
+            optimiser.step()
+        else:
+            frame = recovery.go_back(trouble, epoch, optimiser)
         history.losses.append(loss)
         history.epoch_seconds.append(time.perf_counter() - started)
         if on_epoch is not None:
             on_epoch(epoch + 1, loss)
         last = epoch + 1 == settings.epochs
-        if validate is not None and ((epoch + 1) % settings.validate_every == 0 or last):
+        due = (epoch + 1) % settings.validate_every == 0 or last
+        if validate is None and due and trouble is None:
+            recovery.keep(frame)
+        if validate is not None and due:
             embedding, current = embed_nodes(model, batches, patch_set, settings, frame, whole)
+            trouble = embedding_trouble(embedding)
+            if trouble is not None:
+                frame = recovery.go_back(trouble, epoch, optimiser)
+                continue
+            state = recovery.keep(frame)
             score = validate(embedding)
             history.validations.append((epoch + 1, score))
             waited += 1
             if score > best_score:
-                best_score, best_state, best_frame, waited = score, copy.deepcopy(model.state_dict()), current, 0
+                best_score, best_state, best_frame, waited = score, state, current, 0
                 history.best_epoch = epoch + 1
             if settings.patience and waited >= settings.patience:
                 break
@@ -145,7 +159,9 @@ def train(
         model.load_state_dict(best_state)
         frame = best_frame
     else:
+        recovery.check_end()
         history.best_epoch = history.num_epochs
+    history.recoveries = recovery.count
     return Trained(model, frame, history)
 
 

@@ -1,0 +1,70 @@
+"""Recovery: a training that collapses or explodes goes back to its last good state with smaller steps."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.synchronise import Frame
+from l2g2g.errors import NumericalError
+from l2g2g.models.autoencoder import Autoencoder
+
+_MOST_RECOVERIES, _SMALLER = 3, 0.3
+# Vectors that differ by less than this part of their length are the same to an inner product in float32.
+_SPREAD = 1e-5
+_EXPLODED = 100.0
+
+
+def loss_trouble(loss: float, first_loss: float) -> str | None:
+    """What is wrong with a loss, if anything."""
+    if not math.isfinite(loss):
+        return f"the loss became {loss}"
+    if loss > _EXPLODED * (1 + abs(first_loss)):
+        return f"the loss grew from {first_loss:.3g} to {loss:.3g}"
+    return None
+
+
+def embedding_trouble(embedding: Tensor) -> str | None:
+    """What is wrong with vectors (num_nodes, dim), if anything: not finite, or all of them the same."""
+    if not bool(torch.isfinite(embedding).all()):
+        return "some vectors are not finite numbers"
+    length = float(embedding.double().square().mean())
+    spread = float((embedding - embedding.mean(0)).double().square().mean())
+    if len(embedding) > 1 and spread <= _SPREAD**2 * length + 1e-30:
+        return "all vectors became the same"
+    return None
+
+
+class Recovery:
+    """The last good state of a training, and how often it was needed."""
+
+    def __init__(self, model: Autoencoder, frame: Frame) -> None:
+        self.model = model
+        self.count = 0
+        self.rate_factor = 1.0
+        self.keep(frame)
+
+    def keep(self, frame: Frame) -> dict[str, Any]:
+        """Remember this state as a good one, and return it."""
+        self.trouble: str | None = None
+        self.state, self.frame = copy.deepcopy(self.model.state_dict()), frame
+        return self.state
+
+    def go_back(self, trouble: str, epoch: int, optimiser: torch.optim.Optimizer) -> Frame:
+        """Restore the last good state, forget the optimiser's momentum, take smaller steps from now on."""
+        if self.count == _MOST_RECOVERIES:
+            raise NumericalError(f"{trouble} in epoch {epoch + 1}, for the {self.count + 1}th time; lower --lr")
+        self.count, self.trouble = self.count + 1, f"{trouble} in epoch {epoch + 1}"
+        self.rate_factor *= _SMALLER
+        self.model.load_state_dict(self.state)
+        optimiser.state.clear()
+        return self.frame
+
+    def check_end(self) -> None:
+        """Refuse to end with a state that training went back to and never left."""
+        if self.trouble is not None:
+            raise NumericalError(f"{self.trouble}, and training ended before it recovered; lower --lr")
