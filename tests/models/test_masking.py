@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.models.masking import (
+    deal_groups,
     drop_entries,
     hidden_edges,
     hidden_edges_torch,
@@ -170,6 +171,50 @@ def test_columns_are_sorted_inside_every_row(weighted, patch_set):
     matrix = propagate_visible(block.indptr, block.indices, block.data, nodes, KEYS[0], 0.5).matrix
     rows = np.repeat(np.arange(len(nodes)), np.diff(matrix.crow_indices().numpy())).astype(np.int64)
     assert (np.diff(rows * len(nodes) + matrix.col_indices().numpy()) > 0).all()
+
+
+# --- groups: patches as masks ------------------------------------------------------------------------
+
+
+def dealt(units, num_groups, epoch=0):
+    return deal_groups(torch.from_numpy(units), num_groups, seed=0, epoch=epoch).numpy()
+
+
+def test_groups_are_dealt_by_unit_alone_and_evenly():
+    units = np.arange(6000) // 3
+    groups = dealt(units, 4)
+    assert (groups.reshape(-1, 3) == groups[::3, None]).all()  # rows of a unit stay together
+    assert (dealt(units[::-1].copy(), 4) == groups[::-1]).all()  # wherever they stand
+    assert abs(np.bincount(groups[::3], minlength=4) - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
+    assert (dealt(units, 4, epoch=1) != groups).mean() == pytest.approx(0.75, abs=0.05)  # anew every epoch
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+@pytest.mark.parametrize("num_groups", [2, 5])
+def test_numba_and_torch_hide_the_same_edges_between_groups(weighted, patch_set, num_groups, fraction):
+    block, nodes = stacked(patch_set, weighted)
+    groups = dealt(nodes, num_groups)
+    tensors = [torch.from_numpy(part) for part in (block.indptr, block.indices, nodes)]
+    ours = hidden_edges(block.indptr, block.indices, nodes, KEYS[0], fraction, groups)
+    theirs = hidden_edges_torch(*tensors, KEYS[0], fraction, torch.from_numpy(groups))
+    assert all(torch.equal(mine, other) for mine, other in zip(ours, theirs, strict=True))
+    seen = propagate_visible(block.indptr, block.indices, block.data, nodes, KEYS[0], fraction, groups).matrix
+    parts = (tensors[0], tensors[1], torch.from_numpy(block.data), tensors[2])
+    other = propagate_visible_torch(*parts, KEYS[0], fraction, torch.from_numpy(groups)).matrix
+    assert torch.equal(seen.col_indices(), other.col_indices())
+    assert torch.allclose(seen.values(), other.values(), rtol=1e-6, atol=0)
+
+
+def test_exactly_the_edges_between_groups_are_hidden(weighted):
+    nodes = np.arange(weighted.shape[0])
+    groups = dealt(nodes, 3)
+    indptr, indices = hidden_edges(weighted.indptr, weighted.indices, nodes, KEYS[0], 1.0, groups)
+    hidden = sp.csr_array((np.ones(len(indices)), indices.numpy(), indptr.numpy()), shape=weighted.shape)
+    between = groups[:, None] != groups[None]
+    assert ((hidden.toarray() != 0) == ((weighted.toarray() != 0) & between)).all()
+    seen = propagate_visible(weighted.indptr, weighted.indices, weighted.data, nodes, KEYS[0], 1.0, groups)
+    off_diagonal = (seen.matrix.to_dense().numpy() != 0) & ~np.eye(len(nodes), dtype=bool)
+    assert (off_diagonal == ((weighted.toarray() != 0) & ~between)).all()
 
 
 def test_dropped_entries_keep_their_mean():

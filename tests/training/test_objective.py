@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from l2g2g.alignment.synchronise import Frame, apply_frame, assemble
+from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre
@@ -17,6 +17,7 @@ from l2g2g.training.batches import prepare_batches
 from l2g2g.training.objective import (
     ObjectiveSettings,
     accumulate_gradients,
+    edges_between,
     encode_aligned,
     global_loss,
     patch_loss,
@@ -398,3 +399,157 @@ def test_inside_a_masked_patch_the_mean_is_over_its_hidden_edges(split, patch_se
             chosen.append((rows_of(pattern)[inside], pattern.indices.numpy()[inside]))
         expected += dense_loss(embedding, *chosen, -0.3) * (high - low) / batch.num_rows
     assert loss == pytest.approx(expected, rel=1e-5)
+
+
+# --- patch boundaries as masks ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clusters(split):
+    return partition(split.train.adjacency, 12)
+
+
+@pytest.mark.parametrize("scope", ["inside", "global"])
+@pytest.mark.parametrize("unit", ["nodes", "clusters"])
+def test_groups_redrawn_hide_the_same_edges_in_one_block_and_patch_by_patch(split, patch_set, clusters, scope, unit):
+    units = clusters if unit == "clusters" else None
+    model, frame = make_model(split), random_frame(3)
+    settings = ObjectiveSettings(scope=scope, mask=1.0, mask_groups=3, score_fraction=0.8, feature_dropout=0.3)
+    pairs = global_pairs_of(split, patch_set, units=units)
+    together, apart = (
+        loss_and_gradients(model, batches_of(split, patch_set, together=t, units=units), frame, settings, pairs)
+        for t in (True, False)
+    )
+    assert together[0] == pytest.approx(apart[0], abs=1e-6)
+    assert largest_difference(together[1], apart[1]) < 1e-6
+    assert all(float(gradient.abs().max()) > 1e-3 for gradient in together[1])
+
+
+@pytest.mark.parametrize("unit", ["nodes", "clusters"])
+def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit):
+    units = clusters if unit == "clusters" else None
+    batches = batches_of(split, patch_set, together=False, units=units)
+    source = global_pairs_of(split, patch_set, units=units).pairs
+    everything = as_set(*sp.coo_array(split.train.adjacency).coords)
+    cut = as_set(*patch_set.cut_edges(split.train.adjacency))
+    counts, previous = [], None
+    for epoch in range(20):
+        seen = set()
+        for batch in batches:
+            inputs = batch.training_inputs(mask=1.0, feature_dropout=0.0, seed=5, epoch=epoch, num_groups=3)
+            rows, columns = sp.coo_array(inputs.propagation.matrix.to_dense().numpy()).coords
+            seen |= {(u, v) for u, v in as_set(batch.pairs.nodes[rows], batch.pairs.nodes[columns]) if u != v}
+        edges = source.draw_edges(1.0, seed=5, epoch=epoch, num_groups=3)
+        predicted = as_set(rows_of(edges), edges.indices.numpy())
+        assert not seen & predicted
+        assert seen | predicted >= everything - cut
+        assert predicted != previous
+        counts.append(len(predicted))
+        previous = predicted
+        if unit == "clusters":
+            assert all(clusters[u] != clusters[v] for u, v in predicted)
+    between = len(everything) if unit == "nodes" else sum(clusters[u] != clusters[v] for u, v in everything)
+    assert np.mean(counts) == pytest.approx(2 / 3 * between, rel=0.05)
+
+
+def test_fixed_patches_as_mask_predict_exactly_the_edges_that_no_patch_holds(split, patch_set):
+    pairs = global_pairs_of(split, patch_set, only_between=True)
+    edges = pairs.pairs.edges
+    cut = as_set(*patch_set.cut_edges(split.train.adjacency))
+    assert as_set(rows_of(edges), edges.indices.numpy()) == cut
+    assert edges.num_pairs == 2 * len(cut)
+    never = (split.held_out.toarray() != 0) | (split.train.adjacency.toarray() != 0)
+    for epoch in range(30):
+        negatives = pairs.pairs.draw_negatives(seed=0, epoch=epoch)
+        assert negatives.num_pairs == len(cut)
+        assert not never[rows_of(negatives), negatives.indices.numpy()].any()
+
+
+def test_edges_between_patches_keep_their_weights(split, patch_set):
+    weighted = split.train.adjacency.copy()
+    weighted.data = np.arange(1, weighted.nnz + 1, dtype=np.float32)
+    between = edges_between(patch_set, weighted)
+    assert between.nnz > 0
+    assert (between.toarray()[between.nonzero()] == weighted.toarray()[between.nonzero()]).all()
+    assert not (patch_set.induce(between) != 0).nnz
+
+
+# --- alignment that the gradient passes through -----------------------------------------------------
+
+
+def through(patch_set, **options):
+    """A solver as the loop has it, exact enough for finite differences."""
+
+    def solve(stacked):
+        assert stacked.requires_grad
+        options_ = {"tolerance": 1e-10, "max_steps": 300, "previous": Frame.identity(3, DIM), **options}
+        offsets = torch.from_numpy(patch_set.offsets)
+        return synchronise(stacked, offsets, patch_set.overlaps, differentiable=True, **options_)
+
+    return solve
+
+
+def constant(solve):
+    return lambda stacked: solve(stacked).detach()
+
+
+def gradients_through(model, batches, settings, pairs, solve):
+    model.zero_grad()
+    loss = accumulate_gradients(model, batches, Frame.identity(3, DIM), settings, EPOCH, pairs, solve)
+    return loss, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("share", [True, False], ids=["shared", "separate"])
+@pytest.mark.parametrize("scope", ["inside", "global"])
+def test_the_gradient_through_the_alignment_is_that_of_finite_differences(split, patch_set, global_pairs, scope, share):
+    settings = ObjectiveSettings(scope=scope, mask=0.5)
+    solve = through(patch_set)
+
+    def fresh():  # linear, because a ReLU has kinks that finite differences see
+        model = make_model(split, kind="linear", num_encoders=1 if share else patch_set.num_patches)
+        with torch.no_grad():  # as long as trained vectors are
+            for encoder in model.encoders:
+                encoder.weights[0].mul_(3)
+        return model
+
+    model, batches = fresh(), batches_of(split, patch_set, together=share)
+    _, gradients = gradients_through(model, batches, settings, global_pairs, solve)
+    _, held = gradients_through(model, batches, settings, global_pairs, constant(solve))
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+    # Along the direction in which the two differ most, only one of them can be right.
+    direction = [mine - other for mine, other in zip(gradients, held, strict=True)]
+    length = float(torch.cat([part.ravel() for part in direction]).norm())
+    losses = []
+    for step in (1e-2, -1e-2):
+        moved = fresh()
+        with torch.no_grad():
+            for parameter, part in zip(moved.parameters(), direction, strict=True):
+                parameter += step * part / length
+        losses.append(gradients_through(moved, batches, settings, global_pairs, solve)[0])
+    slope = (losses[0] - losses[1]) / 2e-2
+    expected, wrong = (sum(float((a * d).sum()) for a, d in zip(g, direction, strict=True)) for g in (gradients, held))
+    assert slope == pytest.approx(expected / length, rel=0.01)
+    assert abs(slope - wrong / length) > 0.2 * abs(slope)
+
+
+@pytest.mark.parametrize("variational", [False, True], ids=["plain", "variational"])
+@pytest.mark.parametrize("scope", ["inside", "global"])
+def test_through_in_one_block_and_patch_by_patch_is_the_same(split, patch_set, global_pairs, scope, variational):
+    model, solve = make_model(split, variational=variational), through(patch_set)
+    settings = ObjectiveSettings(scope=scope, mask=0.5, feature_dropout=0.2)
+    together, apart = (
+        gradients_through(model, batches_of(split, patch_set, together=t), settings, global_pairs, solve)
+        for t in (True, False)
+    )
+    assert together[0] == pytest.approx(apart[0], abs=1e-6)
+    size = max(float(gradient.abs().max()) for gradient in together[1])
+    assert largest_difference(together[1], apart[1]) < 1e-4 * size
+
+
+def test_a_constant_solution_is_the_held_frame(split, patch_set, global_pairs):
+    model, batches = separate(split, patch_set)
+    frame = random_frame(3)
+    held = loss_and_gradients(model, batches, frame, GLOBAL, global_pairs)
+    same = gradients_through(model, batches, GLOBAL, global_pairs, lambda stacked: frame)
+    assert held[0] == pytest.approx(same[0], abs=1e-6)
+    assert largest_difference(held[1], same[1]) < 1e-6

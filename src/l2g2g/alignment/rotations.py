@@ -195,7 +195,9 @@ def retract(rotations: Tensor, update: Tensor) -> Tensor:
     return newton_schulz(rotations @ (eye + update))
 
 
-def attach_gradient(rotations: Tensor, edges: Tensor, relative: Tensor, laplacian: PatchLaplacian) -> Tensor:
+def attach_gradient(
+    rotations: Tensor, edges: Tensor, relative: Tensor, laplacian: PatchLaplacian, tolerance: float = 1e-13
+) -> Tensor:
     """Give solved rotations their exact derivative with respect to the pairwise maps.
 
     At the optimum the gradient g(S, R) vanishes; the implicit function theorem is one Newton step with a constant
@@ -207,6 +209,7 @@ def attach_gradient(rotations: Tensor, edges: Tensor, relative: Tensor, laplacia
         edges: (num_pairs, 2) pairs i < j.
         relative: (num_pairs, dim, dim) R_ij, carries the gradient.
         laplacian: of the same pairs and weights.
+        tolerance: relative residual at which the derivative is good enough.
     """
     landscape = _Landscape(edges, relative, laplacian)
     agreement = transport(rotations, edges, relative)
@@ -220,6 +223,7 @@ def attach_gradient(rotations: Tensor, edges: Tensor, relative: Tensor, laplacia
             free * right,
             laplacian.solve,
             max_iterations=right.numel() + 10,
+            tolerance=tolerance,
         )
 
     update = landscape.skew(solve_symmetric(landscape.gradient(agreement), solve))

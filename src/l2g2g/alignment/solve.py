@@ -149,7 +149,8 @@ def solve_rotations(
             start, edges, constant.relative, laplacian, tolerance=settings.tolerance, max_steps=settings.max_steps
         ).rotations
     if settings.differentiable and torch.is_grad_enabled():
-        return attach_gradient(rotations, edges, maps.relative, laplacian)
+        # The derivative need not be much better than the rotations it belongs to.
+        return attach_gradient(rotations, edges, maps.relative, laplacian, max(1e-3 * settings.tolerance, 1e-13))
     return rotations
 
 

@@ -1,7 +1,9 @@
 """Masking: edges hidden from the encoder for an epoch, which it then learns to predict; dropped feature entries.
 
-Whether an edge is hidden depends on (seed, epoch) and its two node numbers alone: it is hidden in every patch
-that holds it and in both directions, whichever patch, batch or rank looks.
+Nodes lie in groups, and edges between groups are hidden, each with the same chance. Random edges: every node is a
+group of its own. Patches drawn anew: nodes, or whole clusters, are dealt into a few groups, and all edges between
+these are hidden. Whether an edge is hidden depends on (seed, epoch) and its two nodes alone: it is hidden in every
+patch that holds it and in both directions, whichever patch, batch or rank looks.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from l2g2g.models.randomness import random_word, random_words, signed_key
+from l2g2g.models.randomness import Purpose, random_word, random_words, scale_to, signed_key, stream_key
 from l2g2g.models.sparse import SparseMatrix, csr_tensor
 
 
@@ -20,27 +22,47 @@ def edge_threshold(fraction: float) -> int:
     return round(fraction * (1 << 32))
 
 
+def deal_groups(units: Tensor, num_groups: int, *, seed: int, epoch: int) -> Tensor:
+    """(num_rows,) int64 random group of every row in this epoch; rows of one unit (a node, a cluster) stay together."""
+    key = torch.tensor(signed_key(stream_key(seed, Purpose.MASK_GROUPS, epoch)), device=units.device)
+    return scale_to(random_words(key, units), torch.tensor(num_groups, device=units.device))
+
+
 def propagate_visible(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, nodes: np.ndarray, key: int, fraction: float
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    nodes: np.ndarray,
+    key: int,
+    fraction: float,
+    groups: np.ndarray | None = None,
 ) -> SparseMatrix:
     """Â of the visible edges of stacked patches.
 
     indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal. nodes: (num_rows,) node
-    numbers of the rows. fraction: share of the edges that is hidden.
+    numbers of the rows. fraction: share of the edges between groups that is hidden. groups: (num_rows,) int64,
+    None for the nodes themselves.
     """
-    parts = _visible(indptr, indices, weights, nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
+    groups = nodes if groups is None else groups
+    parts = _visible(indptr, indices, weights, nodes, groups, np.uint64(key), np.uint64(edge_threshold(fraction)))
     new_indptr, new_indices, values = (torch.from_numpy(part) for part in parts)
     matrix = csr_tensor(new_indptr, new_indices, values, (len(nodes), len(nodes)))
     return SparseMatrix(matrix, matrix)
 
 
 def propagate_visible_torch(
-    indptr: Tensor, indices: Tensor, weights: Tensor, nodes: Tensor, key: int, fraction: float
+    indptr: Tensor,
+    indices: Tensor,
+    weights: Tensor,
+    nodes: Tensor,
+    key: int,
+    fraction: float,
+    groups: Tensor | None = None,
 ) -> SparseMatrix:
     """The same with torch operations only, for any device."""
     num_rows = len(nodes)
     rows = torch.repeat_interleave(torch.arange(num_rows, device=nodes.device), indptr.diff())
-    seen = ~_is_hidden(nodes[rows], nodes[indices.long()], key, fraction)
+    seen = ~_is_hidden(nodes, nodes if groups is None else groups, rows, indices.long(), key, fraction)
     loops = torch.arange(num_rows, device=nodes.device)
     all_rows, all_columns = torch.cat([rows[seen], loops]), torch.cat([indices[seen].long(), loops])
     values = torch.cat([weights[seen], weights.new_ones(num_rows)])
@@ -55,19 +77,25 @@ def propagate_visible_torch(
 
 
 def hidden_edges(
-    indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, key: int, fraction: float
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    nodes: np.ndarray,
+    key: int,
+    fraction: float,
+    groups: np.ndarray | None = None,
 ) -> tuple[Tensor, Tensor]:
     """CSR pattern of the hidden edges of stacked patches, both directions. A smaller fraction gives a subset."""
-    parts = _hidden(indptr, indices, nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
+    groups = nodes if groups is None else groups
+    parts = _hidden(indptr, indices, nodes, groups, np.uint64(key), np.uint64(edge_threshold(fraction)))
     return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
 
 
 def hidden_edges_torch(
-    indptr: Tensor, indices: Tensor, nodes: Tensor, key: int, fraction: float
+    indptr: Tensor, indices: Tensor, nodes: Tensor, key: int, fraction: float, groups: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same with torch operations only, for any device."""
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), indptr.diff())
-    hidden = _is_hidden(nodes[rows], nodes[indices.long()], key, fraction)
+    hidden = _is_hidden(nodes, nodes if groups is None else groups, rows, indices.long(), key, fraction)
     counts = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
     counts.index_add_(0, rows[hidden] + 1, torch.ones_like(rows[hidden]))
     return counts.cumsum(0).to(torch.int32), indices[hidden]
@@ -81,17 +109,22 @@ def drop_entries(values: np.ndarray, offsets: np.ndarray, keys: np.ndarray, frac
     return _drop(values, offsets, keys, np.uint64(edge_threshold(fraction)), np.float32(1.0 / (1.0 - fraction)))
 
 
-def _is_hidden(first: Tensor, second: Tensor, key: int, fraction: float) -> Tensor:
+def _is_hidden(nodes: Tensor, groups: Tensor, rows: Tensor, columns: Tensor, key: int, fraction: float) -> Tensor:
+    first, second = nodes[rows], nodes[columns]
     low, high = torch.minimum(first, second), torch.maximum(first, second)
     words = random_words(torch.tensor(signed_key(key), device=first.device), (low << 32) + high)
-    return ((words >> 32) & 0xFFFFFFFF) < edge_threshold(fraction)
+    return (groups[rows] != groups[columns]) & (((words >> 32) & 0xFFFFFFFF) < edge_threshold(fraction))
 
 
 @njit(cache=True, inline="always")
-def _hides(first: int, second: int, key: np.uint64, threshold: np.uint64) -> np.bool:
-    low, high = min(first, second), max(first, second)
+def _hides(
+    nodes: np.ndarray, groups: np.ndarray, row: int, column: int, key: np.uint64, threshold: np.uint64
+) -> bool:
+    if groups[row] == groups[column]:
+        return False
+    low, high = min(nodes[row], nodes[column]), max(nodes[row], nodes[column])
     position = (np.uint64(low) << np.uint64(32)) + np.uint64(high)
-    return (random_word(key, position) >> np.uint64(32)) < threshold
+    return bool((random_word(key, position) >> np.uint64(32)) < threshold)
 
 
 @njit(cache=True, parallel=True)
@@ -100,6 +133,7 @@ def _visible(
     indices: np.ndarray,
     weights: np.ndarray,
     nodes: np.ndarray,
+    groups: np.ndarray,
     key: np.uint64,
     threshold: np.uint64,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -109,7 +143,7 @@ def _visible(
     for row in prange(num_rows):
         count, degree = 1, 1.0
         for entry in range(indptr[row], indptr[row + 1]):
-            if not _hides(nodes[row], nodes[indices[entry]], key, threshold):
+            if not _hides(nodes, groups, row, indices[entry], key, threshold):
                 count += 1
                 degree += weights[entry]
         counts[row + 1] = count
@@ -127,7 +161,7 @@ def _visible(
                 values[place] = scale[row] * scale[row]
                 place += 1
                 looped = True
-            if not _hides(nodes[row], nodes[column], key, threshold):
+            if not _hides(nodes, groups, row, column, key, threshold):
                 new_indices[place] = column
                 values[place] = weights[entry] * scale[row] * scale[column]
                 place += 1
@@ -139,14 +173,19 @@ def _visible(
 
 @njit(cache=True, parallel=True)
 def _hidden(
-    indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, key: np.uint64, threshold: np.uint64
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    nodes: np.ndarray,
+    groups: np.ndarray,
+    key: np.uint64,
+    threshold: np.uint64,
 ) -> tuple[np.ndarray, np.ndarray]:
     num_nodes = len(nodes)
     counts = np.zeros(num_nodes + 1, np.int32)
     for row in prange(num_nodes):
         count = 0
         for entry in range(indptr[row], indptr[row + 1]):
-            if _hides(nodes[row], nodes[indices[entry]], key, threshold):
+            if _hides(nodes, groups, row, indices[entry], key, threshold):
                 count += 1
         counts[row + 1] = count
     new_indptr = np.cumsum(counts).astype(np.int32)
@@ -154,7 +193,7 @@ def _hidden(
     for row in prange(num_nodes):
         place = new_indptr[row]
         for entry in range(indptr[row], indptr[row + 1]):
-            if _hides(nodes[row], nodes[indices[entry]], key, threshold):
+            if _hides(nodes, groups, row, indices[entry], key, threshold):
                 new_indices[place] = indices[entry]
                 place += 1
     return new_indptr, new_indices

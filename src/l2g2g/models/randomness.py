@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     BETWEEN_PATCHES = 6
     INITIAL_WEIGHTS = 7
     STRUCTURE = 8
+    MASK_GROUPS = 9
 
 
 def mix(value: int) -> int:
