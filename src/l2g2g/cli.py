@@ -55,6 +55,15 @@ ShareOption = Annotated[
 AlignGradientOption = Annotated[
     str | None, typer.Option(help="Alignment held between refreshes, or solved every epoch with its gradient through.")
 ]
+SamplingOption = Annotated[
+    str | None, typer.Option(help="Far ends of negatives drawn uniform, or by degree (to the power 0.75).")
+]
+WeightedOption = Annotated[
+    bool | None, typer.Option("--weighted-loss/--unweighted-loss", help="Edges count in the loss by their weight.")
+]
+DirectedOption = Annotated[
+    bool | None, typer.Option("--directed", help="Edges point from source to target; the vector is [source | target].")
+]
 NegativesOption = Annotated[str | None, typer.Option(help="fresh negatives every epoch, or fixed ones.")]
 PairsOption = Annotated[str | None, typer.Option(help="sampled pairs in the loss, or all (small graphs).")]
 ScopeOption = Annotated[str | None, typer.Option(help="Scored pairs: inside each patch, or global.")]
@@ -72,7 +81,7 @@ StructureOption = Annotated[
     str | None, typer.Option(help="Columns from the structure beside the features: none, blend or auto.")
 ]
 DecoderOption = Annotated[
-    str | None, typer.Option(help="Score of a pair: inner, cosine, distance or product (learned).")
+    str | None, typer.Option(help="Score of a pair: inner, cosine, distance, product (learned) or asymmetric.")
 ]
 SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
@@ -125,6 +134,9 @@ def embed(
     align_gradient: AlignGradientOption = None,
     share_encoder: ShareOption = None,
     negatives: NegativesOption = None,
+    negative_sampling: SamplingOption = None,
+    weighted_loss: WeightedOption = None,
+    directed: DirectedOption = None,
     pairs: PairsOption = None,
     sample_size: SampleOption = None,
     scope: ScopeOption = None,
@@ -154,7 +166,7 @@ def embed(
 
     clock = Stopwatch()
     with clock.measure("read"):
-        loaded = _read(graph, features, data_dir, quiet or as_json)
+        loaded = _read(graph, features, data_dir, quiet or as_json, bool(directed))
     check_output(output, loaded.node_ids)
     with _progress(config.epochs, config.method, quiet or as_json) as on_epoch:
         fraction = 0.05 if validation else 0.0
@@ -211,6 +223,9 @@ def evaluate(
     align_gradient: AlignGradientOption = None,
     share_encoder: ShareOption = None,
     negatives: NegativesOption = None,
+    negative_sampling: SamplingOption = None,
+    weighted_loss: WeightedOption = None,
+    directed: DirectedOption = None,
     pairs: PairsOption = None,
     sample_size: SampleOption = None,
     scope: ScopeOption = None,
@@ -241,7 +256,7 @@ def evaluate(
     from l2g2g.experiment import evaluate_graph
     from l2g2g.reports.tables import render_measures, render_scores
 
-    loaded = _read(graph, features, data_dir, quiet or as_json)
+    loaded = _read(graph, features, data_dir, quiet or as_json, bool(directed))
     rows = []
     for config in configs:
         with _progress(config.epochs, f"{config.method} seed {config.seed}", quiet or as_json) as on_epoch:
@@ -300,10 +315,10 @@ def _seeds(seeds: int | None, seed: int | None) -> list[int]:
     return [seed or 0] if seeds is None else list(range(seeds))
 
 
-def _read(graph: str, features: Path | None, data_dir: Path | None, silent: bool) -> Graph:
+def _read(graph: str, features: Path | None, data_dir: Path | None, silent: bool, directed: bool) -> Graph:
     from l2g2g.graphs.read import read_graph
 
-    loaded = read_graph(graph, features, data_dir=data_dir)
+    loaded = read_graph(graph, features, data_dir=data_dir, directed=directed)
     if not silent:
         cleaned = loaded.cleaning.describe()
         _say(

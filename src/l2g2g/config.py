@@ -38,6 +38,7 @@ class Config:
         align_gradient: held: the alignment is a constant between refreshes; through: it is solved anew in every
             epoch, and the gradient passes through its rotations and translations.
         negatives: fresh every epoch, or fixed.
+        negative_sampling: The far end of a non-edge is drawn uniformly, or by degree^0.75.
         negatives_per_edge: Non-edges drawn for every undirected edge. The authors count an edge in both
             directions and so draw two.
         pairs: sampled or all pairs in the loss; None for what the method says.
@@ -60,12 +61,15 @@ class Config:
         feature_width: Columns to which features are compressed (principal directions, half evened out); 0 leaves them
             as they are. Not applied to features with few entries in a row, nor where the graph has too few edges to
             learn from without dropping most of the entries (docs/accuracy.md).
+        weighted_loss: An edge counts in the loss by its weight (propagation always uses weights).
+        directed: Edges have a direction, which the loss and the evaluation keep; the encoder sees them joined.
         structure: Whether columns made from the structure stand beside the features: none, blend, or auto (two short
             trainings decide by the validation pairs). A graph without features always has them.
         structure_width: Columns made from the structure.
         learn_bias: A learned bias in the inner-product decoder; the other decoders always have one.
-        decoder: inner (the inner product), cosine or distance (with a learned scale), or product (a small learned
-            network on the elementwise product).
+        decoder: inner (the inner product), cosine or distance (with a learned scale), product (a small learned network
+            on the elementwise product), or asymmetric (a vector is [source | target]; for directed graphs, and
+            their default).
         epochs, lr: Length and step of training (Adam).
         schedule: constant rate, or linear: up over a tenth of the epochs, then down to nothing.
         patience: Validations without improvement before training stops; 0 to train all epochs.
@@ -95,6 +99,7 @@ class Config:
     scale: bool = False
     align_gradient: AlignGradient = "held"
     negatives: Literal["fresh", "fixed"] = "fresh"
+    negative_sampling: Literal["uniform", "degree"] = "uniform"
     negatives_per_edge: float = 1.0
     pairs: Literal["sampled", "all"] | None = None
     sample_size: int | Literal["sqrt", "authors"] = "authors"
@@ -107,10 +112,12 @@ class Config:
     assembly: Literal["mean", "whole"] | None = None
     feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
     feature_width: int = 0
+    weighted_loss: bool = False
+    directed: bool = False
     structure: Literal["none", "blend", "auto"] = "none"
     structure_width: int = 64
     learn_bias: bool = True
-    decoder: Literal["inner", "cosine", "distance", "product"] = "inner"
+    decoder: Literal["inner", "cosine", "distance", "product", "asymmetric"] = "inner"
     epochs: int = 300
     lr: float = 0.01
     schedule: Literal["constant", "linear"] = "constant"
@@ -155,6 +162,10 @@ class Config:
             raise InputError(f"--scope global scores sampled pairs, not {self.loss_pairs}")
         if self.decoder == "product" and self.loss_pairs != "sampled":
             raise InputError(f"--decoder product scores sampled pairs; {self.method} scores {self.loss_pairs}")
+        if self.loss_pairs != "sampled":
+            self._check_sampled()
+        if self.decoder == "asymmetric":
+            self._check_asymmetric()
         if self.mask_by != "edges":
             self._check_mask()
         if self.align_gradient == "through":
@@ -163,6 +174,27 @@ class Config:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
         if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
             raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
+
+    def _check_sampled(self) -> None:
+        """The losses over all pairs of some nodes draw none, and know neither weights nor directions."""
+        for option, is_set in (
+            ("--directed", self.directed),
+            ("--weighted-loss", self.weighted_loss),
+            ("--negative-sampling degree", self.negative_sampling == "degree"),
+        ):
+            if is_set:
+                raise InputError(f"{option} needs sampled pairs; {self.method} scores {self.loss_pairs}")
+
+    def _check_asymmetric(self) -> None:
+        if not self.directed:
+            raise InputError("--decoder asymmetric tells u → v from v → u; it needs --directed")
+        if self.dim % 2:
+            raise InputError(f"--dim is {self.dim}; --decoder asymmetric halves it, so it must be even")
+        if self.rotates and self.definition.alignment != "never":
+            raise InputError(
+                "--decoder asymmetric cannot be rotated, which mixes sources and targets; "
+                "use a shared encoder without --rotate, or another decoder"
+            )
 
     def _check_mask(self) -> None:
         if self.mask_by != "patches":
@@ -304,7 +336,8 @@ CHOICES: dict[str, list[Any]] = {
     "mask_by": ["edges", "nodes", "clusters", "patches"],
     "assembly": [None, "mean", "whole"],
     "structure": ["none", "blend", "auto"],
-    "decoder": ["inner", "cosine", "distance", "product"],
+    "decoder": ["inner", "cosine", "distance", "product", "asymmetric"],
+    "negative_sampling": ["uniform", "degree"],
 }
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
@@ -370,6 +403,8 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
         settings["hidden"] = given["dim"]
     if given.get("mask_by") == "patches":
         settings.pop("mask", None)  # the partition says how much is hidden, not the preset
+    if given.get("directed"):
+        settings["decoder"] = "asymmetric"
     settings.update(given)
     return replace(config, **settings)
 

@@ -48,7 +48,10 @@ class GraphEmbedding(BaseEstimator):
         epochs: int | None = None,
         lr: float | None = None,
         negatives: str | None = None,
+        negative_sampling: str | None = None,
         pairs: str | None = None,
+        weighted_loss: bool | None = None,
+        directed: bool = False,
         feature_scaling: str | None = None,
         structure: str | None = None,
         learn_bias: bool | None = None,
@@ -72,7 +75,10 @@ class GraphEmbedding(BaseEstimator):
         self.epochs = epochs
         self.lr = lr
         self.negatives = negatives
+        self.negative_sampling = negative_sampling
         self.pairs = pairs
+        self.weighted_loss = weighted_loss
+        self.directed = directed
         self.feature_scaling = feature_scaling
         self.structure = structure
         self.learn_bias = learn_bias
@@ -104,7 +110,7 @@ class GraphEmbedding(BaseEstimator):
 
     def fit(self, graph: Any, y: None = None) -> GraphEmbedding:
         """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph."""
-        graph = read_graph(graph)
+        graph = read_graph(graph, directed=self.directed)
         run = embed_graph(graph, self.make_config(), validation_fraction=self.validation_fraction)
         self._remember(run.embedding, graph.node_ids, run.trained.history, run.config)
         self.run_: Run | None = run

@@ -29,7 +29,7 @@ from l2g2g.models.features import feature_centre, scale_features
 from l2g2g.models.structure import blend_structure, structural_features
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import PatchBatch, prepare_batches
+from l2g2g.training.batches import PairOptions, PatchBatch, prepare_batches
 from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.recovery import embedding_trouble
@@ -42,6 +42,8 @@ _FEW_ARCS = 100_000
 # Length of the two trainings that decide whether structure is blended in, and what it must gain in AUC.
 _TRIAL_EPOCHS = 15
 _TRIAL_GAIN = 0.002
+# Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
+_REVERSED_SHARE = 0.5
 
 
 @dataclass
@@ -187,6 +189,7 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
     negatives = config.negatives_per_edge * hidden * scored
     # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
     plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
+    options = pair_options(graph, config)
     batches = prepare_batches(
         patch_set,
         graph.adjacency,
@@ -196,6 +199,7 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
         together=config.together and config.shares_encoder,
         propagate_once=plain,
         units=units,
+        options=options,
         device=config.device,
     )
     global_pairs = None
@@ -207,6 +211,7 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
             negatives_per_edge=negatives,
             only_between=config.mask_by == "patches",
             units=units,
+            options=options,
             device=config.device,
         )
         if global_pairs.pairs.adjacency.nnz == 0:
@@ -215,6 +220,21 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
     if config.passes_whole_graph and patch_set.num_patches > 1:
         whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
     return _Prepared(batches, global_pairs, whole)
+
+
+def pair_options(graph: Graph, config: Config) -> PairOptions:
+    """How pairs are drawn and counted; what the graph cannot give is refused."""
+    if config.weighted_loss and not graph.weighted:
+        raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
+    if graph.directed != config.directed:
+        wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
+        raise InputError(f"{graph.name}: the graph {wrong}")
+    return PairOptions(
+        by_degree=config.negative_sampling == "degree",
+        weighted=config.weighted_loss,
+        arcs=graph.arcs,
+        reversed_share=_REVERSED_SHARE if config.decoder == "asymmetric" else 0.0,
+    )
 
 
 def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoencoder:
@@ -290,6 +310,7 @@ def evaluate_graph(
         "ap": scores.average_precision,
         "best_auc": None if best is None else best.auc,
         **further,
+        **directed_measures(graph, split, run),
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_features": graph.num_features,
@@ -297,6 +318,16 @@ def evaluate_graph(
         "peak_memory_bytes": peak_memory(),
     }
     return row, run
+
+
+def directed_measures(graph: Graph, split: LinkSplit, run: Run) -> dict[str, float | int | None]:
+    """The two questions of a directed graph apart; nothing for an undirected one."""
+    if graph.arcs is None or split.test is None:
+        return {}
+    scorer = pair_scorer(run.trained.model)
+    joined = evaluate_links(run.embedding, split.test.without_reversed(), scorer).auc
+    way = evaluate_links(run.embedding, split.test.only_reversed(), scorer).auc if split.test.num_reversed else None
+    return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.arcs.nnz}
 
 
 FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
@@ -312,7 +343,9 @@ def further_measures(graph: Graph, split: LinkSplit, run: Run, clock: Stopwatch)
     if split.protocol == "heldout" and split.test is not None:
         with clock.measure("rank"):
             edges, degrees = split.test.positive, split.train.degrees
-            ranks = rank_links(run.embedding, edges, graph.adjacency, degrees, scorer, seed=seed)
+            ranks = rank_links(
+                run.embedding, edges, graph.adjacency, degrees, scorer, directed=graph.directed, seed=seed
+            )
         if ranks is not None:
             hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}
             found |= {"mrr": ranks.mrr, **hits}

@@ -59,6 +59,7 @@ def rank_links(
     *,
     num_candidates: int = 100,
     max_edges: int = 10_000,
+    directed: bool = False,
     seed: int = 0,
 ) -> LinkRanks | None:
     """Rank each held-out edge (u, v) among pairs (u, w), and among pairs (w, v); None where nothing can be ranked.
@@ -73,6 +74,7 @@ def rank_links(
         train_degrees: (num_nodes,) number of neighbours in training.
         scorer: As in `evaluate_links`; inner products by default.
         num_candidates: K, the candidates of each rank.
+        directed: Whether (u, v) is the arc u → v; then w → v is scored where v stays.
         seed: Of the sample of edges and of the candidates.
     """
     generator = np.random.default_rng([seed, _STREAM])
@@ -82,6 +84,7 @@ def rank_links(
     replaced = np.concatenate([edges[:, 1], edges[:, 0]]).astype(np.int64)
     rankable = len(train_degrees) - 1 - np.diff(known.indptr)[fixed] >= num_candidates
     num_left_out = int((~rankable).sum())
+    turned = directed & (np.arange(len(fixed)) >= len(edges))[rankable]
     fixed, replaced = fixed[rankable], replaced[rankable]
     if len(fixed) == 0:
         return None
@@ -90,8 +93,9 @@ def rank_links(
     for low in range(0, len(fixed), _ROWS_PER_SLICE):
         part = slice(low, low + _ROWS_PER_SLICE)
         targets = np.column_stack([replaced[part], candidates[part]])
-        sources = np.repeat(fixed[part], targets.shape[1])
-        scores = (scorer or score_inner_products)(embedding, sources, targets.ravel()).reshape(targets.shape)
+        sources = np.repeat(fixed[part], targets.shape[1]).reshape(targets.shape)
+        ends = np.where(turned[part, None], targets, sources), np.where(turned[part, None], sources, targets)
+        scores = (scorer or score_inner_products)(embedding, ends[0].ravel(), ends[1].ravel()).reshape(targets.shape)
         if not np.isfinite(scores).all():
             raise NumericalError("some scores are not finite numbers; lower the learning rate (--lr)")
         own, others = scores[:, :1], scores[:, 1:]

@@ -72,7 +72,7 @@ _KNOWN_FILES = {
 }
 
 
-def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0) -> Graph:
+def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *, directed: bool = False) -> Graph:
     """Give the graph that goes by this name.
 
     Args:
@@ -80,6 +80,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0) -
             hyphens or underscores.
         data_dir: Folder of real graphs.
         seed: Of the random draw, for block models.
+        directed: Keep the directions of a file's edges; block models have none.
 
     Example:
         >>> load_dataset("sbm-small").num_nodes
@@ -87,10 +88,12 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0) -
     """
     wanted = _normalise(name)
     if wanted in _BLOCK_MODELS:
+        if directed:
+            raise InputError(f"{wanted}: its edges have no direction; leave --directed out")
         return _BLOCK_MODELS[wanted].model().sample(seed, name=wanted)
     files = _files_by_name(data_dir)
     if wanted in files:
-        return read_npz_graph(files[wanted], name=wanted)
+        return read_npz_graph(files[wanted], name=wanted, directed=directed)
     if wanted in _KNOWN_FILES:
         place = f"is not in {data_dir}" if data_dir is not None else "needs its file"
         raise InputError(f"dataset {wanted!r} {place}; give the folder that holds {wanted}.npz with --data-dir")

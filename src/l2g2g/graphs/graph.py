@@ -1,4 +1,4 @@
-"""Graph: one undirected graph with optional features, checked and cleaned on the way in."""
+"""Graph: one graph with optional features, checked and cleaned on the way in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cleaning:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph. Build it with `Graph.from_arcs` or `read_graph`, which clean and check.
+    """A graph, undirected unless `arcs` are kept. `Graph.from_arcs` and `read_graph` build it, clean and checked.
 
     Attributes:
         adjacency: (num_nodes, num_nodes) symmetric CSR, columns sorted, no diagonal, float32 weights
@@ -64,6 +64,8 @@ class Graph:
         weighted: Whether edge weights were given.
         cleaning: What was changed on the way in.
         block_model: The model that generated the graph, where one did.
+        arcs: (num_nodes, num_nodes) CSR of the weights of the arcs, for a graph that is read as directed; None
+            otherwise. `adjacency` joins their directions: patches are cut from it and encoders propagate over it.
 
     Example:
         >>> graph = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 2])
@@ -79,6 +81,12 @@ class Graph:
     weighted: bool = False
     cleaning: Cleaning = field(default_factory=Cleaning)
     block_model: BlockModel | None = None
+    arcs: sp.csr_array | None = None
+
+    @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+        return self.arcs is not None
 
     @property
     def num_nodes(self) -> int:
@@ -112,9 +120,13 @@ class Graph:
         return self.adjacency.data[rows < self.adjacency.indices]
 
     def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
-        """The same nodes and features with other edges (each undirected edge given once)."""
+        """The same nodes and features with other edges (each undirected edge given once).
+
+        Of a directed graph the arcs between joined nodes stay.
+        """
         adjacency = symmetric_adjacency(sources, targets, weights, self.num_nodes)
-        return replace(self, adjacency=adjacency)
+        arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
+        return replace(self, adjacency=adjacency, arcs=arcs)
 
     def renamed(self, name: str) -> Graph:
         """The same graph under another name."""
@@ -133,12 +145,13 @@ class Graph:
         labels: np.ndarray | None = None,
         name: str = "graph",
         block_model: BlockModel | None = None,
+        directed: bool = False,
     ) -> Graph:
         """Build a graph from arcs between node numbers; directions are joined, self-loops dropped.
 
         sources, targets: (num_arcs,) node numbers. weights: (num_arcs,) positive and finite.
         An edge given twice in one direction has its weights summed; given in both directions, the
-        heavier direction counts.
+        heavier direction counts. directed: keep the directions too, in `arcs`.
         """
         sources, targets = check_node_numbers(sources, targets, num_nodes, name)
         if num_nodes is None:
@@ -152,7 +165,9 @@ class Graph:
             raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
         if weights is not None:
             weights = check_weights(weights, len(sources), name)
-        adjacency, cleaning = _clean(sources, targets, weights, num_nodes)
+        adjacency, arcs, cleaning = _clean(sources, targets, weights, num_nodes)
+        if directed and len(arcs.data) == adjacency.nnz > 0:
+            raise InputError(f"{name}: every edge is given in both directions; there is no direction to learn")
         if adjacency.nnz == 0:
             raise InputError(f"{name}: all {len(sources):,} edges are self-loops; give edges between two nodes")
         checked = None if features is None else check_features(features, num_nodes, name)
@@ -163,8 +178,9 @@ class Graph:
             None if labels is None else check_labels(labels, num_nodes, name),
             name,
             weighted=weights is not None,
-            cleaning=cleaning,
+            cleaning=replace(cleaning, num_reversed=0) if directed else cleaning,
             block_model=block_model,
+            arcs=arcs if directed else None,
         )
 
 
@@ -252,7 +268,8 @@ def _narrow(matrix: sp.csr_array) -> sp.csr_array:
 
 def _clean(
     sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
-) -> tuple[sp.csr_array, Cleaning]:
+) -> tuple[sp.csr_array, sp.csr_array, Cleaning]:
+    """(adjacency, arcs, what was changed)."""
     loops = sources == targets
     num_self_loops = int(loops.sum())
     if num_self_loops:
@@ -277,7 +294,15 @@ def _clean(
         num_reversed=num_distinct - adjacency.nnz // 2,
         num_isolated=int((np.diff(adjacency.indptr) == 0).sum()),
     )
-    return _narrow(sp.csr_array(adjacency)), cleaning
+    return _narrow(sp.csr_array(adjacency)), _narrow(sp.csr_array(directed)), cleaning
+
+
+def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
+    """The arcs whose two nodes the adjacency joins."""
+    pattern = sp.csr_array((np.ones_like(adjacency.data), adjacency.indices, adjacency.indptr), shape=arcs.shape)
+    kept = sp.csr_array(arcs.multiply(pattern))
+    kept.sort_indices()
+    return _narrow(kept)
 
 
 def symmetric_adjacency(

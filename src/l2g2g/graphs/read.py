@@ -29,6 +29,7 @@ def read_graph(
     name: str | None = None,
     data_dir: str | Path | None = None,
     seed: int = 0,
+    directed: bool = False,
     memory_limit: int | None = None,
 ) -> Graph:
     """Read a graph from wherever it is.
@@ -45,6 +46,7 @@ def read_graph(
         name: What to call the graph; by default after its file.
         data_dir: Where named datasets are looked for.
         seed: Of the draw, where the source is the name of a block model.
+        directed: Keep the directions of the edges, from source to target (rows to columns of a matrix).
         memory_limit: Bytes that a file may unpack to; by default the free memory of the machine.
 
     Returns:
@@ -66,13 +68,13 @@ def read_graph(
         features = own_features if features is None else features
     vectors = None if features is None else read_features(features, memory_limit)
     if is_edge_table(source):
-        return _from_edges(edges_from_table(source, name or "edge table"), vectors, name or "graph")
+        return _from_edges(edges_from_table(source, name or "edge table"), vectors, name or "graph", directed)
     if isinstance(source, (str, Path)):
         path = _find_file(source)
         if path is not None:
-            return _read_file(path, vectors, name, memory_limit)
-        return _with_features(load_dataset(str(source), data_dir, seed), vectors, name)
-    return _with_features(*_from_object(source, vectors), name)
+            return _read_file(path, vectors, name, memory_limit, directed)
+        return _with_features(load_dataset(str(source), data_dir, seed, directed=directed), vectors, name)
+    return _with_features(*_from_object(source, vectors, directed), name)
 
 
 def _find_file(source: str | Path) -> Path | None:
@@ -87,19 +89,21 @@ def _find_file(source: str | Path) -> Path | None:
     return None
 
 
-def _read_file(path: Path, vectors: VectorTable | None, name: str | None, memory_limit: int | None) -> Graph:
+def _read_file(
+    path: Path, vectors: VectorTable | None, name: str | None, memory_limit: int | None, directed: bool
+) -> Graph:
     ending = path.suffix.lower()
     if ending not in (".npz", ".parquet") and not is_text_file(path):
         raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
     if ending == ".npz":
-        return _with_features(read_npz_graph(path), vectors, name)
+        return _with_features(read_npz_graph(path, directed=directed), vectors, name)
     edges = read_parquet_edges(path) if ending == ".parquet" else read_text_edges(path)
-    return _from_edges(edges, vectors, name)
+    return _from_edges(edges, vectors, name, directed)
 
 
-def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str) -> Graph:
+def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, directed: bool) -> Graph:
     """Number the nodes of an edge table and join its features."""
     source_name = edges.source_name
     if vectors is not None and vectors.ids is None:
@@ -107,7 +111,13 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str) -> Gra
         sources, targets = edges.as_node_numbers(num_nodes, vectors.source_name)
         features = check_features(vectors.vectors, num_nodes, vectors.source_name)
         graph = Graph.from_arcs(
-            sources, targets, edges.weights, num_nodes=num_nodes, features=features, name=source_name
+            sources,
+            targets,
+            edges.weights,
+            num_nodes=num_nodes,
+            features=features,
+            name=source_name,
+            directed=directed,
         )
         return graph.renamed(name)
     sources, targets, node_ids = edges.numbered()
@@ -123,6 +133,7 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str) -> Gra
         features=features,
         node_ids=node_ids,
         name=source_name,
+        directed=directed,
     )
     return graph.renamed(name)
 
@@ -152,20 +163,22 @@ def _with_features(graph: Graph, vectors: VectorTable | None, name: str | None) 
     return replace(graph, features=vectors.by_node(node_ids, graph.name))
 
 
-def _from_object(source: Any, vectors: VectorTable | None) -> tuple[Graph, VectorTable | None]:
+def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tuple[Graph, VectorTable | None]:
     """A graph from an object in memory, and the features that still have to be joined to it."""
     if isinstance(source, Graph):
+        if directed and not source.directed:
+            raise InputError(f"{source.name}: its directions were joined when it was read; read it with directed=True")
         return source, vectors
     if sp.issparse(source):
-        return graph_from_adjacency(source), vectors
+        return graph_from_adjacency(source, directed=directed), vectors
     if hasattr(source, "edge_index"):
-        return _from_pyg(source, vectors), vectors
+        return _from_pyg(source, vectors, directed), vectors
     if hasattr(source, "adj") and hasattr(source, "edges") and hasattr(source, "nodes"):
-        return _from_networkx(source), vectors
+        return _from_networkx(source, directed), vectors
     if isinstance(source, (np.ndarray, list)) or type(source).__module__.split(".")[0] == "torch":
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
         sources, targets = _edge_columns(source)
-        return Graph.from_arcs(sources, targets, num_nodes=num_nodes), vectors
+        return Graph.from_arcs(sources, targets, num_nodes=num_nodes, directed=directed), vectors
     raise InputError(
         f"cannot read a graph from {type(source).__name__}; give a path, a dataset name, a SciPy matrix, "
         f"(edges, features), an edge table, or a networkx or PyG graph"
@@ -181,7 +194,7 @@ def _edge_columns(edges: Any) -> tuple[np.ndarray, np.ndarray]:
     return columns[0], columns[1]
 
 
-def _from_pyg(data: Any, vectors: VectorTable | None) -> Graph:
+def _from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:
     """A PyG `Data`, known by its attributes so that PyG need not be installed."""
     if data.edge_index is None:
         raise InputError("the PyG graph has no edge_index; give it one")
@@ -200,11 +213,14 @@ def _from_pyg(data: Any, vectors: VectorTable | None) -> Graph:
         features=features,
         labels=labels if labels is not None and labels.dtype.kind in "iu" and labels.shape == (num_nodes,) else None,
         name="PyG graph",
+        directed=directed,
     )
 
 
-def _from_networkx(source: Any) -> Graph:
+def _from_networkx(source: Any, directed: bool) -> Graph:
     """A networkx graph; nodes in its order, their names as ids, the attribute `weight` where all edges have it."""
+    if directed and not source.is_directed():
+        raise InputError("the networkx graph is undirected; give a DiGraph, or leave directed out")
     names = list(source.nodes)
     numbers = {node: number for number, node in enumerate(names)}
     arcs = list(source.edges(data="weight", default=None))
@@ -214,4 +230,12 @@ def _from_networkx(source: Any) -> Graph:
     weights = np.array(given) if given and all(weight is not None for weight in given) else None
     node_ids = as_node_ids(names, "networkx graph")
     check_unique(node_ids, "networkx graph")
-    return Graph.from_arcs(sources, targets, weights, num_nodes=len(names), node_ids=node_ids, name="networkx graph")
+    return Graph.from_arcs(
+        sources,
+        targets,
+        weights,
+        num_nodes=len(names),
+        node_ids=node_ids,
+        name="networkx graph",
+        directed=directed,
+    )

@@ -16,7 +16,7 @@ from l2g2g.graphs.node_ids import as_node_ids, check_unique
 Arrays = dict[str, np.ndarray]
 
 
-def read_npz_graph(path: Path, name: str | None = None) -> Graph:
+def read_npz_graph(path: Path, name: str | None = None, *, directed: bool = False) -> Graph:
     """Read a graph from an .npz archive.
 
     Keys: adj_indptr, adj_indices, adj_shape, optionally adj_data (weights), attr_indptr, attr_indices,
@@ -41,6 +41,7 @@ def read_npz_graph(path: Path, name: str | None = None) -> Graph:
         labels=_labels(arrays, path, adjacency.shape[0]),
         source=str(path),
         name=name or path.stem,
+        directed=directed,
     )
 
 
@@ -52,10 +53,11 @@ def graph_from_adjacency(
     labels: np.ndarray | None = None,
     source: str = "graph",
     name: str | None = None,
+    directed: bool = False,
 ) -> Graph:
     """Build a graph from any (num_nodes, num_nodes) sparse matrix; entries other than 1 are weights.
 
-    source is what errors name; name is what the graph is called.
+    source is what errors name; name is what the graph is called. directed: entry (u, v) is the arc u → v.
     """
     if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise InputError(f"{source}: the adjacency matrix has shape {adjacency.shape}; it must be square")
@@ -85,6 +87,7 @@ def graph_from_adjacency(
         node_ids=node_ids,
         labels=labels,
         name=source,
+        directed=directed,
     )
     return graph.renamed(name or source)
 

@@ -16,10 +16,24 @@ Protocol = Literal["heldout", "paper"]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node pairs to be told apart: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges."""
+    """Node pairs to be told apart: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
+
+    Of a directed graph a pair (u, v) is the arc u → v, and the last num_reversed negatives are the reverses of
+    one-way arcs; the others are not joined at all.
+    """
 
     positive: np.ndarray
     negative: np.ndarray
+    num_reversed: int = 0
+
+    def without_reversed(self) -> Pairs:
+        """The arcs against nodes that are not joined: is there an edge?"""
+        return Pairs(self.positive, self.negative[: len(self.negative) - self.num_reversed])
+
+    def only_reversed(self) -> Pairs:
+        """One-way arcs against themselves reversed: which way does it point? Half is chance."""
+        wrong = self.negative[len(self.negative) - self.num_reversed :]
+        return Pairs(wrong[:, ::-1], wrong)
 
     def endpoints(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, is_edge) of positives and negatives together."""
@@ -61,6 +75,10 @@ def split_links(
     (kept for comparison only): the *validation* edges in both directions plus a self-loop for every
     node, against as many non-edges.
 
+    A directed graph loses a pair of nodes with all its arcs, so that none tells of its reverse. Positives are the
+    held-out arcs. Of as many negatives half are reverses of held-out one-way arcs (fewer where there are not enough),
+    the rest pairs that no arc joins, in a random direction.
+
     Example:
         >>> graph = Graph.from_arcs(range(40), [(i + 1) % 40 for i in range(40)])
         >>> split = split_links(graph, seed=1)
@@ -92,6 +110,12 @@ def split_links(
     validation = Pairs(positive["validation"], negatives[:num_validation]) if num_validation else None
     test = Pairs(positive["test"], negatives[num_validation:]) if num_test else None
     more_negatives = []
+    if graph.arcs is not None:
+        if protocol == "paper":
+            raise InputError("the paper's evaluation knows no directions; use --protocol heldout with --directed")
+        both = (positive["validation"], positive["test"])
+        validation, test = (_direct(graph.arcs, pairs, graph, generator) if len(pairs) else None for pairs in both)
+        more_negatives = [pairs.negative for pairs in (validation, test) if pairs is not None]
     if protocol == "paper":
         test = _paper_pairs(graph, positive["validation"], generator)
         more_negatives = [test.negative]
@@ -132,6 +156,20 @@ def sample_non_edges(graph: Graph, count: int, generator: np.random.Generator) -
         drawn = keys[np.sort(first)]  # first come, first kept: sorting by key would bias the cut below
     drawn = drawn[:count]
     return np.stack([drawn // num_nodes, drawn % num_nodes], axis=1)
+
+
+def _direct(arcs: sp.csr_array, held: np.ndarray, graph: Graph, generator: np.random.Generator) -> Pairs:
+    """The arcs of some pairs of nodes, against half of the one-way ones reversed and against nodes not joined."""
+    backwards = held[:, ::-1]
+    forth, back = (np.asarray(arcs[pairs[:, 0], pairs[:, 1]]).ravel() > 0 for pairs in (held, backwards))
+    positive = np.concatenate([held[forth], backwards[back]])
+    one_way = np.concatenate([held[forth & ~back], backwards[back & ~forth]])
+    num_reversed = min(len(one_way), len(positive) // 2)
+    wrong = generator.permutation(one_way)[:num_reversed, ::-1]
+    apart = sample_non_edges(graph, len(positive) - num_reversed, generator)
+    flipped = generator.random(len(apart)) < 0.5
+    apart[flipped] = apart[flipped, ::-1]
+    return Pairs(positive, np.concatenate([apart, wrong]), num_reversed)
 
 
 def _count_held(fraction: float, num_edges: int) -> int:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.graphs.graph import Features
+from l2g2g.graphs.graph import Features, restrict
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.masking import (
@@ -245,7 +245,7 @@ def prepare_pairs(
     excluded.sort_indices()
     arcs, backward = None, None
     if options.arcs is not None:
-        arcs = _select(options.arcs if whole else part.induce(options.arcs), block)
+        arcs = restrict(options.arcs if whole else part.induce(options.arcs), block)
         backward = one_way_reversed(arcs) if options.reversed_share else None
     matrix = block if arcs is None else arcs
     num_pairs = np.diff(matrix.indptr[part.offsets].astype(np.int64)) // (2 if arcs is None else 1)
@@ -280,22 +280,9 @@ def one_way_reversed(arcs: sp.csr_array) -> sp.csr_array:
     """CSR pattern of the arcs v → u for which only u → v exists."""
     ones = sp.csr_array((np.ones(arcs.nnz, np.float32), arcs.indices, arcs.indptr), shape=arcs.shape)
     flipped = sp.csr_array(ones.T.tocsr())
-    return _tidy(flipped - flipped.multiply(ones))
-
-
-def _select(arcs: sp.csr_array, block: sp.csr_array) -> sp.csr_array:
-    """The arcs between nodes that the block joins."""
-    pattern = sp.csr_array((np.ones(block.nnz, np.float32), block.indices, block.indptr), shape=block.shape)
-    return _tidy(arcs.multiply(pattern))
-
-
-def _tidy(matrix: sp.csr_array) -> sp.csr_array:
-    matrix = sp.csr_array(matrix, dtype=np.float32)
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
-    if matrix.nnz < 2**31:
-        matrix.indptr, matrix.indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    return matrix
+    wrong = sp.csr_array(flipped - flipped.multiply(ones), dtype=np.float32)
+    wrong.eliminate_zeros()
+    return restrict(wrong, wrong)  # in order, and with narrow indices
 
 
 def _weighed(
