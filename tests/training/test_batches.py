@@ -1,0 +1,166 @@
+"""Pairs of a batch: edges by weight, arcs with their reverses, negatives by degree; nothing known is a negative."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import keep_all, split_links
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.pair_patterns import rows_of
+from l2g2g.patches.overlap import make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.training.batches import PairOptions, one_way_reversed, prepare_pairs
+from l2g2g.training.objective import ObjectiveSettings, prepare_global_pairs
+from l2g2g.training.objective import _draw_pairs as draw_pairs
+
+
+@pytest.fixture(scope="module")
+def one_way(planted):
+    """The planted graph as arcs: most point to the larger number, some to the smaller, some both ways."""
+    sources, targets = planted.edges()
+    way = np.random.default_rng(0).random(len(sources))
+    forth, back = way < 0.8, way > 0.7
+    return Graph.from_arcs(
+        np.concatenate([sources[forth], targets[back]]),
+        np.concatenate([targets[forth], sources[back]]),
+        num_nodes=planted.num_nodes,
+        features=planted.features,
+        directed=True,
+        name="one way",
+    )
+
+
+def pairs_of(graph, held_out, options, patch_set=None):
+    patch_set = patch_set or whole_graph(graph.num_nodes)
+    patches = np.arange(patch_set.num_patches)
+    return prepare_pairs(patch_set, graph.adjacency, held_out, patch_set.num_rows, patches, 1.0, "cpu", None, options)
+
+
+def ends(pattern):
+    return rows_of(pattern.indptr).numpy(), pattern.indices.numpy()
+
+
+def weighted_triangle(weights):
+    return Graph.from_arcs([0, 1, 2], [1, 2, 3], np.array(weights), name="path")
+
+
+def edge_loss(source):
+    """The loss of the edges alone, on fixed vectors."""
+    embedding = torch.tensor([[1.0, 0.2], [0.5, -1.0], [0.3, 0.8], [-0.7, 0.4]])
+    model = Autoencoder(2, 2)
+    none = replace(source.edges, weights=torch.tensor(0.0))
+    return float(model.pair_loss(embedding, source.edges, none))
+
+
+def test_weight_two_is_the_edge_counted_twice():
+    graph = weighted_triangle([2.0, 1.0, 1.0])
+    held_out = keep_all(graph).held_out
+    weighted = edge_loss(pairs_of(graph, held_out, PairOptions(weighted=True)))
+    plain = [edge_loss(pairs_of(weighted_triangle([1.0] * 3), held_out, PairOptions()))]
+    single = []
+    for edge in range(3):
+        alone = Graph.from_arcs([edge], [edge + 1], num_nodes=4)
+        single.append(edge_loss(pairs_of(alone, held_out, PairOptions())))
+    assert plain[0] == pytest.approx(np.mean(single), rel=1e-5)
+    assert weighted == pytest.approx(np.mean([single[0], *single]), rel=1e-5)
+    assert weighted != pytest.approx(plain[0], rel=1e-3)
+
+
+def test_only_proportions_of_weights_count():
+    held_out = keep_all(weighted_triangle([2.0, 1.0, 1.0])).held_out
+    losses = [
+        edge_loss(pairs_of(weighted_triangle(weights), held_out, PairOptions(weighted=True)))
+        for weights in ([2.0, 1.0, 1.0], [50.0, 25.0, 25.0])
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_weights_of_drawn_edges_are_those_of_the_graph(planted):
+    sources, targets = planted.edges()
+    weights = np.random.default_rng(1).random(len(sources)) + 0.1
+    graph = Graph.from_arcs(sources, targets, weights, num_nodes=planted.num_nodes)
+    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=5, target_overlap=10)
+    source = pairs_of(graph, keep_all(graph).held_out, PairOptions(weighted=True), patch_set)
+    drawn = source.draw_edges(0.4, seed=0, epoch=3)
+    rows, columns = ends(drawn)
+    given = source.adjacency.toarray()[rows, columns]
+    for patch in range(3):
+        inside = (rows >= patch_set.offsets[patch]) & (rows < patch_set.offsets[patch + 1])
+        expected = given[inside] / given[inside].sum() * source.shares[patch]
+        assert drawn.weights.numpy()[inside] == pytest.approx(expected, rel=1e-4)
+
+
+def test_edges_without_weights_in_the_loss_ignore_them():
+    graph = weighted_triangle([9.0, 1.0, 1.0])
+    plain = weighted_triangle([1.0, 1.0, 1.0])
+    held_out = keep_all(graph).held_out
+    losses = [edge_loss(pairs_of(each, held_out, PairOptions())) for each in (graph, plain)]
+    assert losses[0] == losses[1]
+
+
+def test_reverses_of_one_way_arcs():
+    arcs = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 3], directed=True).arcs
+    assert {(int(u), int(v)) for u, v in zip(*one_way_reversed(arcs).nonzero(), strict=True)} == {(2, 1), (3, 2)}
+
+
+@pytest.mark.parametrize("num_patches", [1, 3])
+def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
+    split = split_links(one_way, seed=0)
+    train = split.train
+    patch_set = whole_graph(train.num_nodes)
+    if num_patches > 1:
+        patch_set = make_patches(train.adjacency, partition(train.adjacency, 3), min_overlap=5, target_overlap=10)
+    source = pairs_of(train, split.held_out, PairOptions(arcs=train.arcs, reversed_share=0.5), patch_set)
+    nodes = patch_set.global_nodes
+    arcs, joined = train.arcs.toarray() > 0, train.adjacency.toarray() > 0
+    never = split.held_out.toarray() > 0
+    settings = ObjectiveSettings(mask=0.4)
+    num_reversed = 0
+    for epoch in range(5):
+        edges, negatives = draw_pairs(source, settings, epoch)
+        rows, columns = (nodes[part] for part in ends(edges))
+        assert arcs[rows, columns].all()
+        drawn = set(zip(rows.tolist(), columns.tolist(), strict=True))
+        rows, columns = (nodes[part] for part in ends(negatives))
+        assert not arcs[rows, columns].any()
+        assert not never[rows, columns].any()
+        backward = joined[rows, columns]
+        # Reversed arcs are negatives exactly where the arc itself is asked for: the encoder sees neither.
+        assert set(zip(columns[backward].tolist(), rows[backward].tolist(), strict=True)) <= drawn
+        assert float(negatives.weights[torch.from_numpy(backward)].sum()) == pytest.approx(0.5, abs=1e-4)
+        assert float(negatives.weights.sum()) == pytest.approx(1, abs=1e-4)
+        assert float((edges.weights.expand(edges.num_pairs)).sum()) == pytest.approx(1, abs=1e-4)
+        num_reversed += int(backward.sum())
+    assert num_reversed > 100
+
+
+def test_the_whole_graph_as_pairs_of_arcs(one_way):
+    split = split_links(one_way, seed=0)
+    options = PairOptions(arcs=split.train.arcs, reversed_share=0.5)
+    pairs = prepare_global_pairs(
+        whole_graph(one_way.num_nodes), split.train.adjacency, split.held_out, options=options
+    ).pairs
+    rows, columns = ends(pairs.edges)
+    assert len(rows) == split.train.arcs.nnz
+    assert (split.train.arcs.toarray()[rows, columns] > 0).all()
+    assert pairs.edges.transpose is not None
+
+
+def test_symmetric_decoders_get_no_reversed_arcs(one_way):
+    source = pairs_of(one_way, keep_all(one_way).held_out, PairOptions(arcs=one_way.arcs))
+    _, negatives = draw_pairs(source, ObjectiveSettings(mask=0.4), 0)
+    rows, columns = ends(negatives)
+    assert not (one_way.adjacency.toarray()[rows, columns] > 0).any()
+
+
+def test_negatives_by_degree_are_never_known(planted):
+    split = split_links(planted, seed=0)
+    source = pairs_of(split.train, split.held_out, PairOptions(by_degree=True))
+    known = (planted.adjacency + split.held_out).toarray() > 0
+    for epoch in range(20):
+        rows, columns = ends(source.draw_negatives(seed=0, epoch=epoch))
+        assert not known[rows, columns].any()
+        assert (rows != columns).all()
