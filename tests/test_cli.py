@@ -366,3 +366,37 @@ def test_as_a_module_and_in_a_new_process(edges, tmp_path):
     assert json.loads(done.stdout)["num_nodes"] == 120
     probe = "import sys; from l2g2g.cli import app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_directed_graphs_end_to_end(run, edges, tmp_path):
+    # Names in the edge list are in order, so that every edge points to the larger number.
+    code, out, _ = run("evaluate", edges, "-m", "l2g2g", "--directed", "--json", *FAST)
+    row = json.loads(out)
+    assert code == 0
+    assert {"auc_joined", "auc_direction", "num_arcs"} <= set(row)
+    assert row["num_arcs"] == row["num_edges"]
+    output = tmp_path / "out.npy"
+    code, _, _ = run("embed", edges, "-o", output, "--directed", "--quiet", *FAST)
+    assert code == 0
+    assert np.load(output).shape == (row["num_nodes"], 4)
+    code, out, _ = run("evaluate", edges, "-m", "gae", "--json", *FAST)
+    assert "auc_direction" not in json.loads(out)
+
+
+@pytest.mark.parametrize("option", [["--decoder", "cosine"], ["--decoder", "distance"], ["--structure", "blend"]])
+def test_decoders_and_inputs_are_options(run, with_features, option):
+    code, out, _ = run("evaluate", *with_features, "-m", "gae", "--json", *FAST, *option)
+    assert code == 0
+    assert 0 <= json.loads(out)["auc"] <= 1
+
+
+def test_weights_in_the_loss_are_an_option(run, tmp_path):
+    lines = [f"{u},{(u + step) % 40},{1 + u % 3}" for u in range(40) for step in (1, 2)]
+    path = tmp_path / "weighted.csv"
+    path.write_text("\n".join(lines) + "\n")
+    code, _, _ = run("evaluate", path, "-m", "gae", "--weighted-loss", "--json", *FAST)
+    assert code == 0
+    code, _, err = run("evaluate", "sbm-small", "-m", "gae", "--weighted-loss", "--json", *FAST)
+    assert (code, "no weights" in err) == (2, True)
+    code, _, _ = run("evaluate", path, "-m", "gae", "--negative-sampling", "degree", "--json", *FAST)
+    assert code == 0

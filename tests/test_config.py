@@ -163,3 +163,32 @@ def test_every_method_reads_from_its_row():
     for name, row in METHODS.items():
         assert make_config(name).definition is row
         assert make_config(name).shares_encoder == row.share_encoder
+
+
+def test_directed_graphs_have_the_asymmetric_decoder_unless_asked_otherwise():
+    assert make_config("l2g2g", directed=True).decoder == "asymmetric"
+    assert make_config("gae", "accurate", directed=True).decoder == "asymmetric"
+    assert make_config("gae", directed=True, decoder="inner").decoder == "inner"
+    assert make_config("gae", directed=False).decoder == "inner"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"decoder": "cosin"}, "unknown decoder 'cosin'; did you mean 'cosine'"),
+        ({"decoder": "asymmetric"}, "it needs --directed"),
+        ({"directed": True, "dim": 7}, "--dim is 7; --decoder asymmetric halves it, so it must be even"),
+        ({"directed": True, "rotate": True}, "mixes sources and targets"),
+        ({"directed": True, "method": "gae+l2g"}, "mixes sources and targets"),
+        ({"directed": True, "method": "fastgae"}, "--directed needs sampled pairs; fastgae scores subgraph"),
+        ({"directed": True, "pairs": "all"}, "--directed needs sampled pairs; l2g2g scores all"),
+        ({"weighted_loss": True, "method": "fastgae"}, "--weighted-loss needs sampled pairs"),
+        ({"negative_sampling": "degree", "pairs": "all"}, "--negative-sampling degree needs sampled pairs"),
+        ({"negative_sampling": "degrees"}, "unknown negative-sampling 'degrees'; did you mean 'degree'"),
+        ({"structure": "some"}, "unknown structure 'some'; choose from none, blend, auto"),
+        ({"decoder": "product", "method": "fastgae"}, "--decoder product scores sampled pairs"),
+    ],
+)
+def test_refusals_of_inputs_and_decoders(options, message):
+    with pytest.raises(InputError, match=message):
+        make_config(**options)

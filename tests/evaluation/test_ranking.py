@@ -166,3 +166,17 @@ def test_wide_indices_are_understood(uneven):
     wide = sp.csr_array((arrays.data, arrays.indices.astype(np.int64), arrays.indptr.astype(np.int64)), arrays.shape)
     narrow = ranked(uneven, split, vectors)
     assert rank_links(vectors, split.test.positive, wide, split.train.degrees) == narrow
+
+
+def test_arcs_are_ranked_in_their_own_direction():
+    # The arc 1 → 2 is held out; where 2 stays, w → 2 is scored and not 2 → w.
+    known = Graph.from_arcs([0, 1, 2, 3], [1, 2, 3, 4]).adjacency
+    degrees = np.array([1, 1, 1, 2, 1])
+    table = np.zeros((5, 5))
+    table[1, 2] = 5
+    table[1, [3, 4]] = [6, 5]  # one higher, one the same: rank 2.5
+    table[[0, 4], 2] = [1, 2]  # both lower: rank 1
+    table[2, [0, 1, 4]] = [9, 9, 9]
+    call = (np.zeros((5, 1)), np.array([[1, 2]]), known, degrees, table_scorer(table))
+    assert rank_links(*call, num_candidates=2, directed=True).mrr == pytest.approx((1 / 2.5 + 1) / 2)
+    assert rank_links(*call, num_candidates=2).mrr == pytest.approx((1 / 2.5 + 1 / 2) / 2)

@@ -74,3 +74,20 @@ def test_sparse_features_stay_sparse():
     graph = Graph.from_arcs([0], [1], features=sp.csr_array(np.eye(2, dtype=bool)))
     assert sp.issparse(graph.features)
     assert (graph.features.dtype, graph.features.indices.dtype) == (np.float32, np.int32)
+
+
+def test_directions_are_kept_beside_the_joined_edges():
+    graph = Graph.from_arcs([0, 1, 1, 2, 2], [1, 0, 2, 3, 2], np.array([2.0, 3.0, 4.0, 5.0, 9.0]), directed=True)
+    assert graph.directed
+    assert graph.arcs.toarray().tolist() == [[0, 2, 0, 0], [3, 0, 4, 0], [0, 0, 0, 5], [0, 0, 0, 0]]
+    assert graph.num_edges == 3
+    assert graph.adjacency.toarray()[0, 1] == 3
+    assert (graph.cleaning.num_reversed, graph.cleaning.num_self_loops) == (0, 1)
+    fewer = graph.with_edges(np.array([0]), np.array([1]), np.array([3.0]))
+    assert fewer.arcs.toarray().sum() == 5
+    assert not Graph.from_arcs([0], [1]).directed
+
+
+def test_edges_that_all_go_both_ways_have_no_direction():
+    with pytest.raises(InputError, match="both directions"):
+        Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 1], directed=True)

@@ -507,3 +507,58 @@ def test_unusable_feature_sources(tmp_path):
     np.savez(tmp_path / "two.npz", a=1, b=2)
     with pytest.raises(InputError, match="no features in it"):
         read_graph(graph, tmp_path / "two.npz")
+
+
+# --- directions ---------------------------------------------------------------------------------------
+
+
+def arcs_by_id(graph):
+    ids = list(range(graph.num_nodes) if graph.node_ids is None else graph.node_ids.tolist())
+    return {(ids[u], ids[v]) for u, v in zip(*graph.arcs.nonzero(), strict=True)}
+
+
+def directed_sources(tmp_path):
+    matrix = sp.csr_array((np.ones(3), ([0, 1, 1], [1, 0, 2])), shape=(3, 3))
+    arrays = {"adj_indptr": matrix.indptr, "adj_indices": matrix.indices, "adj_shape": np.array(matrix.shape)}
+    np.savez(tmp_path / "g.npz", **arrays)
+    table = pd.DataFrame({"source": [0, 1, 1], "target": [1, 0, 2]})
+    table.to_parquet(tmp_path / "g.parquet")
+    data = type("Data", (), {"edge_index": torch.tensor([[0, 1, 1], [1, 0, 2]]), "num_nodes": 3})()
+    return {
+        "csv": write(tmp_path / "g.csv", "source,target\n0,1\n1,0\n1,2\n"),
+        "npz": tmp_path / "g.npz",
+        "parquet": tmp_path / "g.parquet",
+        "matrix": matrix,
+        "table": table,
+        "array": np.array([[0, 1], [1, 0], [1, 2]]),
+        "networkx": nx.DiGraph([(0, 1), (1, 0), (1, 2)]),
+        "pyg": data,
+    }
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "matrix", "table", "array", "networkx", "pyg"])
+def test_directions_are_kept_on_request(tmp_path, kind):
+    source = directed_sources(tmp_path)[kind]
+    graph = read_graph(source, directed=True)
+    assert arcs_by_id(graph) == {(0, 1), (1, 0), (1, 2)}
+    assert graph.num_edges == 2
+    assert read_graph(graph, directed=True) is graph
+    joined = read_graph(source)
+    assert not joined.directed
+    assert (joined.adjacency.toarray() == graph.adjacency.toarray()).all()
+
+
+def test_directions_by_node_number_beside_features(tmp_path):
+    path = write(tmp_path / "g.csv", "0,1\n1,2\n")
+    assert arcs_by_id(read_graph(path, np.eye(3), directed=True)) == {(0, 1), (1, 2)}
+
+
+def test_directions_that_are_not_there_are_refused(tmp_path):
+    with pytest.raises(InputError, match="read it with directed=True"):
+        read_graph(Graph.from_arcs([0, 1], [1, 2]), directed=True)
+    with pytest.raises(InputError, match="give a DiGraph"):
+        read_graph(nx.path_graph(3), directed=True)
+    with pytest.raises(InputError, match="no direction"):
+        read_graph("sbm-small", directed=True)
+    with pytest.raises(InputError, match="both directions"):
+        read_graph(write(tmp_path / "g.csv", "0,1\n1,0\n"), directed=True)

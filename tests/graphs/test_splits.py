@@ -184,3 +184,59 @@ def test_refusals_name_the_numbers(planted):
         split_links(planted, protocol="both")
     with pytest.raises(InputError, match=r"at least 0 and below 1, not 1\.5"):
         split_links(planted, test_fraction=1.5)
+
+
+@pytest.fixture(scope="module")
+def arrows(planted):
+    """The planted graph with a direction for each edge, and both for some."""
+    sources, targets = planted.edges()
+    way = np.random.default_rng(0).random(len(sources))
+    forth, back = way < 0.6, way > 0.5
+    return Graph.from_arcs(
+        np.concatenate([sources[forth], targets[back]]),
+        np.concatenate([targets[forth], sources[back]]),
+        num_nodes=planted.num_nodes,
+        directed=True,
+    )
+
+
+def arcs_of(matrix):
+    return {(int(u), int(v)) for u, v in zip(*sp.coo_array(matrix).coords, strict=True)}
+
+
+def test_directed_pairs_are_held_out_with_all_their_arcs(arrows):
+    split = split_links(arrows, seed=1)
+    arcs, kept = arcs_of(arrows.arcs), arcs_of(split.train.arcs)
+    held = [{tuple(pair) for pair in part.positive.tolist()} for part in (split.validation, split.test)]
+    assert kept | held[0] | held[1] == arcs
+    assert len(kept) + len(held[0]) + len(held[1]) == len(arcs)
+    for pairs in held:
+        assert not {(v, u) for u, v in pairs} & kept
+        assert not as_set(list(pairs)) & edges_of(split.train.adjacency)
+    assert edges_of(split.train.adjacency) == as_set(list(kept))
+
+
+def test_directed_negatives_are_no_arcs_half_of_them_reversed(arrows):
+    split = split_links(arrows, seed=1)
+    arcs, joined = arcs_of(arrows.arcs), edges_of(arrows.adjacency)
+    for part in (split.validation, split.test):
+        assert len(part.negative) == len(part.positive)
+        assert part.num_reversed == len(part.positive) // 2
+        assert not {tuple(pair) for pair in part.negative.tolist()} & arcs
+        apart = part.without_reversed().negative
+        assert not as_set(apart) & joined
+        assert len(apart) + part.num_reversed == len(part.negative)
+        way = part.only_reversed()
+        positive = {tuple(pair) for pair in part.positive.tolist()}
+        assert {tuple(pair) for pair in way.positive.tolist()} <= positive
+        assert (way.positive == way.negative[:, ::-1]).all()
+        never = split.held_out.toarray() > 0
+        assert never[part.negative[:, 0], part.negative[:, 1]].all()
+        assert never[part.positive[:, 1], part.positive[:, 0]].all()
+    ups = (split.test.without_reversed().negative[:, 0] < split.test.without_reversed().negative[:, 1]).mean()
+    assert 0.3 < ups < 0.7
+
+
+def test_the_papers_protocol_knows_no_directions(arrows):
+    with pytest.raises(InputError, match="heldout"):
+        split_links(arrows, protocol="paper")

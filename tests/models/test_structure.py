@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.models.sparse import normalise_adjacency
-from l2g2g.models.structure import structural_features
+from l2g2g.models.structure import blend_structure, structural_features
 
 
 def test_structural_features_are_finite_and_of_the_size_of_features(planted):
@@ -41,3 +41,22 @@ def test_structure_follows_its_seed_and_copes_with_isolated_nodes_and_few_nodes(
     assert structural_features(path_of_four, 64).shape == (4, 5)
     regular = sp.csr_array(np.ones((5, 5), np.float32) - np.eye(5, dtype=np.float32))
     assert np.isfinite(structural_features(regular, 3)).all()  # all degrees equal: no deviation to divide by
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_blended_columns_spread_rows_as_much_as_the_features_do(planted, sparse):
+    generator = np.random.default_rng(0)
+    features = (generator.random((planted.num_nodes, 40)) * (generator.random((planted.num_nodes, 40)) < 0.2)).astype(
+        "f4"
+    )
+    structure = structural_features(planted.adjacency, 8)
+    blended = blend_structure(sp.csr_array(features) if sparse else features, structure)
+    assert sp.issparse(blended) == sparse
+    found = blended.toarray() if sparse else blended
+    assert found.shape == (planted.num_nodes, 49)
+    assert found.dtype == np.float32
+    assert (found[:, :40] == features).all()
+    spread = [np.square(part - part.mean(0)).sum() for part in (found[:, :40], found[:, 40:])]
+    assert spread[0] == pytest.approx(spread[1], rel=1e-3)
+    ratio = found[:, 40:] / structure
+    assert ratio.std() < 1e-4 * ratio.mean()
