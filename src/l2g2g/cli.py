@@ -15,6 +15,7 @@ from rich.console import Console
 
 from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, L2G2GError, ResourceError
+from l2g2g.reproduce.commands import reproduce
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 screen = Console(stderr=True)
 app.add_typer(party, name="party")
+app.add_typer(reproduce, name="reproduce")
 
 MethodOption = Annotated[str, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.")]
 PresetOption = Annotated[
@@ -168,7 +170,7 @@ def embed(
     with clock.measure("read"):
         loaded = _read(graph, features, data_dir, quiet or as_json, bool(directed))
     check_output(output, loaded.node_ids)
-    with _progress(config.epochs, config.method, quiet or as_json) as on_epoch:
+    with _progress(config.num_epochs(loaded.num_edges), config.method, quiet or as_json) as on_epoch:
         fraction = 0.05 if validation else 0.0
         run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch)
     with clock.measure("write"):
@@ -254,12 +256,14 @@ def evaluate(
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
     from l2g2g.experiment import evaluate_graph
-    from l2g2g.reports.tables import render_measures, render_scores
+    from l2g2g.reports.tables import render_directions, render_measures, render_scores
 
     loaded = _read(graph, features, data_dir, quiet or as_json, bool(directed))
     rows = []
     for config in configs:
-        with _progress(config.epochs, f"{config.method} seed {config.seed}", quiet or as_json) as on_epoch:
+        with _progress(
+            config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}", quiet or as_json
+        ) as on_epoch:
             choices: dict[str, Any] = {"protocol": protocol, "measures": measures}
             row, _ = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
         rows.append(row)
@@ -267,6 +271,8 @@ def evaluate(
             typer.echo(json.dumps(row))
     if not as_json:
         Console().print(render_scores(rows))
+        if directed:
+            Console().print(render_directions(rows))
         if measures == "all":
             Console().print(render_measures(rows))
 

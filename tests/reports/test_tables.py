@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from l2g2g.reports.tables import render_measures
+from l2g2g.reports.tables import render_directions, render_measures
 
 
 def printed(table):
@@ -30,3 +30,10 @@ def test_measures_in_percent(rows):
     assert cells["gae"][:2] == ["30.00 ± 7.07", "10.00 ± 0.00"]
     assert cells["gae"][4:6] == ["–", "–"]
     assert cells["l2g2g"][:6] == ["50.00", "10.00", "50.00", "75.00", "87.50", "–"]
+
+
+def test_directions_in_percent():
+    rows = [{"dataset": "net", "method": "gae", "auc_joined": 0.9, "auc_direction": 0.75}]
+    text = printed(render_directions(rows))
+    assert "90.00" in text
+    assert "75.00" in text

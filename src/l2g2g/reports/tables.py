@@ -46,7 +46,17 @@ def render_measures(rows: list[dict[str, Any]]) -> Table:
         "probe accuracy %": "probe_accuracy",
         "probe macro F1 %": "probe_macro_f1",
     }
-    table = Table(title=f"{rows[0]['dataset']}: degree-matched ranks, linear probe")
+    return _by_method(f"{rows[0]['dataset']}: degree-matched ranks, linear probe", columns, rows)
+
+
+def render_directions(rows: list[dict[str, Any]]) -> Table:
+    """One line per method: the two questions that the AUC of a directed graph mixes, in percent over seeds."""
+    columns = {"AUC %, joined or not": "auc_joined", "AUC %, this way or that": "auc_direction"}
+    return _by_method(f"{rows[0]['dataset']}: edges and their directions", columns, rows)
+
+
+def _by_method(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title)
     table.add_column("method")
     for name in columns:
         table.add_column(name, justify="right")
