@@ -69,8 +69,9 @@ class DistanceDecoder(FactorDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.log_scale = nn.Parameter(torch.zeros(()))
-        self.bias = nn.Parameter(torch.tensor(2.0))
+        # A start from which both ends of the probability are near: nodes at distance 0.7 are joined with one half.
+        self.log_scale = nn.Parameter(torch.tensor(2.0))
+        self.bias = nn.Parameter(torch.tensor(4.0))
 
     def factors(self, embedding: Tensor) -> Factors:
         """Two columns more than the embedding has."""
