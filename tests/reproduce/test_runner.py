@@ -1,0 +1,103 @@
+"""Runner: what is done stays done, killed or not, alone or together."""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from l2g2g.reproduce.cells import Cell
+from l2g2g.reproduce.runner import expect_seconds, measure_sizes, run_cells
+
+
+def cells_of(count, epochs=2):
+    return [Cell("tiny", options={"patches": 3, "epochs": epochs, "threads": 1}, seed=seed) for seed in range(count)]
+
+
+def keys_in(path):
+    keys = []
+    for line in path.read_text().splitlines():
+        try:
+            keys.append(json.loads(line)["key"])
+        except ValueError:
+            continue  # what a kill left
+    return keys
+
+
+def test_a_restart_runs_only_what_is_missing(data_dir, tmp_path):
+    path = tmp_path / "cells.jsonl"
+    first = run_cells(cells_of(2), path, data_dir=data_dir)
+    before = path.read_bytes()
+    seen = []
+    again = run_cells(cells_of(4), path, data_dir=data_dir, on_progress=seen.append)
+    assert path.read_bytes().startswith(before)
+    assert len(keys_in(path)) == len(set(keys_in(path))) == 4
+    assert {key: again[key] for key in first} == first
+    assert [(progress.done, progress.total) for progress in seen] == [(3, 4), (4, 4)]
+    assert seen[0].seconds_left > 0
+    assert seen[-1].seconds_left == 0
+    run_cells(cells_of(4), path, data_dir=data_dir)
+    assert len(keys_in(path)) == 4
+
+
+def test_the_same_cell_asked_for_twice_is_run_once(data_dir, tmp_path):
+    run_cells(cells_of(1) + cells_of(1), tmp_path / "cells.jsonl", data_dir=data_dir)
+    assert len(keys_in(tmp_path / "cells.jsonl")) == 1
+
+
+def test_a_failed_cell_is_recorded_and_the_others_are_run(data_dir, tmp_path):
+    impossible = Cell("tiny", options={"patches": 5000})
+    path = tmp_path / "cells.jsonl"
+    rows = run_cells([impossible, *cells_of(2)], path, data_dir=data_dir)
+    assert "5000 patches were asked for" in rows[impossible.key]["error"]
+    assert sum("auc" in row for row in rows.values()) == 2
+    run_cells([impossible, *cells_of(2)], path, data_dir=data_dir)
+    assert collections.Counter(keys_in(path))[impossible.key] == 2  # tried again, once, by the second start
+
+
+def test_killed_in_the_middle_and_started_again_nothing_is_repeated(data_dir, tmp_path):
+    path, cells = tmp_path / "cells.jsonl", cells_of(6, epochs=30)
+    script = (
+        "import sys; from pathlib import Path; from l2g2g.reproduce.cells import Cell\n"
+        "from l2g2g.reproduce.runner import run_cells\n"
+        "cells = [Cell('tiny', options={'patches': 3, 'epochs': 30, 'threads': 1}, seed=seed) for seed in range(6)]\n"
+        "run_cells(cells, Path(sys.argv[1]), data_dir=Path(sys.argv[2]))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", script, str(path), str(data_dir)])
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (path.exists() and len(keys_in(path)) >= 2):
+        time.sleep(0.01)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    before = path.read_bytes()
+    done = keys_in(path)
+    assert 2 <= len(done) < 6
+    rows = run_cells(cells, path, data_dir=data_dir)
+    assert path.read_bytes().startswith(before)
+    assert set(rows) == {cell.key for cell in cells}
+    assert collections.Counter(keys_in(path)) == collections.Counter(cell.key for cell in cells)
+
+
+def test_two_processes_share_the_cells(data_dir, tmp_path):
+    path, cells = tmp_path / "cells.jsonl", cells_of(4)
+    seen = []
+    rows = run_cells(cells, path, data_dir=data_dir, jobs=2, on_progress=seen.append)
+    assert collections.Counter(keys_in(path)) == collections.Counter(cell.key for cell in cells)
+    assert all("auc" in row for row in rows.values())
+    alone = run_cells(cells, tmp_path / "alone.jsonl", data_dir=data_dir)
+    assert {key: row["auc"] for key, row in rows.items()} == {key: row["auc"] for key, row in alone.items()}
+    assert seen
+
+
+def test_expected_time_is_measured_where_it_can_be_and_guessed_where_not(data_dir):
+    sizes = measure_sizes(["tiny", "sbm-small"], data_dir)
+    assert sizes["sbm-small"] > 10 * sizes["tiny"]
+    rows = [{"cell": {"dataset": "tiny"}, "cell_seconds": seconds} for seconds in (2.0, 4.0)]
+    assert expect_seconds(cells_of(3), rows) == pytest.approx(9.0)
+    small, large = Cell("tiny"), Cell("sbm-small")
+    assert expect_seconds([small, large], rows, sizes) > expect_seconds([small], rows, sizes) + 1
+    assert expect_seconds([large], [], sizes) > expect_seconds([small], [], sizes) > 0
