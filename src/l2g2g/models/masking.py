@@ -117,9 +117,7 @@ def _is_hidden(nodes: Tensor, groups: Tensor, rows: Tensor, columns: Tensor, key
 
 
 @njit(cache=True, inline="always")
-def _hides(
-    nodes: np.ndarray, groups: np.ndarray, row: int, column: int, key: np.uint64, threshold: np.uint64
-) -> bool:
+def _hides(nodes: np.ndarray, groups: np.ndarray, row: int, column: int, key: np.uint64, threshold: np.uint64) -> bool:
     if groups[row] == groups[column]:
         return False
     low, high = min(nodes[row], nodes[column]), max(nodes[row], nodes[column])
