@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.models.pair_patterns import directed_pattern, join_patterns, rows_of, values_at, weigh_pairs
-from l2g2g.models.sampling import transpose_pattern
+from l2g2g.models.sampling import transpose_pattern, transpose_pattern_torch
 
 
 def random_matrix(seed, size=7, density=0.3):
@@ -36,6 +36,8 @@ def dense_transpose(pattern):
 def test_a_directed_pattern_knows_its_transpose():
     pattern = pattern_of(random_matrix(0))
     assert torch.equal(dense_transpose(pattern), dense(pattern).t())
+    for mine, other in zip(pattern.transpose, transpose_pattern_torch(pattern.indptr, pattern.indices), strict=True):
+        assert torch.equal(mine, other)
 
 
 def test_joined_patterns_hold_all_pairs_with_their_weights():

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.models.sampling import transpose_pattern
+from l2g2g.models.sampling import transpose_pattern, transpose_pattern_torch
 from l2g2g.models.sparse import PairPattern
 
 
@@ -18,13 +18,10 @@ def rows_of(indptr: Tensor) -> Tensor:
 
 def directed_pattern(indptr: Tensor, indices: Tensor, weights: Tensor) -> PairPattern:
     """A square pattern that is not symmetric, with the transpose its gradients need."""
-    if indptr.device.type == "cpu":
-        parts = transpose_pattern(indptr.numpy(), indices.numpy())
-        return PairPattern(indptr, indices, weights, tuple(torch.from_numpy(part) for part in parts))  # type: ignore[arg-type]
-    order = torch.argsort(indices, stable=True)
-    edges = torch.arange(len(indptr), device=indptr.device)
-    transpose = (torch.searchsorted(indices[order].long(), edges), rows_of(indptr)[order], order)
-    return PairPattern(indptr, indices, weights, tuple(part.to(torch.int32) for part in transpose))  # type: ignore[arg-type]
+    if indptr.device.type != "cpu":
+        return PairPattern(indptr, indices, weights, transpose_pattern_torch(indptr, indices))
+    first, second, order = (torch.from_numpy(part) for part in transpose_pattern(indptr.numpy(), indices.numpy()))
+    return PairPattern(indptr, indices, weights, (first, second, order))
 
 
 def join_patterns(first: PairPattern, second: PairPattern) -> PairPattern:

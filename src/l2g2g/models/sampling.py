@@ -128,9 +128,7 @@ def draw_negatives_torch(
         columns = start + rank + below
     else:
         columns = draw_by_units_torch(excluded_indptr, excluded, plan.units, rows, start, words)
-    order = torch.argsort(columns, stable=True)
-    t_indptr = torch.searchsorted(columns[order], torch.arange(len(indptr), device=device)).to(torch.int32)
-    transpose = (t_indptr, rows[order].to(torch.int32), order.to(torch.int32))
+    transpose = transpose_pattern_torch(indptr, columns)
     return PairPattern(indptr.to(torch.int32), columns.to(torch.int32), weights.to(device), transpose)
 
 
@@ -213,3 +211,12 @@ def transpose_pattern(indptr: np.ndarray, columns: np.ndarray) -> tuple[np.ndarr
             order[place[column]] = entry
             place[column] += 1
     return new_indptr, rows, order
+
+
+def transpose_pattern_torch(indptr: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with torch operations only, for any device."""
+    every = torch.arange(len(indptr), device=indptr.device)
+    rows = torch.repeat_interleave(every[:-1], indptr.diff())
+    order = torch.argsort(columns, stable=True)
+    new_indptr = torch.searchsorted(columns[order].long(), every)
+    return new_indptr.to(torch.int32), rows[order].to(torch.int32), order.to(torch.int32)
