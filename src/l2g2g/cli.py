@@ -16,6 +16,7 @@ from rich.console import Console
 from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, L2G2GError, ResourceError
 from l2g2g.reproduce.commands import reproduce
+from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph
@@ -39,58 +40,6 @@ FeaturesOption = Annotated[
     Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
 ]
 DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
-DimOption = Annotated[int | None, typer.Option(help="Dimension of the embedding.")]
-HiddenOption = Annotated[int | None, typer.Option(help="Width of the hidden layers.")]
-LayersOption = Annotated[int | None, typer.Option(help="Number of layers of the encoder.")]
-EncoderOption = Annotated[str | None, typer.Option(help="gcn or linear.")]
-PatchesOption = Annotated[int | None, typer.Option(help="Number of patches; without it chosen from the size.")]
-PartitionOption = Annotated[str | None, typer.Option(help="metis, fennel or random.")]
-EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs.")]
-LrOption = Annotated[float | None, typer.Option(help="Learning rate of Adam.")]
-RefreshOption = Annotated[int | None, typer.Option(help="Epochs between two alignments in training.")]
-RotateOption = Annotated[bool | None, typer.Option("--rotate/--no-rotate", help="Align by rotations.")]
-TranslateOption = Annotated[bool | None, typer.Option("--translate/--no-translate", help="Align by translations.")]
-ScaleOption = Annotated[bool | None, typer.Option("--scale/--no-scale", help="Align by scales.")]
-ShareOption = Annotated[
-    bool | None, typer.Option("--share-encoder/--separate-encoders", help="One encoder for all patches, or one each.")
-]
-AlignGradientOption = Annotated[
-    str | None, typer.Option(help="Alignment held between refreshes, or solved every epoch with its gradient through.")
-]
-SamplingOption = Annotated[
-    str | None, typer.Option(help="Far ends of negatives drawn uniform, or by degree (to the power 0.75).")
-]
-WeightedOption = Annotated[
-    bool | None, typer.Option("--weighted-loss/--unweighted-loss", help="Edges count in the loss by their weight.")
-]
-DirectedOption = Annotated[
-    bool | None, typer.Option("--directed", help="Edges point from source to target; the vector is [source | target].")
-]
-NegativesOption = Annotated[str | None, typer.Option(help="fresh negatives every epoch, or fixed ones.")]
-PairsOption = Annotated[str | None, typer.Option(help="sampled pairs in the loss, or all (small graphs).")]
-ScopeOption = Annotated[str | None, typer.Option(help="Scored pairs: inside each patch, or global.")]
-MaskOption = Annotated[float | None, typer.Option(help="Fraction of the edges hidden from the encoder each epoch.")]
-MaskByOption = Annotated[
-    str | None,
-    typer.Option(help="What is hidden: edges, or those between random groups of nodes or clusters, or the patches."),
-]
-ScoreOption = Annotated[float | None, typer.Option(help="Fraction of the edges to predict scored each epoch.")]
-DropoutOption = Annotated[float | None, typer.Option(help="Fraction of the feature entries dropped each epoch.")]
-ScalingOption = Annotated[str | None, typer.Option(help="Features centred, unit, raw or binary.")]
-SkipOption = Annotated[bool | None, typer.Option("--skip/--no-skip", help="A direct way for a node's own features.")]
-AssemblyOption = Annotated[str | None, typer.Option(help="mean of the patches, or a whole pass over the graph.")]
-StructureOption = Annotated[
-    str | None, typer.Option(help="Columns from the structure beside the features: none, blend or auto.")
-]
-DecoderOption = Annotated[
-    str | None, typer.Option(help="Score of a pair: inner, cosine, distance, product (learned) or asymmetric.")
-]
-SampleOption = Annotated[str | None, typer.Option(help="FastGAE's node sample: a number, sqrt or authors.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")]
-ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores, or one for a small graph.")]
-PatienceOption = Annotated[
-    int | None, typer.Option(help="Validations without improvement before stopping; 0 trains all epochs.")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
@@ -111,6 +60,7 @@ def common(
 
 
 @app.command()
+@takes_settings
 def embed(
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")],
@@ -121,45 +71,12 @@ def embed(
     validation: Annotated[
         bool, typer.Option("--validation/--no-validation", help="Hold back 5 % of the edges for early stopping.")
     ] = True,
-    dim: DimOption = None,
-    hidden: HiddenOption = None,
-    layers: LayersOption = None,
-    encoder: EncoderOption = None,
-    patches: PatchesOption = None,
-    partition: PartitionOption = None,
-    epochs: EpochsOption = None,
-    lr: LrOption = None,
-    refresh_every: RefreshOption = None,
-    rotate: RotateOption = None,
-    translate: TranslateOption = None,
-    scale: ScaleOption = None,
-    align_gradient: AlignGradientOption = None,
-    share_encoder: ShareOption = None,
-    negatives: NegativesOption = None,
-    negative_sampling: SamplingOption = None,
-    weighted_loss: WeightedOption = None,
-    directed: DirectedOption = None,
-    pairs: PairsOption = None,
-    sample_size: SampleOption = None,
-    scope: ScopeOption = None,
-    mask: MaskOption = None,
-    mask_by: MaskByOption = None,
-    score_fraction: ScoreOption = None,
-    feature_dropout: DropoutOption = None,
-    feature_scaling: ScalingOption = None,
-    skip: SkipOption = None,
-    assembly: AssemblyOption = None,
-    structure: StructureOption = None,
-    decoder: DecoderOption = None,
-    patience: PatienceOption = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    device: DeviceOption = None,
-    threads: ThreadsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    **options: Any,
 ) -> None:
     """Embed a graph: read, cut, train, align, write one vector per node."""
-    options = _options(locals())
     from l2g2g.graphs.write import check_output, write_embedding
 
     check_output(output)
@@ -168,7 +85,7 @@ def embed(
 
     clock = Stopwatch()
     with clock.measure("read"):
-        loaded = _read(graph, features, data_dir, quiet or as_json, bool(directed))
+        loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
     check_output(output, loaded.node_ids)
     with _progress(config.num_epochs(loaded.num_edges), config.method, quiet or as_json) as on_epoch:
         fraction = 0.05 if validation else 0.0
@@ -196,6 +113,7 @@ def embed(
 
 
 @app.command()
+@takes_settings
 def evaluate(
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
     features: FeaturesOption = None,
@@ -210,44 +128,11 @@ def evaluate(
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
     data_dir: DataDirOption = None,
-    dim: DimOption = None,
-    hidden: HiddenOption = None,
-    layers: LayersOption = None,
-    encoder: EncoderOption = None,
-    patches: PatchesOption = None,
-    partition: PartitionOption = None,
-    epochs: EpochsOption = None,
-    lr: LrOption = None,
-    refresh_every: RefreshOption = None,
-    rotate: RotateOption = None,
-    translate: TranslateOption = None,
-    scale: ScaleOption = None,
-    align_gradient: AlignGradientOption = None,
-    share_encoder: ShareOption = None,
-    negatives: NegativesOption = None,
-    negative_sampling: SamplingOption = None,
-    weighted_loss: WeightedOption = None,
-    directed: DirectedOption = None,
-    pairs: PairsOption = None,
-    sample_size: SampleOption = None,
-    scope: ScopeOption = None,
-    mask: MaskOption = None,
-    mask_by: MaskByOption = None,
-    score_fraction: ScoreOption = None,
-    feature_dropout: DropoutOption = None,
-    feature_scaling: ScalingOption = None,
-    skip: SkipOption = None,
-    assembly: AssemblyOption = None,
-    structure: StructureOption = None,
-    decoder: DecoderOption = None,
-    patience: PatienceOption = None,
-    device: DeviceOption = None,
-    threads: ThreadsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    **options: Any,
 ) -> None:
     """Split, train and score one or several methods on held-out links."""
-    options = _options(locals())
     methods = method or ["l2g2g"]
     chosen = _seeds(seeds, seed)
     configs = [_config(name, preset, seed=number, **options) for number in chosen for name in methods]
@@ -258,7 +143,7 @@ def evaluate(
     from l2g2g.experiment import evaluate_graph
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
 
-    loaded = _read(graph, features, data_dir, quiet or as_json, bool(directed))
+    loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
     rows = []
     for config in configs:
         with _progress(
@@ -271,7 +156,7 @@ def evaluate(
             typer.echo(json.dumps(row))
     if not as_json:
         Console().print(render_scores(rows))
-        if directed:
+        if "directed" in options:
             Console().print(render_directions(rows))
         if measures == "all":
             Console().print(render_measures(rows))
@@ -294,14 +179,6 @@ def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
             typer.echo(json.dumps(asdict(item)))
     else:
         Console().print(render_datasets(found))
-
-
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a command that are settings of the config."""
-    from l2g2g.config import Config
-
-    names = set(Config.names()) - {"method", "preset", "seed"}
-    return {name: value for name, value in given.items() if name in names and value is not None}
 
 
 def _config(method: str, preset: str, **options: Any) -> Any:

@@ -70,7 +70,8 @@ class Config:
         decoder: inner (the inner product), cosine or distance (with a learned scale), product (a small learned network
             on the elementwise product), or asymmetric (a vector is [source | target]; for directed graphs, and
             their default).
-        epochs, lr: Length and step of training (Adam).
+        epochs, lr: Length and step of training (Adam). epochs None: 300 at a constant rate, where validation ends
+            training; 100 with a falling one, 150 where a graph has so few edges that they cost nothing.
         schedule: constant rate, or linear: up over a tenth of the epochs, then down to nothing.
         patience: Validations without improvement before training stops; 0 to train all epochs.
         validate_every: Epochs between two validations.
@@ -118,7 +119,7 @@ class Config:
     structure_width: int = 64
     learn_bias: bool = True
     decoder: Literal["inner", "cosine", "distance", "product", "asymmetric"] = "inner"
-    epochs: int = 300
+    epochs: int | None = None
     lr: float = 0.01
     schedule: Literal["constant", "linear"] = "constant"
     patience: int = 10
@@ -139,7 +140,7 @@ class Config:
         if self.patches is not None and self.patches < 1:
             raise InputError(f"--patches is {self.patches}; it must be at least 1")
         for name in ("epochs", "threads", "patience", "seed", "feature_width"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must not be negative")
         for name in ("lr", "negatives_per_edge"):
             if not getattr(self, name) > 0:
@@ -291,6 +292,14 @@ class Config:
             return self.patches
         return max(2, min(max(10, -(-num_nodes // 100_000)), num_nodes // (4 * self.overlap_range[1])))
 
+    def num_epochs(self, num_edges: int) -> int:
+        """Epochs of a training on this many edges."""
+        if self.epochs is not None:
+            return self.epochs
+        if self.schedule == "constant":
+            return 300
+        return 150 if num_edges < 20_000 else 100
+
     def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
         """Share of the edges to predict that an epoch scores.
 
@@ -300,7 +309,7 @@ class Config:
             return self.score_fraction
         if self.loss_pairs != "sampled" or self.preset == "paper":
             return 1.0
-        bound = max(15_000, num_nodes // 2) if self.decoder == "product" else max(500_000, 20 * num_nodes)
+        bound = max(20_000, num_nodes // 2) if self.decoder == "product" else max(500_000, 20 * num_nodes)
         return min(1.0, bound / max(1.0, num_edges * (self.hidden_fraction or 1.0)))
 
     def num_sampled_nodes(self, num_nodes: int) -> int:
@@ -365,13 +374,11 @@ _ACCURATE = {
     "hidden": 128,
     "activation": "elu",
     "residual": True,
-    "skip": False,
     "decoder": "product",
-    "mask": 0.5,
+    "mask": 0.4,
     "feature_width": 256,
-    "lr": 0.015,
+    "lr": 0.02,
     "schedule": "linear",
-    "epochs": 100,
     "validate_every": 10,
     "min_overlap": 17,
     "target_overlap": 34,

@@ -105,7 +105,7 @@ def embed_graph(
     validation_fraction: 0 trains on all edges, without early stopping.
     """
     clock = Stopwatch()
-    hold_back = validation_fraction > 0 and config.epochs > 0 and graph.num_edges >= 20
+    hold_back = validation_fraction > 0 and config.epochs != 0 and graph.num_edges >= 20
     with clock.measure("split"):
         split = keep_all(graph)
         if hold_back:
@@ -156,7 +156,7 @@ def run_split(
             prepared = _prepare(final_graph, split, patch_set, features, config)
         embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole)
         trouble = embedding_trouble(embedding)
-        if trouble is not None and (config.epochs > 0 or not bool(torch.isfinite(embedding).all())):
+        if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
             raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
     history = trained.history
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
@@ -396,7 +396,8 @@ def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Conf
     if split.train.features is None or split.validation is None or config.epochs == 0:
         return replace(config, structure="none")
     with clock.measure("trial"):
-        short = replace(config, epochs=min(_TRIAL_EPOCHS, config.epochs), patience=_TRIAL_EPOCHS)
+        num_epochs = min(_TRIAL_EPOCHS, config.num_epochs(split.train.num_edges))
+        short = replace(config, epochs=num_epochs, patience=_TRIAL_EPOCHS)
         runs = [run_split(split, replace(short, structure=choice)) for choice in ("none", "blend")]
         without, blended = (max(score for _, score in run.trained.history.validations) for run in runs)
     return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")
@@ -429,7 +430,7 @@ def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSetti
         sample_size=config.num_sampled_nodes(graph.num_nodes),
         alignment=config.definition.alignment,
         seed=config.seed,
-        epochs=config.epochs,
+        epochs=config.num_epochs(graph.num_edges),
         learning_rate=config.lr,
         schedule=config.schedule,
         refresh_every=config.refresh_every,
@@ -452,7 +453,7 @@ def choose_feature_dropout(graph: Graph, features: Features, config: Config) -> 
     if graph.features is None or not has_many_entries(graph.features):
         return 0.0
     if compression_pays(graph, graph.features, config):
-        return 0.2
+        return 0.1
     return 0.75 if has_few_arcs(graph, features, config.hidden) else 0.5
 
 

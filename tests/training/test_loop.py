@@ -313,7 +313,7 @@ def test_no_epochs_leave_the_model_as_it_was(split, patch_set, batches):
 def test_a_loss_that_explodes_is_a_numerical_error(split):
     whole = whole_graph(split.train.num_nodes)
     settings = LoopSettings(epochs=20, learning_rate=1e15, alignment="never")
-    with pytest.raises(NumericalError, match=r"the loss .* in epoch \d+, for the 4th time; lower --lr"):
+    with pytest.raises(NumericalError, match=r"the loss .* in epoch \d+, for the 4th time; lower the learning rate"):
         train(make_model(split), batches_of(split, whole), whole, settings)
 
 

@@ -41,5 +41,5 @@ def test_a_loss_that_fails_once_is_survived(monkeypatch):
 
 def test_a_loss_that_always_fails_is_reported(monkeypatch):
     monkeypatch.setattr(loop, "accumulate_gradients", lambda *arguments: math.inf)
-    with pytest.raises(NumericalError, match=r"the loss became inf in epoch 4.*lower --lr"):
+    with pytest.raises(NumericalError, match=r"the loss became inf in epoch 4.*lower the learning rate"):
         evaluate_graph(load_dataset("sbm-small"), make_config("gae", epochs=20, seed=0))

@@ -57,7 +57,9 @@ class Recovery:
     def go_back(self, trouble: str, epoch: int, optimiser: torch.optim.Optimizer) -> Frame:
         """Restore the last good state, forget the optimiser's momentum, take smaller steps from now on."""
         if self.count == _MOST_RECOVERIES:
-            raise NumericalError(f"{trouble} in epoch {epoch + 1}, for the {self.count + 1}th time; lower --lr")
+            raise NumericalError(
+                f"{trouble} in epoch {epoch + 1}, for the {self.count + 1}th time; lower the learning rate (--lr)"
+            )
         self.count, self.trouble = self.count + 1, f"{trouble} in epoch {epoch + 1}"
         self.rate_factor *= _SMALLER
         self.model.load_state_dict(self.state)
@@ -67,4 +69,6 @@ class Recovery:
     def check_end(self) -> None:
         """Refuse to end with a state that training went back to and never left."""
         if self.trouble is not None:
-            raise NumericalError(f"{self.trouble}, and training ended before it recovered; lower --lr")
+            raise NumericalError(
+                f"{self.trouble}, and training ended before it recovered; lower the learning rate (--lr)"
+            )
