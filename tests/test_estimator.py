@@ -155,3 +155,16 @@ def test_the_package_names_what_it_promises():
     assert inspect.signature(L2G2G).parameters["dim"].default is None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = l2g2g.nothing
+
+
+def test_directed_graphs_and_other_decoders_are_saved_whole(tmp_path):
+    arcs = np.array([(i, (i + step) % 40) for i in range(40) for step in (1, 2)])
+    model = L2G2G(dim=4, patches=2, epochs=3, directed=True).fit((arcs, None))
+    assert model.config_.decoder == "asymmetric"
+    model.save(tmp_path / "a")
+    again = L2G2G.load(tmp_path / "a")
+    assert (again.directed, again.config_) == (True, model.config_)
+    assert (again.embedding_ == model.embedding_).all()
+    model = GAE(dim=4, epochs=3, decoder="distance", negative_sampling="degree").fit((arcs, None))
+    model.save(tmp_path / "b")
+    assert "model.decoder.log_scale" in GAE.load(tmp_path / "b")._loaded_tensors
