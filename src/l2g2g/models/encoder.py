@@ -150,16 +150,17 @@ class Encoder(nn.Module):
             return self._project(features, self.weights[0]), None
         if isinstance(features, Tensor):  # nothing to gain: a dense product does not wait for X
             return self._project(features, self.weights[0]), self._project(features, self.skip)
-        width = self.weights[0].shape[1]
         both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1))
-        return both[:, :width].contiguous(), both[:, width:]
+        hidden, own = both.split([self.weights[0].shape[1], self.skip.shape[1]], dim=1)
+        return hidden.contiguous(), own
 
     def _project(self, features: Tensor | SparseMatrix, weight: Tensor) -> Tensor:
         """scale · (X − 1 meanᵀ) W, as X W and one row to subtract."""
+        if self.feature_mean is not None:
+            weight = weight * self.feature_scale
         product = multiply(features, weight) if isinstance(features, SparseMatrix) else features @ weight
-        if self.feature_mean is None:
-            return product
-        return (product - self.feature_mean @ weight) * self.feature_scale
+        # Added, not subtracted: the gradient of a difference would be negated row by row before it is summed.
+        return product if self.feature_mean is None else product + -(self.feature_mean @ weight)
 
 
 def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

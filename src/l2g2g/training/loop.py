@@ -109,7 +109,7 @@ def train(
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
     With `validate`, the state of the best validation is kept. on_epoch(epoch, loss) reports progress.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
     frame = _identity(model, patch_set, batches[0].device)
     history = History()
     recovery = Recovery(model, frame)
