@@ -38,7 +38,7 @@ OnEpoch = Callable[[int, float], None]
 Measures = Literal["auc", "all"]
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
-_FEW_ARCS = 100_000
+_LITTLE_WORK = 1_600_000  # arcs times columns
 # Length of the two trainings that decide whether structure is blended in, and what it must gain in AUC.
 _TRIAL_EPOCHS = 15
 _TRIAL_GAIN = 0.002
@@ -473,7 +473,7 @@ def prepare_torch(config: Config, num_arcs: int) -> None:
     import numba
 
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    threads = config.threads or (1 if num_arcs < _FEW_ARCS else available)
+    threads = config.threads or (1 if num_arcs * config.dim < _LITTLE_WORK else available)
     torch.set_num_threads(threads)
     numba.set_num_threads(min(threads, available))
     try:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from l2g2g.errors import NumericalError
 from l2g2g.evaluation.links import evaluate_links, link_scores, score_inner_products
@@ -49,3 +50,18 @@ def test_endpoints_are_positives_first():
 def test_scores_that_are_no_numbers_are_a_numerical_error(bad):
     with pytest.raises(NumericalError, match="not finite"):
         link_scores(np.array([True, False]), np.array([bad, 1.0]))
+
+
+@pytest.mark.parametrize("values", [3, 50, 10**9], ids=["many ties", "some ties", "no ties"])
+def test_areas_are_those_of_scikit_learn(values):
+    generator = np.random.default_rng(values)
+    is_edge = generator.random(500) < 0.4
+    scores = generator.integers(0, values, 500) + is_edge * values * 0.3
+    found = link_scores(is_edge, scores)
+    assert found.auc == pytest.approx(roc_auc_score(is_edge, scores), abs=1e-12)
+    assert found.average_precision == pytest.approx(average_precision_score(is_edge, scores), abs=1e-12)
+
+
+def test_one_kind_of_pair_cannot_be_told_apart():
+    with pytest.raises(NumericalError, match="edges and non-edges"):
+        link_scores(np.array([True, True]), np.array([1.0, 2.0]))

@@ -38,4 +38,5 @@ def test_width_is_bounded_by_the_features_and_constant_rows_do_no_harm():
     assert principal_map(some_features(20, 4), 256)[1].shape == (4, 4)
     constant = np.full((10, 3), 2.0, np.float32)
     mean, projection = principal_map(constant, 3)
-    assert np.isfinite(projection).all() and np.abs(compress_features(constant, mean, projection)).max() < 1
+    assert np.isfinite(projection).all()
+    assert np.abs(compress_features(constant, mean, projection)).max() < 1

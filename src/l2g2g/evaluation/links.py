@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from l2g2g.errors import NumericalError
 from l2g2g.graphs.splits import Pairs
@@ -40,7 +39,17 @@ def link_scores(is_edge: np.ndarray, scores: np.ndarray) -> LinkScores:
     """
     if not np.isfinite(scores).all():
         raise NumericalError("some scores are not finite numbers; lower the learning rate (--lr)")
-    return LinkScores(float(roc_auc_score(is_edge, scores)), float(average_precision_score(is_edge, scores)))
+    order = np.argsort(-scores, kind="stable")
+    falling, edges = scores[order], np.cumsum(is_edge[order])
+    # Pairs of equal score pass a threshold together.
+    last = np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(scores) - 1)
+    found = np.concatenate([[0], edges[last]]).astype(np.float64)
+    mistaken = np.concatenate([[0], last + 1 - edges[last]]).astype(np.float64)
+    if found[-1] == 0 or mistaken[-1] == 0:
+        raise NumericalError("there must be edges and non-edges to tell apart")
+    area = np.sum(np.diff(mistaken) * (found[1:] + found[:-1]) / 2) / (found[-1] * mistaken[-1])
+    precision = found[1:] / (found[1:] + mistaken[1:])
+    return LinkScores(float(area), float(np.sum(np.diff(found) * precision) / found[-1]))
 
 
 def evaluate_links(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None) -> LinkScores:

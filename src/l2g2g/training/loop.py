@@ -17,6 +17,7 @@ from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronis
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import EncoderInput
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatch
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
@@ -109,14 +110,14 @@ def train(
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
     With `validate`, the state of the best validation is kept. on_epoch(epoch, loss) reports progress.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=settings.learning_rate, fused=True)
+    optimiser = Adam(model.parameters(), settings.learning_rate)
     frame = _identity(model, patch_set, batches[0].device)
     history = History()
     recovery = Recovery(model, frame)
     best_score, best_state, best_frame, waited = -math.inf, None, frame, 0
     for epoch in range(settings.epochs):
         started = time.perf_counter()
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.clear_gradients()
         solver = None
         if settings.aligns_in_training and patch_set.num_patches > 1:
             if settings.align_gradient == "through":
@@ -127,8 +128,7 @@ def train(
         frame = frame if solver is None else solver.frame
         trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
         if trouble is None:
-            for group in optimiser.param_groups:
-                group["lr"] = settings.rate(epoch) * recovery.rate_factor
+            optimiser.rate = settings.rate(epoch) * recovery.rate_factor
             optimiser.step()
         else:
             frame = recovery.go_back(trouble, epoch, optimiser)

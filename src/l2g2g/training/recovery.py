@@ -12,6 +12,7 @@ from torch import Tensor
 from l2g2g.alignment.synchronise import Frame
 from l2g2g.errors import NumericalError
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.training.adam import Adam
 
 _MOST_RECOVERIES, _SMALLER = 3, 0.3
 # Vectors that differ by less than this part of their length are the same to an inner product in float32.
@@ -54,7 +55,7 @@ class Recovery:
         self.state, self.frame = copy.deepcopy(self.model.state_dict()), frame
         return self.state
 
-    def go_back(self, trouble: str, epoch: int, optimiser: torch.optim.Optimizer) -> Frame:
+    def go_back(self, trouble: str, epoch: int, optimiser: Adam) -> Frame:
         """Restore the last good state, forget the optimiser's momentum, take smaller steps from now on."""
         if self.count == _MOST_RECOVERIES:
             raise NumericalError(
@@ -63,7 +64,7 @@ class Recovery:
         self.count, self.trouble = self.count + 1, f"{trouble} in epoch {epoch + 1}"
         self.rate_factor *= _SMALLER
         self.model.load_state_dict(self.state)
-        optimiser.state.clear()
+        optimiser.forget()
         return self.frame
 
     def check_end(self) -> None:
