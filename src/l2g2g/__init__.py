@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
 
-# Idle OpenMP threads sleep instead of spinning, so that they do not take the cores of a shared machine from others
-# (and from our own). It works only before torch is imported; a user's own setting wins.
+# Idle OpenMP threads wait for the next of many short steps a moment and then sleep: waking them every time costs half
+# of a small epoch, and spinning on would take the cores of a shared machine from others (and from our own). It works
+# only before torch is imported; a user's own settings win.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 _HOMES = {
     "align": "l2g2g.alignment.align",

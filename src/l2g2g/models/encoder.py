@@ -139,7 +139,8 @@ class Encoder(nn.Module):
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             hidden = self.activation(hidden)
             if self.residual:
-                padded = functional.pad(hidden, (0, self.weights[-1].shape[1] - hidden.shape[1]))
+                spare = self.weights[-1].shape[1] - hidden.shape[1]
+                padded = functional.pad(hidden, (0, spare)) if spare else hidden
                 own = padded if own is None else own + padded
             hidden = multiply(inputs.propagation, hidden @ weight) + bias
         return hidden if own is None else hidden + own

@@ -39,7 +39,7 @@ class Adam:
             steps += 1
         torch._fused_adam_(
             [self.parameters[place] for place in used],
-            [self.parameters[place].grad for place in used],
+            [gradient for gradient in (self.parameters[place].grad for place in used) if gradient is not None],
             [self.means[place] for place in used],
             [self.squares[place] for place in used],
             [],
