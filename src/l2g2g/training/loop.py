@@ -23,6 +23,8 @@ from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 
 Schedule = Literal["constant", "linear"]
+# A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
+_REFRESH: dict[str, Any] = {"start": "tree", "tolerance": 1e-3, "max_steps": 5}
 AlignGradient = Literal["held", "through"]
 
 
@@ -114,15 +116,18 @@ def train(
     frame = _identity(model, patch_set, batches[0].device)
     history = History()
     recovery = Recovery(model, frame)
+    # Where training hides nothing, what it encodes is what a refresh would encode.
+    sees_all = len(batches) == 1 and not (settings.mask or settings.feature_dropout or model.variational)
     best_score, best_state, best_frame, waited = -math.inf, None, frame, 0
     for epoch in range(settings.epochs):
         started = time.perf_counter()
         optimiser.clear_gradients()
         solver = None
         if settings.aligns_in_training and patch_set.num_patches > 1:
-            if settings.align_gradient == "through":
+            due = epoch % settings.refresh_every == 0
+            if settings.align_gradient == "through" or (due and sees_all):
                 solver = _InGraph(patch_set, settings, frame, history)
-            elif epoch % settings.refresh_every == 0:
+            elif due:
                 frame = _refresh(model, batches, patch_set, settings, frame, history)
         loss = accumulate_gradients(model, batches, frame, settings, epoch, global_pairs, solver)
         frame = frame if solver is None else solver.frame
@@ -211,15 +216,17 @@ def _refresh(
 ) -> Frame:
     started = time.perf_counter()
     stacked = encode_patches(model, batches)
-    # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
     with _one_thread_for_few(patch_set.num_patches * stacked.shape[1]):
-        frame = _synchronise(stacked, patch_set, settings, frame, start="tree", tolerance=1e-3, max_steps=5)
+        frame = _synchronise(stacked, patch_set, settings, frame, **_REFRESH)
     history.refresh_seconds.append(time.perf_counter() - started)
     return frame
 
 
 class _InGraph:
-    """Aligns the embeddings of an epoch so that the gradient passes; keeps the frame it found, as a constant."""
+    """Aligns the embeddings of an epoch itself; keeps the frame it found, as a constant.
+
+    The gradient passes where it is asked to. Otherwise this is a refresh that needs no encoding of its own.
+    """
 
     def __init__(self, patch_set: PatchSet, settings: LoopSettings, frame: Frame, history: History) -> None:
         self.patch_set, self.settings, self.frame, self.history = patch_set, settings, frame, history
@@ -228,6 +235,8 @@ class _InGraph:
         started = time.perf_counter()
         # The derivative is that of an optimum, so the rotations must be close to one.
         options: dict[str, Any] = {"start": "tree", "tolerance": 1e-4, "differentiable": True}
+        if self.settings.align_gradient == "held":
+            stacked, options = stacked.detach(), _REFRESH
         with _one_thread_for_few(self.patch_set.num_patches * stacked.shape[1]):
             frame = _synchronise(stacked, self.patch_set, self.settings, self.frame, **options)
         self.frame = frame.detach()
