@@ -57,5 +57,8 @@ def test_options_of_the_readme_exist():
     lines = re.findall(r"^l2g2g (\w+)([^#\n]*)", (ROOT / "README.md").read_text(), re.M)
     assert {name for name, _ in lines} >= {"embed", "evaluate", "align", "datasets"}
     for name, rest in lines:
-        known = {option for item in commands[name].params for option in item.opts}
+        command = commands[name]
+        if rest.split()[:1] and rest.split()[0] in getattr(command, "commands", {}):  # a command of a group
+            command = command.commands[rest.split()[0]]
+        known = {option for item in command.params for option in item.opts}
         assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= known
