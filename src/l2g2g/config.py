@@ -51,7 +51,7 @@ class Config:
             between the patches themselves, which no encoder ever sees. With g groups 1 - 1/g of the edges
             between nodes, or between clusters, are hidden; g is what comes nearest to `mask`, at least 2.
         score_fraction: Fraction of the edges to predict that is scored each epoch, with as many non-edges; None for
-            as many as `scored_edges` says.
+            as many as `scored_fraction` says.
         feature_dropout: Fraction of the feature entries dropped each epoch; None chooses by how many a row has.
         skip: A direct way for a node's own features to its vector.
         assembly: mean of the aligned patches (the paper), or whole: a last pass of the shared encoder over the

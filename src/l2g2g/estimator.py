@@ -45,8 +45,11 @@ class GraphEmbedding(BaseEstimator):
         hidden: int | None = None,
         layers: int | None = None,
         encoder: str | None = None,
+        activation: str | None = None,
+        residual: bool | None = None,
         epochs: int | None = None,
         lr: float | None = None,
+        schedule: str | None = None,
         negatives: str | None = None,
         negative_sampling: str | None = None,
         pairs: str | None = None,
@@ -60,6 +63,7 @@ class GraphEmbedding(BaseEstimator):
         mask_by: str | None = None,
         score_fraction: float | None = None,
         feature_dropout: float | None = None,
+        feature_width: int | None = None,
         skip: bool | None = None,
         patience: int | None = None,
         validation_fraction: float = 0.05,
@@ -72,8 +76,11 @@ class GraphEmbedding(BaseEstimator):
         self.hidden = hidden
         self.layers = layers
         self.encoder = encoder
+        self.activation = activation
+        self.residual = residual
         self.epochs = epochs
         self.lr = lr
+        self.schedule = schedule
         self.negatives = negatives
         self.negative_sampling = negative_sampling
         self.pairs = pairs
@@ -87,6 +94,7 @@ class GraphEmbedding(BaseEstimator):
         self.mask_by = mask_by
         self.score_fraction = score_fraction
         self.feature_dropout = feature_dropout
+        self.feature_width = feature_width
         self.skip = skip
         self.patience = patience
         self.validation_fraction = validation_fraction

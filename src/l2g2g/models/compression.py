@@ -1,7 +1,7 @@
 """Compression: features as a few dense columns, their principal directions, evened out in part.
 
 Bags of words spend most of their length on a few common directions. A half-whitened projection keeps what
-distinguishes the rows, makes every step of training cheaper and several times fewer of them necessary.
+distinguishes the rows, and makes every step of training cheaper and fewer of them necessary.
 """
 
 from __future__ import annotations
