@@ -14,7 +14,7 @@ def test_inner_products_by_hand():
     assert score_inner_products(embedding, np.array([0, 1, 2]), np.array([1, 2, 2])).tolist() == [11, -4, 1]
 
 
-def test_slices_do_not_show():
+def test_many_pairs_are_scored_like_single_ones():
     generator = np.random.default_rng(0)
     embedding = generator.normal(size=(50, 3)).astype(np.float32)
     sources, targets = generator.integers(0, 50, (2, (1 << 18) + 100))
