@@ -29,3 +29,17 @@ class WorkerError(L2G2GError, RuntimeError):
     """A worker of a distributed run died or stopped answering."""
 
     exit_code = 5
+
+
+class Interrupted(BaseException):
+    """A signal ended the work. Like KeyboardInterrupt no Exception, so that nobody takes it for a failure.
+
+    Attributes:
+        number: The signal.
+        exit_code: 130 for SIGINT, 143 for SIGTERM.
+    """
+
+    def __init__(self, number: int, message: str = "interrupted") -> None:
+        super().__init__(message)
+        self.number = number
+        self.exit_code = 128 + number

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -19,8 +18,10 @@ from l2g2g.models.encoder import EncoderInput
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatch
+from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
+from l2g2g.training.state import History, LoopState
 
 Schedule = Literal["constant", "linear"]
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
@@ -67,26 +68,6 @@ class LoopSettings(ObjectiveSettings):
         return self.alignment == "during" and (self.rotate or self.translate or self.scale)
 
 
-@dataclass
-class History:
-    """What happened in training: a loss and a time for every epoch, a score for every validation.
-
-    recoveries: how often training went back to its last good state with smaller steps.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    epoch_seconds: list[float] = field(default_factory=list)
-    validations: list[tuple[int, float]] = field(default_factory=list)
-    refresh_seconds: list[float] = field(default_factory=list)
-    best_epoch: int = 0
-    recoveries: int = 0
-
-    @property
-    def num_epochs(self) -> int:
-        """Epochs that were run."""
-        return len(self.losses)
-
-
 @dataclass(frozen=True)
 class Trained:
     """A trained model with the last alignment of its patches and its history."""
@@ -106,68 +87,104 @@ def train(
     whole: EncoderInput | None = None,
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
+    keeper: Keeper | None = None,
 ) -> Trained:
     """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
 
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
     With `validate`, the state of the best validation is kept. on_epoch(epoch, loss) reports progress.
+    keeper: saves the state while it changes, and brings it back where it has one.
     """
+    frame = Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=batches[0].device)
     optimiser = Adam(model.parameters(), settings.learning_rate)
-    frame = _identity(model, patch_set, batches[0].device)
-    history = History()
-    recovery = Recovery(model, frame)
+    state = LoopState(model, optimiser, frame, Recovery(model, frame))
+    with nullcontext() if keeper is None else keeper.watch():
+        if keeper is not None:
+            keeper.begin(state)
+        while not _is_over(state, settings):
+            trouble = _run_epoch(state, batches, patch_set, settings, global_pairs)
+            if on_epoch is not None:
+                on_epoch(state.epoch, state.history.losses[-1])
+            if state.epoch % settings.validate_every == 0 or state.epoch == settings.epochs:
+                if validate is not None:
+                    _validate(state, batches, patch_set, settings, whole, validate)
+                elif trouble is None:
+                    state.recovery.keep(state.frame)
+            if keeper is not None:
+                keeper.after_epoch(state)
+        if keeper is not None:
+            keeper.finish(state)
+    frame, history = state.frame, state.history
+    if state.best_model is not None:
+        assert state.best_frame is not None
+        model.load_state_dict(state.best_model)
+        frame = state.best_frame
+    else:
+        state.recovery.check_end()
+        history.best_epoch = history.num_epochs
+    history.recoveries = state.recovery.count
+    return Trained(model, frame, history)
+
+
+def _is_over(state: LoopState, settings: LoopSettings) -> bool:
+    out_of_patience = settings.patience > 0 and state.waited >= settings.patience
+    return out_of_patience or state.epoch >= settings.epochs
+
+
+def _run_epoch(
+    state: LoopState,
+    batches: list[PatchBatch],
+    patch_set: PatchSet,
+    settings: LoopSettings,
+    global_pairs: GlobalPairs | None,
+) -> str | None:
+    """Align where it is due, take the gradient, step. Returns what went wrong, if anything."""
+    started, epoch = time.perf_counter(), state.epoch
+    model, history = state.model, state.history
     # Where training hides nothing, what it encodes is what a refresh would encode.
     sees_all = len(batches) == 1 and not (settings.mask or settings.feature_dropout or model.variational)
-    best_score, best_state, best_frame, waited = -math.inf, None, frame, 0
-    for epoch in range(settings.epochs):
-        started = time.perf_counter()
-        optimiser.clear_gradients()
-        solver = None
-        if settings.aligns_in_training and patch_set.num_patches > 1:
-            due = epoch % settings.refresh_every == 0
-            if settings.align_gradient == "through" or (due and sees_all):
-                solver = _InGraph(patch_set, settings, frame, history)
-            elif due:
-                frame = _refresh(model, batches, patch_set, settings, frame, history)
-        loss = accumulate_gradients(model, batches, frame, settings, epoch, global_pairs, solver)
-        frame = frame if solver is None else solver.frame
-        trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
-        if trouble is None:
-            optimiser.rate = settings.rate(epoch) * recovery.rate_factor
-            optimiser.step()
-        else:
-            frame = recovery.go_back(trouble, epoch, optimiser)
-        history.losses.append(loss)
-        history.epoch_seconds.append(time.perf_counter() - started)
-        if on_epoch is not None:
-            on_epoch(epoch + 1, loss)
-        last = epoch + 1 == settings.epochs
-        due = (epoch + 1) % settings.validate_every == 0 or last
-        if validate is None and due and trouble is None:
-            recovery.keep(frame)
-        if validate is not None and due:
-            embedding, current = embed_nodes(model, batches, patch_set, settings, frame, whole)
-            trouble = embedding_trouble(embedding)
-            if trouble is not None:
-                frame = recovery.go_back(trouble, epoch, optimiser)
-                continue
-            state = recovery.keep(frame)
-            score = validate(embedding)
-            history.validations.append((epoch + 1, score))
-            waited += 1
-            if score > best_score:
-                best_score, best_state, best_frame, waited = score, state, current, 0
-                history.best_epoch = epoch + 1
-            if settings.patience and waited >= settings.patience:
-                break
-    if best_state is not None:
-        model.load_state_dict(best_state)
-        frame = best_frame
+    state.optimiser.clear_gradients()
+    solver = None
+    if settings.aligns_in_training and patch_set.num_patches > 1:
+        due = epoch % settings.refresh_every == 0
+        if settings.align_gradient == "through" or (due and sees_all):
+            solver = _InGraph(patch_set, settings, state.frame, history)
+        elif due:
+            state.frame = _refresh(model, batches, patch_set, settings, state.frame, history)
+    loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solver)
+    state.frame = state.frame if solver is None else solver.frame
+    trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
+    if trouble is None:
+        state.optimiser.rate = settings.rate(epoch) * state.recovery.rate_factor
+        state.optimiser.step()
     else:
-        recovery.check_end()
-        history.best_epoch = history.num_epochs
-    history.recoveries = recovery.count
-    return Trained(model, frame, history)
+        state.frame = state.recovery.go_back(trouble, epoch, state.optimiser)
+    history.losses.append(loss)
+    history.epoch_seconds.append(time.perf_counter() - started)
+    return trouble
+
+
+def _validate(
+    state: LoopState,
+    batches: list[PatchBatch],
+    patch_set: PatchSet,
+    settings: LoopSettings,
+    whole: EncoderInput | None,
+    validate: Callable[[Tensor], float],
+) -> None:
+    """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
+    embedding, frame = embed_nodes(state.model, batches, patch_set, settings, state.frame, whole)
+    trouble = embedding_trouble(embedding)
+    if trouble is not None:
+        state.frame = state.recovery.go_back(trouble, state.epoch - 1, state.optimiser)
+        return
+    good = state.recovery.keep(state.frame)
+    score = validate(embedding)
+    state.history.validations.append((state.epoch, score))
+    state.waited += 1
+    if score > state.best_score:
+        state.best_score, state.best_model, state.best_frame, state.waited = score, good, frame, 0
+        state.history.best_epoch = state.epoch
 
 
 def embed_nodes(
@@ -200,10 +217,6 @@ def encode_patches(model: Autoencoder, batches: list[PatchBatch]) -> Tensor:
     """(Σ N_j, dim) mean embeddings of all patches, stacked."""
     with torch.no_grad():
         return torch.cat([model.encode(batch.inputs, int(batch.patches[0]))[0] for batch in batches])
-
-
-def _identity(model: Autoencoder, patch_set: PatchSet, device: torch.device) -> Frame:
-    return Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=device)
 
 
 def _refresh(

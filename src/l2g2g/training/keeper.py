@@ -1,0 +1,124 @@
+"""Keeper: saves a training while it runs, by time and in the background, and before an interruption ends it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from l2g2g.errors import InputError, Interrupted
+from l2g2g.training.checkpoint import Checkpoint, CheckpointStore
+from l2g2g.training.state import LoopState
+
+# Seconds between two saves, and the least multiple of what a save costs: at most one hundredth of the time is spent.
+USUAL_INTERVAL = 1.0
+_TIMES_ITS_COST = 100.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Keeper:
+    """Keeps the state of one training in a store.
+
+    Args:
+        store: Where checkpoints lie.
+        fingerprint: What is trained and how, written into every checkpoint.
+        found: The checkpoint to go on from; None starts at the beginning.
+        interval: Least number of seconds between two saves; 0 saves after every epoch and waits for it.
+
+    The first save follows the first epoch. A save copies the state and leaves the writing to a thread; while that
+    is not done there is no other. After the last epoch there is a save that is waited for.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        fingerprint: dict[str, Any],
+        found: Checkpoint | None = None,
+        interval: float = USUAL_INTERVAL,
+    ) -> None:
+        self.store, self.fingerprint, self.found, self.interval = store, fingerprint, found, interval
+        self.num_saves = 0
+        self._saved_epoch = -1 if found is None else found.epoch
+        self._due = 0.0
+        self._pending: Future[float] | None = None
+        self._signal: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """While a training runs: a thread to write, and signals that wait for the end of an epoch."""
+        with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as self._writer:
+            if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+                self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            try:
+                yield
+            finally:
+                for number, handler in self._previous.items():
+                    signal.signal(number, handler)
+        if self._signal is not None:  # it came after the last epoch
+            raise Interrupted(self._signal, "interrupted after training; --resume goes on from there")
+
+    def begin(self, state: LoopState) -> None:
+        """Bring a fresh state to where the checkpoint stands."""
+        if self.found is None:
+            return
+        try:
+            state.restore(self.found.tensors, self.found.values)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{self.store.folder}: the checkpoint does not fit this training ({reason})") from error
+        self.found = None  # its tensors are not needed any more
+
+    def after_epoch(self, state: LoopState) -> None:
+        """Save if it is time; where a signal came, save and leave."""
+        if self._signal is not None:
+            self._save_now(state)
+            raise Interrupted(self._signal, f"interrupted after epoch {state.epoch}; --resume goes on from there")
+        if self.interval == 0:
+            self._save_now(state)
+        elif self._pending is not None:
+            if self._pending.done():
+                self._settle()
+        elif time.perf_counter() >= self._due:
+            self._started = time.perf_counter()
+            checkpoint = self._capture(state)
+            self._copied = time.perf_counter() - self._started
+            self._pending = self._writer.submit(self._write, checkpoint)
+
+    def finish(self, state: LoopState) -> None:
+        """Keep the end of training, so that a later failure does not cost it."""
+        self._save_now(state)
+
+    def _save_now(self, state: LoopState) -> None:
+        self._settle()
+        if state.epoch != self._saved_epoch:
+            self._write(self._capture(state))
+
+    def _capture(self, state: LoopState) -> Checkpoint:
+        tensors, values = state.capture()
+        return Checkpoint(state.epoch, self.fingerprint, values, tensors)
+
+    def _write(self, checkpoint: Checkpoint) -> float:
+        """Save; returns the seconds of work, without those of waiting for the disk."""
+        started = time.thread_time()
+        self.store.save(checkpoint)
+        self._saved_epoch = checkpoint.epoch
+        self.num_saves += 1
+        return time.thread_time() - started
+
+    def _settle(self) -> None:
+        """Wait for the save under way, and say when the next one is due. Its failure is ours."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            cost = self._copied + pending.result()
+            self._due = self._started + max(self.interval, _TIMES_ITS_COST * cost)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self._signal is not None:  # asked twice: at once
+            raise Interrupted(number, "interrupted before the epoch ended; --resume goes on from the last checkpoint")
+        self._signal = number
