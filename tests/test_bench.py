@@ -1,0 +1,131 @@
+"""The benchmark of epochs: what the floor holds, and what the baseline calls a loss. No test here is timed."""
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from l2g2g.models.sparse import normalise_adjacency
+from l2g2g.patches.overlap import make_patches
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+@pytest.fixture
+def patches(planted):
+    return make_patches(planted.adjacency, np.arange(planted.num_nodes) // 60, min_overlap=5, target_overlap=5)
+
+
+def test_random_pairs_stay_inside_their_patch(planted, patches):
+    from floor import random_pairs
+
+    block = patches.induce(planted.adjacency)
+    indptr, indices = random_pairs(block, patches.offsets, 2.0)
+    assert len(indices) == indptr[-1] == block.nnz
+    rows = np.repeat(np.arange(patches.num_rows), np.diff(indptr))
+    owner = np.repeat(np.arange(patches.num_patches), patches.sizes)
+    assert (owner[rows] == owner[indices]).all()
+    for low, high in itertools.pairwise(indptr):
+        assert (np.diff(indices[low:high]) >= 0).all()
+
+
+@pytest.mark.parametrize("first_layer", [True, False])
+def test_the_floor_holds_the_calls_of_an_epoch_and_nothing_else(planted, first_layer):
+    from floor import build_floor
+
+    whole = np.array([0, planted.num_nodes])
+    floor = build_floor(planted.adjacency, whole, negatives_per_edge=2.0, first_layer=first_layer)
+    layers = ["layer 1 forward", "layer 1 backward"] if first_layer else []
+    pairs = [f"{kind} {call}" for kind in ("positive", "negative") for call in ("scores", "gradient")]
+    assert sorted(floor.calls) == sorted([*layers, "layer 2 forward", "layer 2 backward", *pairs])
+    assert floor.num_arcs == floor.num_negatives == planted.adjacency.nnz
+    dense = torch.randn(planted.num_nodes, 16, generator=torch.Generator().manual_seed(0))
+    expected = torch.from_numpy(normalise_adjacency(planted.adjacency).toarray()) @ dense
+    torch.testing.assert_close(floor.calls["layer 2 forward"](), expected, rtol=1e-4, atol=1e-5)
+    scores = floor.calls["positive scores"]()
+    rows = torch.from_numpy(np.repeat(np.arange(planted.num_nodes), planted.degrees))
+    columns = torch.from_numpy(planted.adjacency.indices).long()
+    torch.testing.assert_close(scores.values(), (dense[rows] * dense[columns]).sum(1), rtol=1e-4, atol=1e-5)
+    total, single = floor.measure(repeats=2)
+    assert total > 0
+    assert set(single) == set(floor.calls)
+
+
+def test_a_loss_is_a_quarter_in_the_wrong_direction(tmp_path):
+    from baseline import count_compared, find_losses, write_baseline
+
+    path = tmp_path / "baseline.json"
+    row = {"dataset": "planted", "pyg_over_gae": 20.0, "gae_over_floor": 1.0, "l2g2g_over_floor": None}
+    write_baseline([row, {"dataset": "gone", "skipped": "no file"}], {"cpu": "some"}, path)
+    assert json.loads(path.read_text())["graphs"] == {"planted": {"pyg_over_gae": 20.0, "gae_over_floor": 1.0}}
+    assert find_losses([{**row, "pyg_over_gae": 16.1, "gae_over_floor": 1.24}], path) == []
+    assert find_losses([{**row, "pyg_over_gae": 100.0, "gae_over_floor": 0.1}], path) == []
+    (slower,) = find_losses([{**row, "pyg_over_gae": 15.0}], path)
+    assert slower == "planted: pyg_over_gae was 20 and is 15, a loss of 33 %"
+    (slower,) = find_losses([{**row, "gae_over_floor": 1.3}], path)
+    assert slower.startswith("planted: gae_over_floor was 1 and is 1.3")
+    assert count_compared([row, {"dataset": "other", "pyg_over_gae": 1.0}], path) == 2
+    write_baseline([{"dataset": "other", "pyg_over_gae": 5.0}], {"cpu": "some"}, path)
+    assert set(json.loads(path.read_text())["graphs"]) == {"planted", "other"}
+
+
+def test_every_figure_of_a_graph(planted, monkeypatch):
+    import epoch
+    import ours
+    from baseline import RATIOS
+
+    monkeypatch.setattr(ours, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(ours, "NUM_PATCHES", 2)
+    row = epoch.measure(planted, argparse.Namespace(repeats=1, threads=1, no_pyg=True))
+    assert row["pyg_over_gae"] is None
+    for name in set(RATIOS) - {"pyg_over_gae"}:
+        assert name in row
+    assert row["gae_over_floor"] == row["gae_seconds"] / row["gae_floor_seconds"]
+    assert row["negatives"] == row["arcs"]
+    assert row["l2g2g_arcs"] not in (0, row["arcs"])  # those of the patches, overlaps counted twice
+    assert epoch.render([row, {"dataset": "gone", "skipped": "no file"}]).row_count == 2
+
+
+def test_a_check_fails_on_a_loss(planted, monkeypatch, tmp_path, capsys):
+    import epoch
+    from baseline import write_baseline
+
+    path = tmp_path / "baseline.json"
+    row = {"dataset": "planted", "gae_seconds": 1.0, "gae_floor_seconds": 1.0, "arcs": 1, "threads": 1}
+    row |= {"gae_over_floor": 1.0, "l2g2g_seconds": 1.0, "l2g2g_floor_seconds": 1.0, "left_out": {}}
+    write_baseline([row], {}, path)
+    for now, code in ((1.2, 0), (1.3, 1)):
+        monkeypatch.setattr(epoch, "load_graph", lambda name, data_dir: planted)
+        monkeypatch.setattr(epoch, "measure", lambda graph, options, now=now: {**row, "gae_over_floor": now})
+        with pytest.raises(SystemExit) as ended:
+            epoch.main(["--datasets", "planted", "--check", "--baseline", str(path)])
+        assert ended.value.code == code
+    assert "gae_over_floor was 1 and is 1.3" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        epoch.main(["--check", "--baseline", str(tmp_path / "none.json")])
+
+
+def test_a_graph_without_its_file_is_skipped_with_a_reason(tmp_path):
+    from machine import load_graph
+
+    assert load_graph("cora-ml", tmp_path) == f"cora_ml.npz is not in {tmp_path.name}"
+    assert "not beside the project" in load_graph("cora-ml", tmp_path / "data")
+
+
+def test_the_machine_is_described():
+    from machine import describe_machine, peak_bytes, resident_bytes
+
+    machine = describe_machine()
+    assert machine["cores"] >= 1
+    assert machine["versions"]["torch"]
+    assert json.loads(json.dumps(machine)) == machine
+    assert 0 < resident_bytes() <= peak_bytes() * 1.01
