@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ import typer
 from rich.console import Console
 
 from l2g2g.align_commands import align, party
-from l2g2g.errors import InputError, L2G2GError, ResourceError
+from l2g2g.errors import InputError, Interrupted, L2G2GError, ResourceError
 from l2g2g.reproduce.commands import reproduce
 from l2g2g.training_options import takes_settings
 
@@ -40,6 +42,14 @@ FeaturesOption = Annotated[
     Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
 ]
 DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
+RunDirOption = Annotated[
+    Path | None, typer.Option(help="Directory of the run: its state is kept there, and a killed run can be resumed.")
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")]
+CheckpointOption = Annotated[
+    float | None,
+    typer.Option(help="Least seconds between two saves in --run-dir; 0 for every epoch.", show_default="1"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
@@ -72,6 +82,9 @@ def embed(
         bool, typer.Option("--validation/--no-validation", help="Hold back 5 % of the edges for early stopping.")
     ] = True,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    run_dir: RunDirOption = None,
+    resume: ResumeOption = False,
+    checkpoint_every: CheckpointOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     **options: Any,
@@ -82,23 +95,24 @@ def embed(
     check_output(output)
     config = _config(method, preset, seed=seed, **options)
     from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
+    from l2g2g.run_directory import open_run
 
     clock = Stopwatch()
-    with clock.measure("read"):
-        loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
-    check_output(output, loaded.node_ids)
-    with _progress(config.num_epochs(loaded.num_edges), config.method, quiet or as_json) as on_epoch:
-        fraction = 0.05 if validation else 0.0
-        run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch)
-    with clock.measure("write"):
-        write_embedding(output, run.embedding, loaded.node_ids)
+    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory:
+        with clock.measure("read"):
+            loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
+        check_output(output, loaded.node_ids)
+        with _progress(config.num_epochs(loaded.num_edges), config.method, quiet or as_json) as on_epoch:
+            fraction = 0.05 if validation else 0.0
+            run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch, directory=directory)
+        with clock.measure("write"):
+            write_embedding(output, run.embedding, loaded.node_ids)
     seconds = {**clock.seconds, **run.seconds}
     seconds["total"] = sum(value for stage, value in seconds.items() if stage not in ("epoch_median", "synchronise"))
     row = {
         **run.describe(),
         "num_nodes": loaded.num_nodes,
         "num_edges": loaded.num_edges,
-        "resumed_from_epoch": 0,
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
         "output": str(output),
@@ -128,6 +142,9 @@ def evaluate(
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
     data_dir: DataDirOption = None,
+    run_dir: RunDirOption = None,
+    resume: ResumeOption = False,
+    checkpoint_every: CheckpointOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     **options: Any,
@@ -140,20 +157,24 @@ def evaluate(
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
-    from l2g2g.experiment import evaluate_graph
+    from l2g2g.experiment import evaluate_graph, training_name
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
+    from l2g2g.run_directory import open_run
 
-    loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
     rows = []
-    for config in configs:
-        with _progress(
-            config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}", quiet or as_json
-        ) as on_epoch:
-            choices: dict[str, Any] = {"protocol": protocol, "measures": measures}
-            row, _ = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
-        rows.append(row)
-        if as_json:
-            typer.echo(json.dumps(row))
+    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory:
+        if directory is not None:
+            directory.expect(training_name(config) for config in configs)
+        loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
+        for config in configs:
+            with _progress(
+                config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}", quiet or as_json
+            ) as on_epoch:
+                choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
+                row, _ = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
+            rows.append(row)
+            if as_json:
+                typer.echo(json.dumps(row))
     if not as_json:
         Console().print(render_scores(rows))
         if "directed" in options:
@@ -166,11 +187,21 @@ app.command()(align)
 
 
 @app.command()
-def datasets(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+def datasets(
+    data_dir: DataDirOption = None,
+    fetch: Annotated[str | None, typer.Option(help="Fetch this published graph into the cache first.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="What the fetched file must be, by its SHA-256.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """List the data sets that can be used by name."""
     from l2g2g.graphs.datasets import list_datasets
+    from l2g2g.graphs.public_files import fetch_dataset
     from l2g2g.reports.tables import render_datasets
 
+    if (fetch is None) != (sha256 is None):
+        raise InputError("--fetch NAME and --sha256 SUM go together: only a file that someone vouches for is kept")
+    if fetch is not None and sha256 is not None:
+        _say(f"{fetch}: {fetch_dataset(fetch, sha256)}")
     found = list_datasets(data_dir)
     if as_json:
         from dataclasses import asdict
@@ -242,15 +273,19 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     silent = bool({"--quiet", "-q", "--json"} & set(arguments))
+    quiet = bool({"--quiet", "-q"} & set(arguments))
     try:
-        with warnings.catch_warnings():
-            # A warning is a message for the user like any other, not a line of our source.
-            warnings.showwarning = lambda message, *_, **__: None if silent else _say(f"l2g2g: {message}")
+        with warnings.catch_warnings(), _ending_politely():
+            # A warning is a message for the user like any other, not a line of our source. That a checkpoint
+            # could not be used must also reach those who read JSON.
+            warnings.showwarning = lambda message, kind, *_, **__: (
+                None if quiet or (silent and kind.__name__ != "CheckpointWarning") else _say(f"l2g2g: {message}")
+            )
             code = app(arguments, standalone_mode=False)
         if code == 130:  # typer turns the interrupt into this code, without a word
             _fail(None, "interrupted", 130, debug)
         sys.exit(code if isinstance(code, int) else 0)
-    except L2G2GError as error:
+    except (L2G2GError, Interrupted) as error:
         _fail(error, str(error), error.exit_code, debug)
     except typer.Abort:
         _fail(None, "interrupted", 130, debug)
@@ -265,6 +300,23 @@ def main(arguments: list[str] | None = None) -> None:
         if usage is None:
             raise
         _fail(error, usage(), 2, debug)
+
+
+@contextmanager
+def _ending_politely() -> Iterator[None]:
+    """Leave by an exception when asked to end, so that nothing stays half written."""
+
+    def end(number: int, _: Any) -> None:
+        raise Interrupted(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _fail(error: BaseException | None, message: str, code: int, debug: bool) -> None:

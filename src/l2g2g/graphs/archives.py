@@ -7,7 +7,7 @@ import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,15 +53,28 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: damaged or cut off ({_first_line(error)}); write or fetch it again") from error
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz (by key) or of an .npy (under the key "array"); pickles are refused."""
+def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """All arrays of an .npz (by key) or of an .npy (under the key "array"); pickles are refused.
+
+    passed_over: keys that are left aside where they hold pickled objects, which then stay unread.
+    """
     # Opened here, because NumPy leaves the file open when it is damaged.
     with reading(path), path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"array": loaded}
         with loaded:
-            return {key: loaded[key] for key in loaded.files}
+            keys = [key for key in loaded.files if key not in passed_over or not _is_pickled(loaded, key)]
+            return {key: loaded[key] for key in keys}
+
+
+def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
+    """Whether an array holds Python objects, by its header alone."""
+    assert archive.zip is not None  # the archive is open
+    with archive.zip.open(f"{key}.npy") as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return bool(read(stream)[2].hasobject)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -155,7 +155,7 @@ def _draw_distinct(
     while missing.any():
         groups = np.repeat(np.arange(len(sizes)), missing)
         fresh = starts[groups] + generator.integers(0, sizes[groups])
-        drawn = _sorted_distinct(np.concatenate([drawn, fresh]))
+        drawn = sorted_distinct(np.concatenate([drawn, fresh]))
         missing = wanted - (np.searchsorted(drawn, starts + sizes) - np.searchsorted(drawn, starts))
     numbers = drawn - np.repeat(starts, wanted)
     if leave_out.any():
@@ -166,6 +166,7 @@ def _draw_distinct(
     return numbers, np.repeat(np.arange(len(sizes)), counts)
 
 
-def _sorted_distinct(numbers: np.ndarray) -> np.ndarray:
+def sorted_distinct(numbers: np.ndarray) -> np.ndarray:
+    """The distinct numbers in order; sorts in place, and much faster than `np.unique` for millions."""
     numbers.sort()
-    return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
+    return numbers[np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]]

@@ -1,4 +1,4 @@
-"""Named graphs: the paper's block models, generated, and real graphs found in a data folder."""
+"""Named graphs: block models and stand-ins, generated, and real graphs found in a data folder or the cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 from l2g2g.errors import InputError
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
+from l2g2g.graphs.heterogeneous import NUM_BLOCKS, NUM_EDGES, NUM_NODES, VARIANTS
+from l2g2g.graphs.public_files import cache_folder, manual_steps
 from l2g2g.graphs.read_npz import read_npz_graph
+from l2g2g.graphs.stand_ins import STAND_INS, find_stand_in
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class DatasetInfo:
 
     Attributes:
         name: What `load_dataset` takes.
-        kind: "block model" (generated) or "file" (read from the data folder).
+        kind: "block model" or "stand-in" (generated), or "file" (read from the data folder or the cache).
         num_nodes: Number of nodes; None where only reading the file would tell.
         num_edges: Number of undirected edges; the expected number for a block model.
         num_features: Number of feature columns, 0 for none.
@@ -64,6 +68,9 @@ _BLOCK_MODELS = {
 # name: nodes, undirected edges, features, description
 _KNOWN_FILES = {
     "cora-ml": (2_995, 8_158, 2_879, "citations between machine-learning papers; the paper's Cora ML"),
+    "cora": (19_793, 63_421, 8_710, "citations between papers of all fields; the paper's Cora"),
+    "reddit": (232_965, 11_606_919, 602, "posts that a user commented on together; GraphSAINT's Reddit2"),
+    "yelp": (716_847, 6_977_409, 300, "friends who write reviews; GraphSAINT's Yelp"),
     "pubmed": (19_717, 44_324, 500, "citations between diabetes papers"),
     "amazon-photo": (7_650, 119_081, 745, "products bought together"),
     "coauthor-cs": (18_333, 81_894, 6_805, "authors who published together"),
@@ -76,27 +83,32 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *
     """Give the graph that goes by this name.
 
     Args:
-        name: A block model (`sbm-small`, ...), or the name of a file `NAME.npz` in data_dir, with
-            hyphens or underscores.
+        name: A block model (`sbm-small`, `hetero-nested`, ...), a stand-in (`reddit-like`, `yelp-like`, or
+            `sized-N-M-F` with N nodes, M edges and F features), or the name of a file `NAME.npz` or of GraphSAINT's
+            folder `NAME/` in data_dir or in the cache, with hyphens or underscores.
         data_dir: Folder of real graphs.
-        seed: Of the random draw, for block models.
-        directed: Keep the directions of a file's edges; block models have none.
+        seed: Of the random draw, for generated graphs.
+        directed: Keep the directions of a file's edges; generated graphs have none.
 
     Example:
         >>> load_dataset("sbm-small").num_nodes
         10000
     """
     wanted = _normalise(name)
-    if wanted in _BLOCK_MODELS:
+    stand_in = find_stand_in(wanted)
+    if wanted in _BLOCK_MODELS or wanted in VARIANTS or stand_in is not None:
         if directed:
             raise InputError(f"{wanted}: its edges have no direction; leave --directed out")
-        return _BLOCK_MODELS[wanted].model().sample(seed, name=wanted)
+        if wanted in _BLOCK_MODELS:
+            return _BLOCK_MODELS[wanted].model().sample(seed, name=wanted)
+        return (stand_in or VARIANTS[wanted]).sample(seed, name=wanted)
     files = _files_by_name(data_dir)
     if wanted in files:
-        return read_npz_graph(files[wanted], name=wanted, directed=directed)
+        read = read_graphsaint if files[wanted].is_dir() else read_npz_graph
+        return read(files[wanted], name=wanted, directed=directed)
     if wanted in _KNOWN_FILES:
         place = f"is not in {data_dir}" if data_dir is not None else "needs its file"
-        raise InputError(f"dataset {wanted!r} {place}; give the folder that holds {wanted}.npz with --data-dir")
+        raise InputError(f"dataset {wanted!r} {place}; {manual_steps(wanted)}")
     raise InputError(_unknown_name(name, wanted, files))
 
 
@@ -115,11 +127,19 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
         )
         for name, settings in _BLOCK_MODELS.items()
     ]
+    generated += [
+        DatasetInfo(name, "block model", NUM_NODES, NUM_EDGES, NUM_BLOCKS, variant.description, available=True)
+        for name, variant in VARIANTS.items()
+    ]
+    generated += [
+        DatasetInfo(name, "stand-in", item.num_nodes, item.num_edges, item.num_features, item.description, True)
+        for name, item in STAND_INS.items()
+    ]
     known = [DatasetInfo(name, "file", *facts, available=name in files) for name, facts in _KNOWN_FILES.items()]
     others = [
         DatasetInfo(name, "file", None, None, None, path.name, available=True)
         for name, path in sorted(files.items())
-        if name not in _KNOWN_FILES and name not in _BLOCK_MODELS
+        if name not in _KNOWN_FILES and name not in {item.name for item in generated}
     ]
     return generated + known + others
 
@@ -129,16 +149,28 @@ def _normalise(name: str) -> str:
 
 
 def _files_by_name(data_dir: str | Path | None) -> dict[str, Path]:
-    if data_dir is None:
-        return {}
-    folder = Path(data_dir)
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; --data-dir must hold the .npz files")
-    return {_normalise(path.stem): path for path in sorted(folder.glob("*.npz"))}
+    """Archives and GraphSAINT's folders, in the data folder before the cache."""
+    folders = [cache_folder()]
+    if data_dir is not None:
+        if not Path(data_dir).is_dir():
+            raise InputError(f"{data_dir}: no such folder; --data-dir must hold the .npz files")
+        folders.append(Path(data_dir))
+    found: dict[str, Path] = {}
+    for folder in folders:
+        archives = sorted(folder.glob("*.npz"))
+        nested = sorted(path for path in folder.glob("*") if path.is_dir() and is_graphsaint_folder(path))
+        found |= {_normalise(path.stem): path for path in archives} | {_normalise(path.name): path for path in nested}
+    return found
 
 
 def _unknown_name(name: str, wanted: str, files: dict[str, Path]) -> str:
-    names = [*_BLOCK_MODELS, *_KNOWN_FILES, *(file for file in files if file not in _KNOWN_FILES)]
+    names = [
+        *_BLOCK_MODELS,
+        *VARIANTS,
+        *STAND_INS,
+        *_KNOWN_FILES,
+        *(file for file in files if file not in _KNOWN_FILES),
+    ]
     close = difflib.get_close_matches(wanted, names, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
     return f"{name!r} is neither a file nor a dataset; {remedy}"

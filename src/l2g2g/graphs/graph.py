@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,14 +11,18 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.labels import check_labels
 
-if TYPE_CHECKING:
-    from l2g2g.graphs.block_model import BlockModel
-
 Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
 
 # Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
 _LARGEST_SPARE = 10_000_000
 _SPARE_NODES_PER_ARC = 100
+
+
+class EdgeModel(Protocol):
+    """A model that generates graphs and knows how likely each edge was."""
+
+    def edge_probability(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """(num_pairs,) probability of an edge between each source and target."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Graph:
     name: str = "graph"
     weighted: bool = False
     cleaning: Cleaning = field(default_factory=Cleaning)
-    block_model: BlockModel | None = None
+    block_model: EdgeModel | None = None
     arcs: sp.csr_array | None = None
 
     @property
@@ -144,7 +148,7 @@ class Graph:
         node_ids: np.ndarray | None = None,
         labels: np.ndarray | None = None,
         name: str = "graph",
-        block_model: BlockModel | None = None,
+        block_model: EdgeModel | None = None,
         directed: bool = False,
     ) -> Graph:
         """Build a graph from arcs between node numbers; directions are joined, self-loops dropped.

@@ -13,6 +13,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.graph import Graph, check_features
+from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted
 from l2g2g.graphs.read_edges import EdgeTable, edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
 from l2g2g.graphs.read_features import VectorTable, read_features
@@ -35,11 +36,11 @@ def read_graph(
     """Read a graph from wherever it is.
 
     Args:
-        source: A path (`.npz`; an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`), the name of
-            a dataset, a Graph, a SciPy sparse matrix, edges as an integer array (2, num_edges) or
-            (num_edges, 2), a pair (edges, features), a networkx graph, a PyG `Data`, a pandas DataFrame
-            or an Arrow table of two or three columns (source, target, weight). A file wins over a
-            dataset of the same name; a (2, 2) array is taken as two columns of edges.
+        source: A path (`.npz`; an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; a folder of
+            GraphSAINT's files), the name of a dataset, a Graph, a SciPy sparse matrix, edges as an integer
+            array (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx graph, a PyG
+            `Data`, a pandas DataFrame or an Arrow table of two or three columns (source, target, weight). A
+            file wins over a dataset of the same name; a (2, 2) array is taken as two columns of edges.
         features: A path (`.npy`, `.npz`: rows by node number; `.csv`, `.parquet`: an id column first), an
             array or sparse matrix (rows by node number, or in the order of the nodes of a networkx
             graph), or a table with an id column first. They replace features that the source has.
@@ -70,6 +71,8 @@ def read_graph(
     if is_edge_table(source):
         return _from_edges(edges_from_table(source, name or "edge table"), vectors, name or "graph", directed)
     if isinstance(source, (str, Path)):
+        if is_graphsaint_folder(Path(source)):
+            return _with_features(read_graphsaint(Path(source), directed=directed), vectors, name)
         path = _find_file(source)
         if path is not None:
             return _read_file(path, vectors, name, memory_limit, directed)

@@ -14,6 +14,8 @@ from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
 
 Arrays = dict[str, np.ndarray]
+# Names of nodes, columns and classes in the published archives; nothing here needs them.
+_NAMES = ("node_names", "attr_names", "class_names", "idx_to_node", "idx_to_attr", "idx_to_class")
 
 
 def read_npz_graph(path: Path, name: str | None = None, *, directed: bool = False) -> Graph:
@@ -21,9 +23,10 @@ def read_npz_graph(path: Path, name: str | None = None, *, directed: bool = Fals
 
     Keys: adj_indptr, adj_indices, adj_shape, optionally adj_data (weights), attr_indptr, attr_indices,
     attr_data, attr_shape (features), labels (num_nodes,) integers or text, node_names (num_nodes,). A matrix written by
-    `scipy.sparse.save_npz` is read as an adjacency matrix.
+    `scipy.sparse.save_npz` is read as an adjacency matrix. The published citation graphs hold names as pickled objects
+    besides; those are passed over.
     """
-    arrays = load_arrays(path)
+    arrays = load_arrays(path, passed_over=_NAMES)
     if "adj_indptr" in arrays:
         adjacency = csr_from_arrays(arrays, path, "adj_")
     elif "format" in arrays:

@@ -1,0 +1,48 @@
+"""Fingerprint: what a graph is, in a few numbers and hashes, to tell whether two are the same."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.graphs.graph import Graph
+
+
+def fingerprint(graph: Graph) -> dict[str, Any]:
+    """Sizes, and a SHA-256 of edges, features and ids each, so that a difference can be named.
+
+    The name of the graph, where it was read from and its labels do not count: training sees none of them.
+    """
+    features = graph.features
+    return {
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "directed": graph.directed,
+        "edges": _hash(graph.adjacency, graph.arcs),
+        "features": None if features is None else _hash(features),
+        "node_ids": None if graph.node_ids is None else _hash(graph.node_ids),
+    }
+
+
+def _hash(*parts: Any) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        arrays = [part.indptr, part.indices, part.data] if sp.issparse(part) else [part]
+        for array in arrays:
+            if array is None:
+                digest.update(b"none")
+                continue
+            array = np.asarray(array)
+            digest.update(f"{array.dtype.kind} {array.shape} ".encode())
+            if array.dtype.kind in "iu":
+                array = array.astype("<i8", copy=False)  # the same numbers, however wide they are held
+            if array.dtype.kind == "O":
+                for text in array.tolist():
+                    digest.update(str(text).encode() + b"\0")
+            else:
+                digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,78 @@
+"""GraphSAINT's published folders (Reddit2, Yelp): adj_full.npz, feats.npy, role.json, without unpickling anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.archives import load_arrays, reading
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.read_npz import csr_from_arrays, graph_from_adjacency
+
+ADJACENCY, FEATURES, ROLES, CLASSES = "adj_full.npz", "feats.npy", "role.json", "class_map.json"
+
+
+def is_graphsaint_folder(folder: Path) -> bool:
+    """Whether a folder holds a graph in this format."""
+    return (folder / ADJACENCY).is_file()
+
+
+def read_graphsaint(folder: Path, name: str | None = None, *, directed: bool = False) -> Graph:
+    """Read a folder: the adjacency as `scipy.sparse.save_npz` wrote it, features by row, and a class of each node.
+
+    role.json (which node is for training, validation or test of a classifier) is not used by link prediction; it must
+    fit the graph, because a folder of mixed-up files would go unnoticed otherwise.
+    """
+    path = folder / ADJACENCY
+    adjacency = csr_from_arrays(load_arrays(path), path, "")
+    # Entries are 1 or True in some files and counts in others; an edge is an edge.
+    adjacency.data = (adjacency.data != 0).astype(np.float32)
+    num_nodes = adjacency.shape[0]
+    _check_roles(folder / ROLES, num_nodes)
+    return graph_from_adjacency(
+        adjacency,
+        features=load_arrays(folder / FEATURES)["array"],
+        labels=_read_classes(folder / CLASSES, num_nodes),
+        source=str(folder),
+        name=name or folder.name,
+        directed=directed,
+    )
+
+
+def _check_roles(path: Path, num_nodes: int) -> None:
+    roles = _read_json(path)
+    if not all(isinstance(roles.get(part), list) for part in ("tr", "va", "te")):
+        raise InputError(f"{path}: needs the lists tr, va and te; fetch the folder again")
+    nodes = [node for part in ("tr", "va", "te") for node in roles[part]]
+    wrong = [node for node in nodes if not isinstance(node, int) or not 0 <= node < num_nodes]
+    if wrong:
+        raise InputError(f"{path}: node {wrong[0]!r} is none of the {num_nodes:,} of {ADJACENCY}; fetch both again")
+    if len(set(nodes)) != len(nodes):
+        raise InputError(f"{path}: a node has two roles; fetch the folder again")
+
+
+def _read_classes(path: Path, num_nodes: int) -> np.ndarray | None:
+    """(num_nodes,) class of each node; None without the file, or where nodes have several classes (Yelp)."""
+    if not path.is_file():
+        return None
+    classes = _read_json(path)
+    if any(not isinstance(value, int) for value in classes.values()):
+        return None
+    labels = np.full(num_nodes, -1, np.int64)
+    for node, value in classes.items():
+        if not node.isdigit() or int(node) >= num_nodes:
+            raise InputError(f"{path}: node {node!r} is none of the {num_nodes:,} of {ADJACENCY}; fetch both again")
+        labels[int(node)] = value
+    return labels
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    with reading(path):
+        found = json.loads(path.read_bytes())
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: holds no JSON object; fetch it again")
+    return found
