@@ -37,7 +37,7 @@ def test_parameters_are_all_there_and_cloned(estimator):
     assert twin.get_params() == parameters
     assert clone(model).set_params(dim=9).dim == 9
     assert estimator.__name__ in repr(model)
-    assert set(parameters) - set(Config.names()) == {"validation_fraction"}
+    assert set(parameters) - set(Config.names()) == {"validation_fraction", "run_dir", "resume"}
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

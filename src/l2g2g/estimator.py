@@ -15,10 +15,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.config import Config, make_config
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, Interrupted
 from l2g2g.experiment import Run, embed_graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.write import write_text, write_whole
+from l2g2g.run_directory import open_run
 from l2g2g.training.loop import History
 
 _FORMAT = "l2g2g model 1"
@@ -26,6 +27,8 @@ _FORMAT = "l2g2g model 1"
 
 class GraphEmbedding(BaseEstimator):
     """What the estimators have in common. Parameters that are None take the preset's value.
+
+    run_dir: a directory in which `fit` keeps the state of training; resume: go on with the training in it.
 
     Attributes set by `fit`:
         embedding_: (num_nodes, dim) float32, rows in input order.
@@ -69,6 +72,8 @@ class GraphEmbedding(BaseEstimator):
         validation_fraction: float = 0.05,
         device: str | None = None,
         threads: int | None = None,
+        run_dir: str | None = None,
+        resume: bool = False,
     ) -> None:
         self.dim = dim
         self.seed = seed
@@ -100,6 +105,8 @@ class GraphEmbedding(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.device = device
         self.threads = threads
+        self.run_dir = run_dir
+        self.resume = resume
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -118,8 +125,14 @@ class GraphEmbedding(BaseEstimator):
 
     def fit(self, graph: Any, y: None = None) -> GraphEmbedding:
         """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph."""
-        graph = read_graph(graph, directed=self.directed)
-        run = embed_graph(graph, self.make_config(), validation_fraction=self.validation_fraction)
+        config = self.make_config()
+        try:
+            with open_run(self.run_dir, resume=self.resume) as directory:
+                graph = read_graph(graph, directed=self.directed)
+                fraction = self.validation_fraction
+                run = embed_graph(graph, config, validation_fraction=fraction, directory=directory)
+        except Interrupted as stop:  # what Python itself raises for these signals
+            raise (KeyboardInterrupt(str(stop)) if stop.exit_code == 130 else SystemExit(stop.exit_code)) from stop
         self._remember(run.embedding, graph.node_ids, run.trained.history, run.config)
         self.run_: Run | None = run
         return self
@@ -146,7 +159,7 @@ class GraphEmbedding(BaseEstimator):
         manifest = {
             "format": _FORMAT,
             "estimator": type(self).__name__,
-            "parameters": self.get_params(),
+            "parameters": {**self.get_params(), "run_dir": None, "resume": False},
             "config": self.config_.to_dict(),
             "node_ids": None if self.node_ids_ is None else self.node_ids_.tolist(),
             "history": asdict(self.history_),

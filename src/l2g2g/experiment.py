@@ -20,6 +20,7 @@ from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
+from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
@@ -29,7 +30,9 @@ from l2g2g.models.features import feature_centre, scale_features
 from l2g2g.models.structure import blend_structure, structural_features
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
+from l2g2g.run_directory import RunDirectory
 from l2g2g.training.batches import PairOptions, PatchBatch, prepare_batches
+from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.recovery import embedding_trouble
@@ -88,6 +91,7 @@ class Run:
             "epochs": self.trained.history.num_epochs,
             "best_epoch": self.trained.history.best_epoch,
             "recoveries": self.trained.history.recoveries,
+            "resumed_from_epoch": self.trained.history.resumed_from_epoch,
             "num_patches": self.patch_set.num_patches,
             "kept_edge_fraction": self.kept_edge_fraction,
             "node_duplication": self.patch_set.node_duplication,
@@ -98,11 +102,17 @@ class Run:
 
 
 def embed_graph(
-    graph: Graph, config: Config, *, validation_fraction: float = 0.05, on_epoch: OnEpoch | None = None
+    graph: Graph,
+    config: Config,
+    *,
+    validation_fraction: float = 0.05,
+    on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
 ) -> Run:
     """Embed a graph. A few edges are held back for early stopping only and used for the final vectors.
 
     validation_fraction: 0 trains on all edges, without early stopping.
+    directory: where the state of training is kept, and read from where the run is resumed.
     """
     clock = Stopwatch()
     hold_back = validation_fraction > 0 and config.epochs != 0 and graph.num_edges >= 20
@@ -110,7 +120,24 @@ def embed_graph(
         split = keep_all(graph)
         if hold_back:
             split = split_links(graph, validation_fraction=validation_fraction, test_fraction=0.0, seed=config.seed)
-    return run_split(split, config, final_graph=graph, clock=clock, on_epoch=on_epoch)
+    keeper = keep_training(directory, "embed", graph, split, config, validation_fraction=validation_fraction)
+    return run_split(split, config, final_graph=graph, clock=clock, on_epoch=on_epoch, keeper=keeper)
+
+
+def keep_training(
+    directory: RunDirectory | None, name: str, graph: Graph, split: LinkSplit, config: Config, **more: Any
+) -> Keeper | None:
+    """A keeper for a training on this graph with these settings; more: what else decides the result."""
+    if directory is None:
+        return None
+    settings = {**config.to_dict(), **more}
+    machine = {
+        "threads": choose_threads(config, split.train.adjacency.nnz),
+        "device": settings.pop("device"),
+        "torch": str(torch.__version__),
+    }
+    del settings["threads"]
+    return directory.keep(name, {"graph": fingerprint(graph), "settings": settings, "machine": machine})
 
 
 def run_split(
@@ -120,6 +147,7 @@ def run_split(
     final_graph: Graph | None = None,
     clock: Stopwatch | None = None,
     on_epoch: OnEpoch | None = None,
+    keeper: Keeper | None = None,
 ) -> Run:
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph."""
     clock = clock or Stopwatch()
@@ -150,6 +178,7 @@ def run_split(
             whole=prepared.whole,
             validate=validate if validation else None,
             on_epoch=on_epoch,
+            keeper=keeper,
         )
     with clock.measure("assemble"):
         if final_graph is not None and final_graph is not graph:
@@ -283,16 +312,18 @@ def evaluate_graph(
     protocol: Protocol = "heldout",
     measures: Measures = "auc",
     on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
-    measures: auc for AUC and AP, all for ranks and a linear probe besides.
+    measures: auc for AUC and AP, all for ranks and a linear probe besides. directory: as in `embed_graph`.
     """
     started = time.perf_counter()
     clock = Stopwatch()
     with clock.measure("split"):
         split = split_links(graph, protocol=protocol, seed=config.seed)
-    run = run_split(split, config, clock=clock, on_epoch=on_epoch)
+    keeper = keep_training(directory, training_name(config), graph, split, config, protocol=protocol)
+    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper)
     assert split.test is not None
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
@@ -318,6 +349,11 @@ def evaluate_graph(
         "peak_memory_bytes": peak_memory(),
     }
     return row, run
+
+
+def training_name(config: Config) -> str:
+    """What a training of an evaluation is called in a run directory."""
+    return f"{config.method}-seed-{config.seed}"
 
 
 def directed_measures(graph: Graph, split: LinkSplit, run: Run) -> dict[str, float | int | None]:
@@ -468,14 +504,22 @@ def has_few_arcs(graph: Graph, features: Features, hidden: int) -> bool:
     return features.shape[1] * hidden > 4 * graph.adjacency.nnz
 
 
+def choose_threads(config: Config, num_arcs: int) -> int:
+    """Threads of a training: what was asked for, all cores, or one where there is little work."""
+    import numba
+
+    if config.threads:
+        return config.threads
+    return 1 if num_arcs * config.dim < _LITTLE_WORK else int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
 def prepare_torch(config: Config, num_arcs: int) -> None:
     """Honour the number of threads and check that the device is there."""
     import numba
 
-    available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    threads = config.threads or (1 if num_arcs * config.dim < _LITTLE_WORK else available)
+    threads = choose_threads(config, num_arcs)
     torch.set_num_threads(threads)
-    numba.set_num_threads(min(threads, available))
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     try:
         torch.empty(1, device=config.device)
     except (RuntimeError, AssertionError) as error:
