@@ -17,6 +17,7 @@ from rich.console import Console
 
 from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, Interrupted, L2G2GError, ResourceError
+from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.reproduce.commands import reproduce
 from l2g2g.training_options import takes_settings
 
@@ -70,6 +71,7 @@ def common(
 
 
 @app.command()
+@takes_profile
 @takes_settings
 def embed(
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
@@ -117,6 +119,7 @@ def embed(
         "peak_memory_bytes": peak_memory(),
         "output": str(output),
     }
+    note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
@@ -127,6 +130,7 @@ def embed(
 
 
 @app.command()
+@takes_profile
 @takes_settings
 def evaluate(
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
@@ -173,6 +177,7 @@ def evaluate(
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
                 row, _ = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
             rows.append(row)
+            note_run(row)
             if as_json:
                 typer.echo(json.dumps(row))
     if not as_json:
