@@ -1,0 +1,83 @@
+"""The state of a training: captured and restored without the loss of a bit, whatever happened before."""
+
+import math
+
+import pytest
+import torch
+
+from l2g2g.alignment.frame import Frame
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.training.adam import Adam
+from l2g2g.training.recovery import Recovery
+from l2g2g.training.state import LoopState
+
+
+def fresh(seed=0):
+    model = Autoencoder(6, 3, num_encoders=2, hidden=4, learn_bias=True, feature_mean=torch.ones(6), seed=seed)
+    frame = Frame.identity(2, 3)
+    return LoopState(model, Adam(model.parameters(), 0.1), frame, Recovery(model, frame))
+
+
+def step(state, epoch):
+    for parameter in state.model.parameters():
+        parameter.grad = torch.full_like(parameter, 0.1 * (epoch + 1))
+    state.optimiser.step()
+    state.frame = Frame(state.frame.rotations, state.frame.translations + epoch, state.frame.scales)
+    state.history.losses.append(1 / (epoch + 3))
+    state.history.epoch_seconds.append(0.1)
+
+
+def moved(with_best=True):
+    state = fresh()
+    for epoch in range(3):
+        step(state, epoch)
+    good = state.recovery.keep(state.frame)
+    if with_best:
+        state.best_model, state.best_frame, state.best_score = good, state.frame, 1 / 3
+        state.history.best_epoch, state.waited = 3, 2
+        state.history.validations = [(3, 1 / 3)]
+    step(state, 3)
+    state.history.losses[1] = math.nan
+    state.recovery.count, state.recovery.rate_factor, state.recovery.trouble = 2, 0.3**2, "the loss became nan"
+    return state
+
+
+def bits(state):
+    tensors, values = state.capture()
+    return {name: (value.shape, value.numpy().tobytes()) for name, value in tensors.items()}, values
+
+
+@pytest.mark.parametrize("with_best", [True, False])
+def test_what_is_restored_is_what_was_captured(with_best):
+    state, other = moved(with_best), fresh(seed=5)
+    other.restore(*state.capture())
+    assert bits(other) == bits(state)
+    assert other.history.resumed_from_epoch == other.epoch == 4
+    # ... and goes on as the first would have gone on.
+    for each in (state, other):
+        step(each, 4)
+        each.frame = each.recovery.go_back("trouble", 5, each.optimiser)
+        step(each, 5)
+    assert bits(other) == bits(state)
+
+
+def test_the_best_state_is_kept_once_where_it_is_the_last_good_one():
+    state = moved()
+    assert not any(name.startswith("best.") for name in state.capture()[0])
+    state.recovery.keep(state.frame)
+    other = fresh()
+    other.restore(*state.capture())
+    assert bits(other) == bits(state)
+    name = "encoders.0.weights.0"
+    assert torch.equal(other.best_model[name], state.best_model[name])
+    assert not torch.equal(other.best_model[name], other.recovery.state[name])
+
+
+def test_training_that_goes_on_does_not_change_what_was_captured():
+    state = moved()
+    tensors, _ = state.capture()
+    before = {name: value.clone() for name, value in tensors.items()}
+    step(state, 4)
+    state.recovery.keep(state.frame)
+    assert all(tensors[name].numpy().tobytes() == value.numpy().tobytes() for name, value in before.items())
+    assert tensors["adam.steps.0"] == 4
