@@ -129,3 +129,33 @@ def test_the_machine_is_described():
     assert machine["versions"]["torch"]
     assert json.loads(json.dumps(machine)) == machine
     assert 0 < resident_bytes() <= peak_bytes() * 1.01
+
+
+def test_time_to_a_peers_auc(planted, monkeypatch, capsys):
+    import time_to_auc
+
+    figures = {"package": "some 1", "validation_auc": 0.55, "scored_by": "cosine", "seconds": 100.0}
+    peers = {
+        "prone": {**figures, "auc": 0.5},
+        "node2vec": {**figures, "auc": 1.01},
+        "pycleora": {"skipped": "does not install"},
+    }
+    asked = []
+    monkeypatch.setattr(time_to_auc, "measure_peer", lambda name, *_: asked.append(name) or peers[name])
+    monkeypatch.setattr(time_to_auc, "load_graph", lambda name, data_dir: planted if name == "planted" else "no file")
+    settings = ["--set", "dim=4", "--set", "epochs=20", "--set", "patches=2", "--set", "decoder=inner"]
+    time_to_auc.main(["--graphs", "planted,gone", "--peers", ",".join(peers), "--repeats", "2", *settings])
+    captured = capsys.readouterr()
+    head, ours, prone, node2vec, pycleora, gone = map(json.loads, captured.out.splitlines())
+    assert head["settings"] == {"dim": 4, "epochs": 20, "patches": 2, "decoder": "inner"}
+    assert [each[0] for each in ours["trace"]] == [5, 10, 15, 20]
+    assert prone["target"] == 0.55  # the higher one of its two
+    assert prone["reached"]
+    assert prone["within_limit"]
+    assert prone["ours_over_theirs"] == prone["our_seconds"] / 100
+    assert node2vec["epoch"] is None
+    assert "our_seconds" not in node2vec
+    assert pycleora["skipped"] == "does not install"
+    assert gone["skipped"] == "no file"
+    assert asked == ["prone", "prone", "node2vec", "pycleora"]
+    assert "not reached" in captured.err

@@ -1,0 +1,46 @@
+"""Starting is quick because nothing heavy is loaded before it is needed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["torch", "numpy", "scipy", "numba", "sklearn", "pyarrow", "pymetis", "matplotlib", "pandas", "plotly"]
+PROBE = """
+import json, sys
+{what}
+print(json.dumps(sorted(set({heavy}) & set(sys.modules))))
+"""
+HELP = """
+from l2g2g.cli import main
+try:
+    main({arguments})
+except SystemExit as end:
+    assert end.code == 0
+"""
+
+
+def loaded_by(what):
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(what=what, heavy=HEAVY)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "import l2g2g",
+        HELP.format(arguments=["--help"]),
+        HELP.format(arguments=["embed", "--help"]),
+        HELP.format(arguments=["evaluate", "--help"]),
+    ],
+    ids=["import", "help", "help of embed", "help of evaluate"],
+)
+def test_help_loads_nothing_heavy(what):
+    assert loaded_by(what) == []
+
+
+def test_the_probe_notices_what_is_loaded():
+    assert "numpy" in loaded_by("import l2g2g; l2g2g.Graph")
