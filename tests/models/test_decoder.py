@@ -6,8 +6,7 @@ import torch
 from torch.nn import functional
 
 from l2g2g.models.decoder import ProductDecoder, _ProductLoss, select_rows
-from l2g2g.models.sampling import transpose_pattern
-from l2g2g.models.sparse import PairPattern
+from l2g2g.models.pair_patterns import PairPattern
 
 
 @pytest.fixture
@@ -31,11 +30,11 @@ def test_loss_is_the_mean_over_pairs(decoder):
         torch.tensor([0, 1, 3, 4, 4], dtype=torch.int32),
         torch.tensor([1, 0, 2, 1], dtype=torch.int32),
         torch.tensor(0.25, dtype=torch.float64),
+        twice=True,
     )
     indptr, columns = np.array([0, 2, 2, 3, 3], np.int32), np.array([2, 3, 3], np.int32)
-    transpose = tuple(torch.from_numpy(part) for part in transpose_pattern(indptr, columns))
     weight = torch.tensor(1 / 3, dtype=torch.float64)
-    non_edges = PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weight, transpose)
+    non_edges = PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weight)
     found = decoder.loss(embedding, edges, non_edges).detach()
     expected = by_hand(decoder, embedding, [(0, 1), (1, 2)], -1) + by_hand(
         decoder, embedding, [(0, 2), (0, 3), (2, 3)], 1

@@ -6,8 +6,7 @@ import torch
 
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, Factors
-from l2g2g.models.sampling import transpose_pattern
-from l2g2g.models.sparse import PairPattern, pair_loss
+from l2g2g.models.pair_patterns import PairPattern
 
 
 def random_rotation(size, seed=0):
@@ -84,46 +83,20 @@ def test_rotations_of_both_halves_alike_change_no_asymmetric_score(embedding):
     assert not torch.allclose(all_scores(decoder, embedding @ random_rotation(4)), before, atol=0.1)
 
 
-@pytest.mark.parametrize("scalar", [True, False], ids=["one weight", "a weight per pair"])
-@pytest.mark.parametrize("is_edge", [True, False])
-def test_pair_loss_has_the_gradient_of_both_sides(is_edge, scalar):
-    generator = torch.Generator().manual_seed(2)
-    indptr, columns = np.array([0, 2, 3, 3, 5], np.int32), np.array([1, 3, 0, 2, 3], np.int32)
-    transpose = tuple(torch.from_numpy(part) for part in transpose_pattern(indptr, columns))
-    weights = torch.rand((5,), dtype=torch.float64, generator=generator)
-    pattern = PairPattern(
-        torch.from_numpy(indptr), torch.from_numpy(columns), weights[0] if scalar else weights, transpose
-    )
-    left, right = (torch.randn(4, 3, dtype=torch.float64, generator=generator, requires_grad=True) for _ in range(2))
-    bias = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
-    rows = torch.tensor([0, 0, 1, 3, 3])
-    scores = (left[rows] * right[torch.from_numpy(columns).long()]).sum(1) + bias
-    expected = (pattern.weights * torch.nn.functional.softplus(-scores if is_edge else scores)).sum()
-    found = pair_loss(left, pattern, is_edge=is_edge, bias=bias, right=right)
-    assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=1e-12)
-    own, reference = (torch.autograd.grad(each, (left, right, bias)) for each in (found, expected))
-    for mine, other in zip(own, reference, strict=True):
-        assert torch.allclose(mine, other, atol=1e-12)
-        assert mine.abs().max() > 0.01
-    assert torch.autograd.gradcheck(
-        lambda a, b, c: pair_loss(a, pattern, is_edge=is_edge, bias=c, right=b), (left, right, bias)
-    )
-
-
 @pytest.mark.parametrize("kind", ["inner", "cosine", "distance"])
 def test_losses_are_those_of_the_scores(kind, embedding):
-    # Edges 0-1 and 1-2 in both directions, which is a pattern without transpose; non-edges 3-4 and 5-6 once.
+    # Edges 0-1 and 1-2 in both directions; non-edges 3-4 and 5-6 once.
     model = Autoencoder(2, 4, decoder=kind, learn_bias=True).double()
     embedding.requires_grad_()
     edges = PairPattern(
         torch.tensor([0, 1, 3, 4, 4, 4, 4, 4], dtype=torch.int32),
         torch.tensor([1, 0, 2, 1], dtype=torch.int32),
         torch.tensor(0.25, dtype=torch.float64),
+        twice=True,
     )
     indptr, columns = np.array([0, 0, 0, 0, 1, 1, 2, 2], np.int32), np.array([4, 6], np.int32)
-    transpose = tuple(torch.from_numpy(part) for part in transpose_pattern(indptr, columns))
     half = torch.tensor(0.5, dtype=torch.float64)
-    non_edges = PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), half, transpose)
+    non_edges = PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), half)
     found = model.pair_loss(embedding, edges, non_edges)
     positive = model.factors(embedding).score(torch.tensor([0, 1]), torch.tensor([1, 2]))
     negative = model.factors(embedding).score(torch.tensor([3, 5]), torch.tensor([4, 6]))

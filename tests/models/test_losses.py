@@ -2,13 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
-from l2g2g.models.losses import all_pairs_loss, gaussian_divergence, reconstruction_loss
-from l2g2g.models.sparse import PairPattern
+from l2g2g.models.losses import all_pairs_loss, gaussian_divergence
 
 
 def softplus(x):
@@ -34,23 +31,6 @@ def test_all_pairs_of_a_complete_graph_have_no_other_side():
     adjacency = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     expected = (softplus(-1) + softplus(-4) + 2 * softplus(-2)) / 4
     assert float(all_pairs_loss(embedding, adjacency)) == pytest.approx(expected)
-
-
-def test_reconstruction_is_mean_over_edges_plus_mean_over_non_edges():
-    embedding = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]])
-    edge = sp.csr_array(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
-    edges = PairPattern(
-        torch.from_numpy(edge.indptr.astype(np.int32)),
-        torch.from_numpy(edge.indices.astype(np.int32)),
-        torch.tensor(0.5),
-    )
-    # One non-edge (2, 1) and its transpose (1, 2).
-    transpose = tuple(torch.tensor(part, dtype=torch.int32) for part in ([0, 0, 1, 1], [2], [0]))
-    indptr, indices = (torch.tensor(part, dtype=torch.int32) for part in ([0, 0, 0, 1], [1]))
-    others = PairPattern(indptr, indices, torch.tensor(1.0), transpose)
-    assert float(reconstruction_loss(embedding, edges, others)) == pytest.approx(softplus(-2) + softplus(-1))
-    bias = torch.tensor(1.0)
-    assert float(reconstruction_loss(embedding, edges, others, bias)) == pytest.approx(softplus(-3) + softplus(0))
 
 
 def test_divergence_is_zero_at_the_prior_and_positive_elsewhere():

@@ -5,8 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from l2g2g.models.pair_patterns import directed_pattern, join_patterns, rows_of, values_at, weigh_pairs
-from l2g2g.models.sampling import transpose_pattern, transpose_pattern_torch
+from l2g2g.models.pair_patterns import PairPattern, join_patterns, rows_of, values_at, weigh_pairs
 
 
 def random_matrix(seed, size=7, density=0.3):
@@ -17,7 +16,7 @@ def random_matrix(seed, size=7, density=0.3):
 
 def pattern_of(matrix, weights=None):
     indptr, indices = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
-    return directed_pattern(indptr, indices, torch.from_numpy(matrix.data) if weights is None else weights)
+    return PairPattern(indptr, indices, torch.from_numpy(matrix.data) if weights is None else weights)
 
 
 def dense(pattern):
@@ -36,8 +35,28 @@ def dense_transpose(pattern):
 def test_a_directed_pattern_knows_its_transpose():
     pattern = pattern_of(random_matrix(0))
     assert torch.equal(dense_transpose(pattern), dense(pattern).t())
-    for mine, other in zip(pattern.transpose, transpose_pattern_torch(pattern.indptr, pattern.indices), strict=True):
-        assert torch.equal(mine, other)
+
+
+def test_transpose_by_hand():
+    # Entries (0, 2), (0, 1), (1, 2), (1, 2), (2, 0): unsorted columns and a repeated pair, as draws have them.
+    indptr, columns = torch.tensor([0, 2, 4, 5], dtype=torch.int32), torch.tensor([2, 1, 2, 2, 0], dtype=torch.int32)
+    new_indptr, rows, order = PairPattern(indptr, columns, torch.tensor(1.0)).transpose
+    assert new_indptr.tolist() == [0, 1, 2, 5]
+    assert rows.tolist() == [2, 0, 0, 1, 1]
+    assert order.tolist() == [4, 1, 0, 2, 3]
+
+
+def test_of_a_pair_that_stands_twice_one_is_scored():
+    matrix = random_matrix(4, size=9)
+    matrix = sp.csr_array(matrix + matrix.T)
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    indptr, indices = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
+    once = PairPattern(indptr, indices, torch.tensor(1.0), twice=True)
+    scored = [(row, int(indices[e])) for row in range(9) for e in range(once.starts[row], indptr[row + 1])]
+    assert sorted(scored) == sorted(zip(*map(list, np.triu(matrix.toarray(), 1).nonzero()), strict=True))
+    assert torch.equal(PairPattern(indptr, indices, torch.tensor(1.0)).starts, indptr[:-1])
 
 
 def test_joined_patterns_hold_all_pairs_with_their_weights():
@@ -47,9 +66,6 @@ def test_joined_patterns_hold_all_pairs_with_their_weights():
     assert dense(joined).numpy() == pytest.approx(expected)
     assert torch.equal(dense_transpose(joined), dense(joined).t())
     assert joined.num_pairs == first.nnz + second.nnz
-    again = transpose_pattern(joined.indptr.numpy(), joined.indices.numpy())
-    for mine, other in zip(joined.transpose, again, strict=True):
-        assert (mine.numpy() == other).all()
 
 
 def test_values_of_a_part_of_the_entries():

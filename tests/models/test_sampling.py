@@ -12,7 +12,6 @@ from l2g2g.models.sampling import (
     draw_negatives_torch,
     plan_negatives,
     sample_nodes_by_degree,
-    transpose_pattern,
 )
 
 ONE = torch.tensor(1.0)
@@ -61,8 +60,6 @@ def test_numba_and_torch_draw_the_same_pairs():
         assert ours.num_pairs == 145  # the patch of one node has none
         assert torch.equal(ours.indptr, theirs.indptr)
         assert torch.equal(ours.indices, theirs.indices)
-        for mine, other in zip(ours.transpose, theirs.transpose, strict=True):
-            assert torch.equal(mine, other)
 
 
 def test_negatives_are_uniform_over_the_allowed_pairs():
@@ -144,16 +141,6 @@ def test_seed_and_epoch_change_the_draw():
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
     assert not torch.equal(draws[0], draws[3])
-
-
-def test_transpose_pattern_by_hand():
-    # Entries (0, 2), (0, 1), (1, 2), (1, 2), (2, 0): unsorted columns and a repeated pair, as draws have them.
-    indptr, columns = np.array([0, 2, 4, 5], np.int32), np.array([2, 1, 2, 2, 0], np.int32)
-    new_indptr, rows, order = transpose_pattern(indptr, columns)
-    assert new_indptr.tolist() == [0, 1, 2, 5]
-    assert rows.tolist() == [2, 0, 0, 1, 1]
-    assert order.tolist() == [4, 1, 0, 2, 3]
-    assert new_indptr.dtype == rows.dtype == order.dtype == np.int32
 
 
 def test_the_transpose_of_a_draw_is_its_transpose():

@@ -146,7 +146,7 @@ def test_the_whole_graph_as_pairs_of_arcs(one_way):
     rows, columns = ends(pairs.edges)
     assert len(rows) == split.train.arcs.nnz
     assert (split.train.arcs.toarray()[rows, columns] > 0).all()
-    assert pairs.edges.transpose is not None
+    assert not pairs.edges.twice
 
 
 def test_symmetric_decoders_get_no_reversed_arcs(one_way):

@@ -339,6 +339,7 @@ def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_se
         (np.ones(hidden.num_pairs, np.float32), hidden.indices.numpy(), hidden.indptr.numpy()),
         shape=split.train.adjacency.shape,
     )
+    removed = sp.csr_array(removed + removed.T)
     left = sp.csr_array(split.train.adjacency - removed)
     left.eliminate_zeros()
     left.sort_indices()

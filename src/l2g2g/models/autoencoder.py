@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from l2g2g.models.decoder import ProductDecoder
 from l2g2g.models.encoder import Activation, Encoder, EncoderInput, EncoderKind
 from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder, Factors
-from l2g2g.models.losses import all_pairs_loss, reconstruction_loss
+from l2g2g.models.losses import all_pairs_loss
+from l2g2g.models.pair_loss import reconstruction_loss
+from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, torch_generator
-from l2g2g.models.sparse import PairPattern
 
 DecoderKind = Literal["inner", "cosine", "distance", "product", "asymmetric"]
 _FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {

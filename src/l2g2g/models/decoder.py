@@ -8,7 +8,8 @@ from numba import get_num_threads, njit, prange
 from torch import Tensor, nn
 from torch.nn import functional
 
-from l2g2g.models.sparse import PairPattern, csr_tensor
+from l2g2g.models.pair_patterns import PairPattern, rows_of
+from l2g2g.models.sparse import csr_tensor
 
 _SLICE = 4096  # pairs whose products stay in the second-level cache
 
@@ -61,10 +62,8 @@ class ProductDecoder(nn.Module):
 
 def _list_pairs(pattern: PairPattern, sign: float) -> tuple[Tensor, Tensor, Tensor]:
     """(rows, columns, sign · weight) of every pair, once."""
-    counts = pattern.indptr.diff()
-    rows = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-    columns, weights = pattern.indices.long(), pattern.weights
-    if pattern.transpose is None:  # every pair stands in it twice; once is enough
+    rows, columns, weights = rows_of(pattern.indptr), pattern.indices.long(), pattern.weights
+    if pattern.twice:  # once is enough
         upper = rows < columns
         rows, columns = rows[upper], columns[upper]
         weights = 2 * (weights if weights.dim() == 0 else weights[upper])

@@ -1,4 +1,4 @@
-"""Losses: how well an embedding reconstructs the edges it is asked for."""
+"""Losses beside that of sampled pairs: over all pairs of a small graph, and the divergence of a variational encoder."""
 
 from __future__ import annotations
 
@@ -6,26 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from l2g2g.models.sparse import PairPattern, pair_loss
-
-
-def reconstruction_loss(
-    left: Tensor, edges: PairPattern, non_edges: PairPattern, bias: Tensor | None = None, right: Tensor | None = None
-) -> Tensor:
-    """−mean log σ(edges) − mean log(1 − σ(non-edges)); the means are in the patterns' weights.
-
-    left, right: the two sides of the score, as in `pair_loss`; the embedding alone gives inner products.
-    """
-    return pair_loss(left, edges, is_edge=True, bias=bias, right=right) + pair_loss(
-        left, non_edges, is_edge=False, bias=bias, right=right
-    )
-
 
 def all_pairs_loss(left: Tensor, adjacency: Tensor, bias: Tensor | None = None, right: Tensor | None = None) -> Tensor:
     """The original GAE loss over every ordered pair, the diagonal counted as edges (Kipf and Welling 2016).
 
-    left, right: the two sides of the score, as in `pair_loss`. adjacency: (num_nodes, num_nodes) dense, 0 or 1,
-    without diagonal.
+    left, right: the two sides of the score, as in `reconstruction_loss`.
+    adjacency: (num_nodes, num_nodes) dense, 0 or 1, without diagonal.
     Edges are weighted up by the ratio of non-edges to edges, and the mean is scaled back accordingly.
     """
     target = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)

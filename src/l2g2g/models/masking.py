@@ -83,19 +83,33 @@ def hidden_edges(
     key: int,
     fraction: float,
     groups: np.ndarray | None = None,
+    *,
+    once: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """CSR pattern of the hidden edges of stacked patches, both directions. A smaller fraction gives a subset."""
+    """CSR pattern of the hidden edges of stacked patches. A smaller fraction gives a subset.
+
+    once: only the entries above the diagonal, so that each edge of an undirected graph stands in it once.
+    """
     groups = nodes if groups is None else groups
-    parts = _hidden(indptr, indices, nodes, groups, np.uint64(key), np.uint64(edge_threshold(fraction)))
+    parts = _hidden(indptr, indices, nodes, groups, np.uint64(key), np.uint64(edge_threshold(fraction)), once)
     return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
 
 
 def hidden_edges_torch(
-    indptr: Tensor, indices: Tensor, nodes: Tensor, key: int, fraction: float, groups: Tensor | None = None
+    indptr: Tensor,
+    indices: Tensor,
+    nodes: Tensor,
+    key: int,
+    fraction: float,
+    groups: Tensor | None = None,
+    *,
+    once: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The same with torch operations only, for any device."""
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), indptr.diff())
     hidden = _is_hidden(nodes, nodes if groups is None else groups, rows, indices.long(), key, fraction)
+    if once:
+        hidden &= indices > rows
     counts = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
     counts.index_add_(0, rows[hidden] + 1, torch.ones_like(rows[hidden]))
     return counts.cumsum(0).to(torch.int32), indices[hidden]
@@ -177,21 +191,24 @@ def _hidden(
     groups: np.ndarray,
     key: np.uint64,
     threshold: np.uint64,
+    once: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     num_nodes = len(nodes)
     counts = np.zeros(num_nodes + 1, np.int32)
     for row in prange(num_nodes):
         count = 0
+        first = row + 1 if once else 0
         for entry in range(indptr[row], indptr[row + 1]):
-            if _hides(nodes, groups, row, indices[entry], key, threshold):
+            if indices[entry] >= first and _hides(nodes, groups, row, indices[entry], key, threshold):
                 count += 1
         counts[row + 1] = count
     new_indptr = np.cumsum(counts).astype(np.int32)
     new_indices = np.empty(new_indptr[-1], np.int32)
     for row in prange(num_nodes):
         place = new_indptr[row]
+        first = row + 1 if once else 0
         for entry in range(indptr[row], indptr[row + 1]):
-            if _hides(nodes, groups, row, indices[entry], key, threshold):
+            if indices[entry] >= first and _hides(nodes, groups, row, indices[entry], key, threshold):
                 new_indices[place] = indices[entry]
                 place += 1
     return new_indptr, new_indices

@@ -1,14 +1,54 @@
-"""Pair patterns put together: with their transpose, joined, and weighted as the edges are."""
+"""Pair patterns: node pairs to be scored, as CSR patterns; joined, and weighted as the edges are."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.models.sampling import transpose_pattern, transpose_pattern_torch
-from l2g2g.models.sparse import PairPattern
+
+@dataclass(frozen=True, eq=False)
+class PairPattern:
+    """Node pairs (row, column) to be scored, as a CSR pattern.
+
+    Attributes:
+        indptr, indices: (num_rows + 1,) and (num_entries,) int32, the columns of a row in order where `twice`.
+        weights: Weight of every entry in the loss: a scalar, or (num_entries,).
+        twice: Whether every pair stands in it in both directions, as in an adjacency; then only scores that are the
+            same in both are asked for.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    weights: Tensor
+    twice: bool = False
+
+    @property
+    def num_pairs(self) -> int:
+        """Entries of the pattern."""
+        return len(self.indices)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """(num_rows,) the first entry of every row that must be scored; of a pair that stands twice, one is enough."""
+        if not self.twice:
+            return self.indptr[:-1]
+        rows = rows_of(self.indptr)
+        below = torch.zeros(len(self.indptr) - 1, dtype=self.indptr.dtype, device=self.indptr.device)
+        lower = (self.indices <= rows).to(below.dtype)
+        return self.indptr[:-1] + below.index_add_(0, rows, lower)
+
+    @cached_property
+    def transpose(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(indptr, indices, order) of the transposed pattern; order[e] is the place of its entry e in this one."""
+        rows, order = rows_of(self.indptr), torch.argsort(self.indices, stable=True)
+        every = torch.arange(len(self.indptr), device=self.indptr.device)
+        indptr = torch.searchsorted(self.indices[order].long(), every)
+        return indptr.to(torch.int32), rows[order].to(torch.int32), order.to(torch.int32)
 
 
 def rows_of(indptr: Tensor) -> Tensor:
@@ -16,20 +56,12 @@ def rows_of(indptr: Tensor) -> Tensor:
     return torch.repeat_interleave(torch.arange(len(indptr) - 1, device=indptr.device), indptr.diff())
 
 
-def directed_pattern(indptr: Tensor, indices: Tensor, weights: Tensor) -> PairPattern:
-    """A square pattern that is not symmetric, with the transpose its gradients need."""
-    if indptr.device.type != "cpu":
-        return PairPattern(indptr, indices, weights, transpose_pattern_torch(indptr, indices))
-    first, second, order = (torch.from_numpy(part) for part in transpose_pattern(indptr.numpy(), indices.numpy()))
-    return PairPattern(indptr, indices, weights, (first, second, order))
-
-
 def join_patterns(first: PairPattern, second: PairPattern) -> PairPattern:
     """All pairs of two patterns over the same rows, each with its weight; a pair may stand in both."""
     parts = (first, second)
     order = torch.argsort(torch.cat([rows_of(part.indptr) for part in parts]), stable=True)
     weights = torch.cat([part.weights.expand(part.num_pairs) for part in parts])[order]
-    return directed_pattern(
+    return PairPattern(
         first.indptr + second.indptr, torch.cat([part.indices for part in parts])[order], weights.contiguous()
     )
 

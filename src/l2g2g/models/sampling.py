@@ -15,8 +15,8 @@ from numba import njit, prange
 from torch import Tensor
 
 from l2g2g.models.degree_sampling import TargetUnits, draw_by_units, draw_by_units_torch, units_by_degree
+from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
-from l2g2g.models.sparse import PairPattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +91,7 @@ def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int
         columns = _draw(*plan.excluded, *where)
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
-    transpose = transpose_pattern(indptr, columns)
-    return PairPattern(
-        torch.from_numpy(indptr),
-        torch.from_numpy(columns),
-        weights,
-        (torch.from_numpy(transpose[0]), torch.from_numpy(transpose[1]), torch.from_numpy(transpose[2])),
-    )
+    return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights)
 
 
 def draw_negatives_torch(
@@ -128,8 +122,7 @@ def draw_negatives_torch(
         columns = start + rank + below
     else:
         columns = draw_by_units_torch(excluded_indptr, excluded, plan.units, rows, start, words)
-    transpose = transpose_pattern_torch(indptr, columns)
-    return PairPattern(indptr.to(torch.int32), columns.to(torch.int32), weights.to(device), transpose)
+    return PairPattern(indptr.to(torch.int32), columns.to(torch.int32), weights.to(device))
 
 
 def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch: int, alpha: float = 1.0) -> np.ndarray:
@@ -191,32 +184,3 @@ def _draw(
                         right = middle
                 columns[entry] = start + rank + (left - low)
     return columns
-
-
-@njit(cache=True)
-def transpose_pattern(indptr: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Transpose a square CSR pattern by counting. Returns (indptr, rows, order), order into the entries given."""
-    num_rows = len(indptr) - 1
-    counts = np.zeros(num_rows + 1, indptr.dtype)
-    for column in columns:
-        counts[column + 1] += 1
-    new_indptr = np.cumsum(counts).astype(indptr.dtype)
-    place = new_indptr[:-1].copy()
-    rows = np.empty(len(columns), np.int32)
-    order = np.empty(len(columns), np.int32)
-    for row in range(num_rows):
-        for entry in range(indptr[row], indptr[row + 1]):
-            column = columns[entry]
-            rows[place[column]] = row
-            order[place[column]] = entry
-            place[column] += 1
-    return new_indptr, rows, order
-
-
-def transpose_pattern_torch(indptr: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with torch operations only, for any device."""
-    every = torch.arange(len(indptr), device=indptr.device)
-    rows = torch.repeat_interleave(every[:-1], indptr.diff())
-    order = torch.argsort(columns, stable=True)
-    new_indptr = torch.searchsorted(columns[order].long(), every)
-    return new_indptr.to(torch.int32), rows[order].to(torch.int32), order.to(torch.int32)

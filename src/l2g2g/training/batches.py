@@ -19,10 +19,10 @@ from l2g2g.models.masking import (
     propagate_visible,
     propagate_visible_torch,
 )
-from l2g2g.models.pair_patterns import directed_pattern, join_patterns, values_at, weigh_pairs
+from l2g2g.models.pair_patterns import PairPattern, join_patterns, values_at, weigh_pairs
 from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, plan_negatives
-from l2g2g.models.sparse import PairPattern, SparseMatrix
+from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import PatchSet
 
 
@@ -92,10 +92,10 @@ class PairSource:
         return deal_groups(torch.from_numpy(self.units).to(self.device), num_groups, seed=seed, epoch=epoch)
 
     def draw_edges(self, fraction: float, *, seed: int, epoch: int, num_groups: int = 0) -> PairPattern:
-        """The edges that are hidden from the encoder in this epoch, weighted like `edges`."""
+        """The edges that are hidden from the encoder in this epoch, each once, weighted like `edges`."""
         matrix = self.adjacency if self.arcs is None else self.arcs
-        indptr, indices = self._hidden(matrix, fraction, seed, epoch, num_groups)
-        return _weighed(matrix, indptr, indices, self.negatives.offsets, self.shares, self.weighted, self.arcs is None)
+        indptr, indices = self._hidden(matrix, fraction, seed, epoch, num_groups, once=self.arcs is None)
+        return _weighed(matrix, indptr, indices, self.negatives.offsets, self.shares, self.weighted, twice=False)
 
     def add_reversed(
         self, negatives: PairPattern, fraction: float, *, seed: int, epoch: int, num_groups: int = 0
@@ -103,23 +103,23 @@ class PairSource:
         """The negatives and, of a directed graph, the reverses of the one-way arcs that are hidden in this epoch."""
         if self.backward is None:
             return negatives
-        indptr, indices = self._hidden(self.backward, fraction, seed, epoch, num_groups)
+        indptr, indices = self._hidden(self.backward, fraction, seed, epoch, num_groups, once=False)
         shares = self.reversed_share * self.shares
-        wrong = _weighed(self.backward, indptr, indices, self.negatives.offsets, shares, False, False)
+        wrong = _weighed(self.backward, indptr, indices, self.negatives.offsets, shares, False, twice=False)
         return join_patterns(negatives, wrong)
 
     def _hidden(
-        self, matrix: sp.csr_array, fraction: float, seed: int, epoch: int, num_groups: int
+        self, matrix: sp.csr_array, fraction: float, seed: int, epoch: int, num_groups: int, *, once: bool
     ) -> tuple[Tensor, Tensor]:
         key = stream_key(seed, Purpose.MASK, epoch)
         groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
             dealt = None if groups is None else groups.numpy()
-            return hidden_edges(matrix.indptr, matrix.indices, self.nodes, key, fraction, dealt)
+            return hidden_edges(matrix.indptr, matrix.indices, self.nodes, key, fraction, dealt, once=once)
         indptr, indices, nodes = (
             torch.from_numpy(part).to(self.device) for part in (matrix.indptr, matrix.indices, self.nodes)
         )
-        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups)
+        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups, once=once)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +254,7 @@ def prepare_pairs(
     plan = plan_negatives(excluded, part.offsets, wanted, patches, degrees)
     shares = np.diff(part.offsets) / num_rows_of_all
     indptr, indices = (torch.from_numpy(each).to(device) for each in (matrix.indptr, matrix.indices))
-    edges = _weighed(matrix, indptr, indices, part.offsets, shares, options.weighted, arcs is None)
+    edges = _weighed(matrix, indptr, indices, part.offsets, shares, options.weighted, twice=arcs is None)
     drawn = np.diff(plan.pair_offsets)
     drawn_shares = shares
     if backward is not None:  # a patch in which every arc has its reverse leaves all weight to the others
@@ -292,7 +292,8 @@ def _weighed(
     offsets: np.ndarray,
     shares: np.ndarray,
     weighted: bool,
-    symmetric: bool,
+    *,
+    twice: bool,
 ) -> PairPattern:
     """Some entries of a matrix as pairs whose weights add up to the share of every patch."""
     bounds = indptr[torch.from_numpy(offsets).to(indptr.device)].cpu().numpy().astype(np.int64)
@@ -300,7 +301,7 @@ def _weighed(
         weights = weigh_pairs(values_at(matrix, indptr, indices), bounds, shares)
     else:
         weights = _expand(shares / np.maximum(np.diff(bounds), 1), np.diff(bounds)).to(indptr.device)
-    return PairPattern(indptr, indices, weights) if symmetric else directed_pattern(indptr, indices, weights)
+    return PairPattern(indptr, indices, weights, twice=twice)
 
 
 def _expand(per_patch: np.ndarray, counts: np.ndarray) -> Tensor:

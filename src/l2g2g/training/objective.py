@@ -15,9 +15,10 @@ from torch import Tensor
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.losses import gaussian_divergence
+from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
-from l2g2g.models.sparse import PairPattern, SparseMatrix, multiply
+from l2g2g.models.sparse import SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
 from l2g2g.training.methods import Alignment, PairChoice

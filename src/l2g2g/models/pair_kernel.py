@@ -1,0 +1,207 @@
+"""Pair kernel: scores of pairs, their loss and its gradient in one compiled pass over the neighbour lists (CPU).
+
+A block of pairs is scored, the slopes of the loss are computed for the whole block in vector code, and the gradient
+goes to both ends while their rows are still in the first-level cache. An undirected pair is scored once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit, prange
+from numpy.polynomial import chebyshev, polynomial
+
+from l2g2g.models.row_vectors import add_scaled, as_rows, dot, float_of_bits
+
+_BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
+_LOG2_E = np.float32(1.4426950408889634)
+_SMALLEST = np.float32(-87.0)  # e^x is still a normal float32
+
+
+def _fit(function: np.ufunc | object, low: float, high: float, degree: int) -> tuple[np.float32, ...]:
+    """Coefficients, highest first, of a polynomial that is within a few 1e-8 of the function on [low, high]."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    fitted = chebyshev.cheb2poly(chebyshev.chebinterpolate(lambda x: function(middle + half * x), degree))  # type: ignore[operator]
+    shifted = np.zeros(1)
+    for coefficient in fitted[::-1]:
+        shifted = polynomial.polyadd(polynomial.polymul(shifted, [-middle / half, 1 / half]), [coefficient])
+    return tuple(np.float32(value) for value in shifted[::-1])
+
+
+_E6, _E5, _E4, _E3, _E2, _E1, _E0 = _fit(np.exp2, -0.5, 0.5, 6)
+_L9, _L8, _L7, _L6, _L5, _L4, _L3, _L2, _L1, _L0 = _fit(np.log1p, 0.0, 1.0, 9)
+_FAST = {"contract", "reassoc", "nsz", "arcp"}  # not a NaN lost: it must reach the loss
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The gradient of a pair loss as it grows: of both sides, and of the bias.
+
+    Attributes:
+        left, right: (num_parts, num_rows, width), a table for every thread; the same one where both sides are one.
+        bias, loss: Sums over the pairs so far.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    bias: float = 0.0
+    loss: float = 0.0
+
+    @classmethod
+    def empty(cls, left: np.ndarray, right: np.ndarray | None, num_parts: int) -> Sums:
+        """Nothing added yet. left, right: (num_rows, width) float32; no right one: both sides are one."""
+        first = np.zeros((num_parts, *left.shape), np.float32)
+        return cls(first, first if right is None else np.zeros((num_parts, *right.shape), np.float32))
+
+    def add_pairs(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        starts: np.ndarray,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        weights: np.ndarray,
+        *,
+        bias: float,
+        sign: float,
+    ) -> Sums:
+        """Add Σ weight · −log σ(sign (left_u · right_v + bias)) and its gradient.
+
+        starts: (num_rows,) first entry of each row that counts, up to indptr[row + 1].
+        weights: (num_entries,), or (1,) for all.
+        """
+        bounds = _share_out(starts, indptr, len(self.left))
+        rows = [as_rows(table) for table in (left, right, self.left, self.right)]
+        loss, slope = _pass(*rows, starts, indptr, indices, weights, np.float32(bias), np.float32(sign), bounds)  # type: ignore[call-arg, arg-type]
+        return Sums(self.left, self.right, self.bias + slope, self.loss + loss)
+
+    def gradients(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """(num_rows, width) of the left side and of the right one, None where both are one."""
+        own = _add_parts(self.left)
+        return own, None if self.right is self.left else _add_parts(self.right)
+
+
+def _add_parts(parts: np.ndarray) -> np.ndarray:
+    total: np.ndarray = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _share_out(starts: np.ndarray, indptr: np.ndarray, num_parts: int) -> np.ndarray:
+    """(num_parts + 1,) rows at which the parts begin, so that each has about as many pairs."""
+    num_rows = len(starts)
+    if num_parts == 1:
+        return np.array([0, num_rows])
+    ends = np.cumsum(indptr[1:] - starts, dtype=np.int64)
+    inner = np.searchsorted(ends, ends[-1] * np.arange(1, num_parts) / num_parts) if num_rows else []
+    return np.concatenate([[0], inner, [num_rows]]).astype(np.int64)
+
+
+@njit(cache=True, parallel=True)
+def _pass(
+    left: np.ndarray,
+    right: np.ndarray,
+    left_sums: np.ndarray,
+    right_sums: np.ndarray,
+    starts: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    bias: np.float32,
+    sign: np.float32,
+    bounds: np.ndarray,
+) -> tuple[float, float]:
+    num_parts = len(bounds) - 1
+    losses, slopes = np.zeros(num_parts), np.zeros(num_parts)
+    for part in prange(num_parts):
+        losses[part], slopes[part] = _pass_rows(
+            left,
+            right,
+            left_sums[part],
+            right_sums[part],
+            starts,
+            indptr,
+            indices,
+            weights,
+            bias,
+            sign,
+            bounds[part],
+            bounds[part + 1],
+        )
+    return losses.sum(), slopes.sum()
+
+
+@njit(cache=True)
+def _pass_rows(
+    left: np.ndarray,
+    right: np.ndarray,
+    left_sums: np.ndarray,
+    right_sums: np.ndarray,
+    starts: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    bias: np.float32,
+    sign: np.float32,
+    row: int,
+    stop: int,
+) -> tuple[float, float]:
+    """Loss and sum of slopes of the pairs of some rows, block by block."""
+    rows, columns = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
+    scores, own_weights = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
+    own_weights[:] = weights[0]
+    loss, slope = 0.0, 0.0
+    entry = starts[row] if row < stop else 0
+    while row < stop:
+        filled = 0
+        while filled < _BLOCK and row < stop:
+            count = min(indptr[row + 1] - entry, _BLOCK - filled)
+            for place in range(count):
+                rows[filled + place] = row
+                columns[filled + place] = indices[entry + place]
+            if len(weights) > 1:
+                own_weights[filled : filled + count] = weights[entry : entry + count]
+            filled += count
+            entry += count
+            if entry >= indptr[row + 1]:
+                row += 1
+                entry = starts[row] if row < stop else 0
+        for pair in range(filled):
+            scores[pair] = dot(left, rows[pair], right, columns[pair])
+        block_loss, block_slope = _take_slopes(scores, own_weights, filled, bias, sign)
+        loss += block_loss
+        slope += block_slope
+        for pair in range(filled):
+            add_scaled(left_sums, rows[pair], scores[pair], right, columns[pair])
+            add_scaled(right_sums, columns[pair], scores[pair], left, rows[pair])
+    return loss, slope
+
+
+# error_model: Python's check for a division by zero would keep the loop from becoming vector code.
+@njit(cache=True, fastmath=_FAST, error_model="numpy")
+def _take_slopes(
+    scores: np.ndarray, weights: np.ndarray, count: int, bias: np.float32, sign: np.float32
+) -> tuple[float, float]:
+    """Turn scores into slopes of the loss, in place. Returns the sums of losses and of slopes.
+
+    With x = −sign (score + bias) and e = exp(−|x|) the loss is max(x, 0) + log(1 + e), its slope in x is σ(x).
+    """
+    zero, half, one = np.float32(0.0), np.float32(0.5), np.float32(1.0)
+    loss, slope = zero, zero
+    for pair in range(count):
+        x = -sign * (scores[pair] + bias)
+        power = -abs(x)
+        power = (power if power > _SMALLEST else _SMALLEST) * _LOG2_E
+        whole = np.int32(power - half)  # to the nearest, as the power is not positive
+        rest = power - np.float32(whole)
+        e = ((((((_E6 * rest + _E5) * rest + _E4) * rest + _E3) * rest + _E2) * rest + _E1) * rest) + _E0
+        e *= float_of_bits(np.int32((whole + 127) << 23))  # times 2^whole
+        log = ((((((((_L9 * e + _L8) * e + _L7) * e + _L6) * e + _L5) * e + _L4) * e + _L3) * e + _L2) * e + _L1) * e
+        above = one / (one + e)
+        chance = above if x >= zero else e * above
+        loss += (half * (x + abs(x)) + (log + _L0)) * weights[pair]
+        scores[pair] = -sign * chance * weights[pair]
+        slope += scores[pair]
+    return np.float64(loss), np.float64(slope)

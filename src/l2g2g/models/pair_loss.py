@@ -1,0 +1,108 @@
+"""Pair loss: how badly inner products tell edges from non-edges, and the gradient, in one go. The hottest code.
+
+Two routes give the same: a compiled pass over the neighbour lists (CPU, float32), and sampled and plain sparse
+products of torch for any device, which is also the reference.
+"""
+
+from __future__ import annotations
+
+import torch
+from numba import get_num_threads
+from torch import Tensor
+
+from l2g2g.models.pair_kernel import Sums
+from l2g2g.models.pair_patterns import PairPattern
+from l2g2g.models.sparse import csr_tensor
+
+_MOST_PARTS = 8  # every thread sums into a table of its own
+
+
+def reconstruction_loss(
+    left: Tensor, edges: PairPattern, non_edges: PairPattern, bias: Tensor | None = None, right: Tensor | None = None
+) -> Tensor:
+    """Σ weight · −log σ(±(left_u · right_v + bias)): + for edges, − for non-edges. The means are in the weights.
+
+    left, right: (num_rows, width); without a right one both sides are the left one, so that the score of an embedding
+    is the inner product. Differentiable in both and in the bias.
+    """
+    if bias is None:
+        bias = left.new_zeros(())
+    sides = (left.contiguous(), None if right is None else right.contiguous())
+    return _PairLoss.apply(*sides, bias, edges, non_edges)
+
+
+class _PairLoss(torch.autograd.Function):
+    """Loss and gradient at once, so that nothing of the size of a pattern outlives the forward."""
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx,
+        left: Tensor,
+        right: Tensor | None,
+        bias: Tensor,
+        edges: PairPattern,
+        non_edges: PairPattern,
+    ) -> Tensor:
+        compiled = left.device.type == "cpu" and left.dtype == torch.float32
+        route = _loss_compiled if compiled else loss_by_products
+        loss, *gradients = route(left, right, bias, edges, non_edges)
+        ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
+        return loss
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, outer: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors  # type: ignore[attr-defined]
+        return (*(None if gradient is None else outer * gradient for gradient in saved), None, None)
+
+
+Gradients = tuple[Tensor, Tensor, Tensor | None, Tensor]
+
+
+def _loss_compiled(
+    left: Tensor, right: Tensor | None, bias: Tensor, edges: PairPattern, non_edges: PairPattern
+) -> Gradients:
+    """(loss, gradients of left, right and bias) by the compiled pass."""
+    one = left.numpy()
+    other = one if right is None else right.numpy()
+    sums = Sums.empty(one, None if right is None else other, min(get_num_threads(), _MOST_PARTS))
+    for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
+        weights = pattern.weights.reshape(-1).numpy() * (2 if pattern.twice else 1)
+        indptr, starts, indices = (part.numpy() for part in (pattern.indptr, pattern.starts, pattern.indices))
+        if len(indices):
+            sums = sums.add_pairs(one, other, starts, indptr, indices, weights, bias=float(bias), sign=sign)
+    of_left, of_right = sums.gradients()
+    return (
+        left.new_tensor(sums.loss),
+        torch.from_numpy(of_left),
+        None if of_right is None else torch.from_numpy(of_right),
+        bias.new_tensor(sums.bias),
+    )
+
+
+def loss_by_products(
+    left: Tensor, right: Tensor | None, bias: Tensor, edges: PairPattern, non_edges: PairPattern
+) -> Gradients:
+    """The same by sparse products, for any device and precision."""
+    other = left if right is None else right
+    loss, of_bias = left.new_zeros(()), torch.zeros_like(bias)
+    of_left, of_right = torch.zeros_like(left), torch.zeros_like(other)
+    shape = (len(left), len(other))
+    for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
+        signed = score_pairs(left, other, pattern).add_(bias).mul_(-sign)
+        loss += (torch.nn.functional.softplus(signed) * pattern.weights).sum()
+        slope = signed.sigmoid_().mul_(pattern.weights).mul_(-sign)
+        of_bias += slope.sum()
+        slopes = csr_tensor(pattern.indptr, pattern.indices, slope, shape)
+        of_left += slopes @ other
+        if not pattern.twice:
+            indptr, indices, order = pattern.transpose
+            slopes = csr_tensor(indptr, indices, slope[order], shape)
+        of_right += slopes @ left
+    return (loss, of_left + of_right, None, of_bias) if right is None else (loss, of_left, of_right, of_bias)
+
+
+def score_pairs(left: Tensor, right: Tensor, pattern: PairPattern) -> Tensor:
+    """Inner products left_u · right_v of all pairs in the pattern. Returns (num_entries,)."""
+    values = torch.zeros(pattern.num_pairs, dtype=left.dtype, device=left.device)
+    where = csr_tensor(pattern.indptr, pattern.indices, values, (len(left), len(right)))
+    return torch.sparse.sampled_addmm(where, left, right.t(), beta=0.0).values()
