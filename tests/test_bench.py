@@ -159,3 +159,20 @@ def test_time_to_a_peers_auc(planted, monkeypatch, capsys):
     assert gone["skipped"] == "no file"
     assert asked == ["prone", "prone", "node2vec", "pycleora"]
     assert "not reached" in captured.err
+
+
+def test_growth_draws_what_it_says_and_fits_a_power(tmp_path):
+    import growth
+
+    growth.draw_graph(60_000, tmp_path)
+    indptr, indices, features = (np.load(tmp_path / f"{name}.npy") for name in ("indptr", "indices", "features"))
+    assert features.shape == (2000, 16)
+    assert abs(len(indices) - 60_000) < 2_500  # some are drawn twice
+    rows = np.repeat(np.arange(2000), np.diff(indptr))
+    assert (rows != indices).all()
+    assert set(zip(rows.tolist(), indices.tolist(), strict=True)) == set(
+        zip(indices.tolist(), rows.tolist(), strict=True)
+    )
+    assert abs((rows // 1000 == indices // 1000).mean() - 0.9) < 0.02  # 24 of 30, and half of the other 6
+    assert growth.fit_exponent([10, 100, 1000], [3.0, 60.0, 1200.0]) == pytest.approx(np.log10(20))
+    assert growth.fit_exponent([10], [1.0]) is None
