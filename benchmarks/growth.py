@@ -2,7 +2,7 @@
 
 The graph is drawn in one process and saved; another one per method loads it, trains and reports, so that its peak
 memory is that of training alone (above an interpreter that has loaded everything, but no graph). Blocks of 1,000
-nodes; of 30 neighbours 24 are in the block. Features: 16 dense columns. Paper preset (fresh negatives); L2G2G with METIS
+nodes; of 30 neighbours 24 are in the block. Features: 16 dense columns. Paper preset, fresh negatives; L2G2G with METIS
 and patches whose embedding fills a quarter of the second-level cache. Wall time: the difference of a long and a short
 run. Memory is held against 40 bytes per arc, 3 copies of the features and 12 of the embedding.
 
