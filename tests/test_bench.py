@@ -173,6 +173,8 @@ def test_growth_draws_what_it_says_and_fits_a_power(tmp_path):
     assert set(zip(rows.tolist(), indices.tolist(), strict=True)) == set(
         zip(indices.tolist(), rows.tolist(), strict=True)
     )
-    assert abs((rows // 1000 == indices // 1000).mean() - 0.9) < 0.02  # 24 of 30, and half of the other 6
+    assert abs((rows // 1000 == indices // 1000).mean() - 0.5) < 0.02  # the order says nothing of the blocks
+    alike = (features[rows] * features[indices]).mean() / (features * np.roll(features, 1, axis=0)).mean()
+    assert alike > 1.2  # the features do
     assert growth.fit_exponent([10, 100, 1000], [3.0, 60.0, 1200.0]) == pytest.approx(np.log10(20))
     assert growth.fit_exponent([10], [1.0]) is None
