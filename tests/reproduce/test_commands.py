@@ -43,7 +43,7 @@ def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_
     ("arguments", "message"),
     [
         (["--seeds", "0"], "--seeds is 0; at least 1 is needed"),
-        (["--jobs", "0"], "--jobs is 0; at least 1 is needed"),
+        (["--workers", "0"], "--workers is 0; at least 1 is needed"),
         (["--datasets", ","], "--datasets is empty"),
         (["--datasets", "sbm-smal"], "sbm-small"),
     ],
@@ -59,5 +59,5 @@ def test_what_cannot_work_is_refused_before_anything_runs(capfd, tmp_path, argum
 def test_help(capfd):
     code, out, _ = run(capfd, "ablation", "--help")
     assert code == 0
-    for option in ("--datasets", "--seeds", "--data-dir", "--quick", "--out", "--jobs"):
+    for option in ("--datasets", "--seeds", "--data-dir", "--quick", "--out", "--workers"):
         assert option in out

@@ -6,12 +6,15 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config
 from l2g2g.experiment import evaluate_graph
@@ -43,6 +46,18 @@ class Cell:
         """All settings of the run."""
         return make_config(self.method, self.preset, seed=self.seed, **self.options)
 
+    @property
+    def num_epochs(self) -> int | None:
+        """Epochs, where the settings say how many."""
+        return self.config.epochs
+
+    def run(self, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
+        """Train and score. Returns the line of `evaluate` with the settings."""
+        options = self.options if threads is None else {**self.options, "threads": threads}
+        config = make_config(self.method, self.preset, seed=self.seed, **options)
+        row, _ = evaluate_graph(load(self.dataset), config, protocol=self.protocol)
+        return {"settings": config.to_dict(), **row}
+
     def is_answered_by(self, row: dict[str, Any]) -> bool:
         """Whether a stored line is this cell, run with the settings the preset has now."""
         now = json.loads(json.dumps(self.config.to_dict()))
@@ -52,19 +67,92 @@ class Cell:
         )
 
 
-def run_cell(cell: Cell, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class GraphCell:
+    """A graph that is read or drawn and counted, without any training."""
+
+    dataset: str
+    num_epochs: ClassVar[int] = 0
+
+    @property
+    def key(self) -> str:
+        """The same for the same graph, and never that of a run."""
+        return hashlib.sha256(f"graph {self.dataset}".encode()).hexdigest()[:16]
+
+    @property
+    def config(self) -> None:
+        """Nothing is set."""
+
+    def run(self, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
+        """Count."""
+        graph = load(self.dataset)
+        return {
+            "dataset": graph.name,
+            "num_nodes": graph.num_nodes,
+            "num_edges": graph.num_edges,
+            "num_features": graph.num_features,
+            "largest_degree": int(graph.degrees.max()),
+            "num_isolated": graph.cleaning.num_isolated,
+        }
+
+    def is_answered_by(self, row: dict[str, Any]) -> bool:
+        """Whether a stored line is about this graph."""
+        return row.get("key") == self.key
+
+
+AnyCell: TypeAlias = Cell | GraphCell
+
+
+def run_cell(cell: AnyCell, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
     """Run a cell. Returns its line; a failure, of whatever kind, becomes a line with `error` instead of scores."""
     line: dict[str, Any] = {"key": cell.key, "cell": asdict(cell)}
     started = time.perf_counter()
     try:
-        options = cell.options if threads is None else {**cell.options, "threads": threads}
-        config = make_config(cell.method, cell.preset, seed=cell.seed, **options)
-        row, _ = evaluate_graph(load(cell.dataset), config, protocol=cell.protocol)
-        line |= {"settings": config.to_dict(), **row}
+        line |= cell.run(load, threads)
     except Exception as error:
         line["error"] = f"{type(error).__name__}: {error}"
     line["cell_seconds"] = time.perf_counter() - started
+    line["environment"] = environment()
     return line
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Where a cell was run: what a reader needs to judge its times."""
+    packages = {name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy", "numba")}
+    return {
+        "python": platform.python_version(),
+        **packages,
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": platform.system(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor where the system tells it, else its family."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """(place in the file, line) of every complete line; what a kill left half written is passed over."""
+    if not path.exists():
+        return []
+    found, place = [], 0
+    for text in path.read_bytes().split(b"\n"):
+        try:
+            row = json.loads(text)
+        except ValueError:
+            row = None
+        if isinstance(row, dict):
+            found.append((place, row))
+        place += len(text) + 1
+    return found
 
 
 class Journal:
@@ -85,29 +173,18 @@ class Journal:
         os.close(self._locks)
 
     def rows(self) -> list[tuple[int, dict[str, Any]]]:
-        """(place in the file, line) of every complete line; what a kill left half written is passed over."""
-        if not self.path.exists():
-            return []
-        found, place = [], 0
-        for text in self.path.read_bytes().split(b"\n"):
-            try:
-                row = json.loads(text)
-            except ValueError:
-                row = None
-            if isinstance(row, dict):
-                found.append((place, row))
-            place += len(text) + 1
-        return found
+        """(place in the file, line) of every complete line."""
+        return read_lines(self.path)
 
-    def answers(self, cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
+    def answers(self, cells: Iterable[AnyCell]) -> dict[str, dict[str, Any]]:
         """The latest line of every cell that has one with scores."""
         return self._select(cells, failures_from=None)
 
-    def settled(self, cells: Iterable[Cell], since: int) -> dict[str, dict[str, Any]]:
+    def settled(self, cells: Iterable[AnyCell], since: int) -> dict[str, dict[str, Any]]:
         """The same, and failures recorded after the place `since`: those are not tried again before the next start."""
         return self._select(cells, failures_from=since)
 
-    def _select(self, cells: Iterable[Cell], failures_from: int | None) -> dict[str, dict[str, Any]]:
+    def _select(self, cells: Iterable[AnyCell], failures_from: int | None) -> dict[str, dict[str, Any]]:
         by_key = {cell.key: cell for cell in cells}
         found: dict[str, dict[str, Any]] = {}
         for place, row in self.rows():
@@ -135,7 +212,7 @@ class Journal:
             os.fsync(file.fileno())
 
     @contextmanager
-    def claim(self, cell: Cell) -> Iterator[bool]:
+    def claim(self, cell: AnyCell) -> Iterator[bool]:
         """Whether this process has the cell for itself; never waits."""
         place = int(cell.key[:15], 16)
         try:

@@ -6,15 +6,17 @@ import multiprocessing
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from l2g2g.errors import WorkerError
+from l2g2g.graphs.datasets import list_datasets
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
-from l2g2g.reproduce.cells import Cell, Journal, run_cell
+from l2g2g.graphs.stand_ins import find_stand_in
+from l2g2g.reproduce.cells import AnyCell, Journal, run_cell
 
 OnProgress = Callable[["Progress"], None]
 # Seconds of one epoch and million arcs or feature entries, on one thread; for a plan before anything was measured.
@@ -40,7 +42,7 @@ class Progress:
 
 
 def run_cells(
-    cells: list[Cell],
+    cells: Sequence[AnyCell],
     path: Path,
     *,
     data_dir: Path | None = None,
@@ -65,7 +67,7 @@ def run_cells(
 
 
 def work(
-    cells: list[Cell],
+    cells: Sequence[AnyCell],
     path: Path,
     since: int,
     data_dir: Path | None = None,
@@ -108,13 +110,13 @@ class _Loader:
         return self.graph
 
 
-def _open(cells: list[Cell], journal: Journal, since: int) -> list[Cell]:
+def _open(cells: Sequence[AnyCell], journal: Journal, since: int) -> list[AnyCell]:
     settled = journal.settled(cells, since)
     return [cell for cell in cells if cell.key not in settled]
 
 
 def _work_together(
-    cells: list[Cell],
+    cells: Sequence[AnyCell],
     journal: Journal,
     data_dir: Path | None,
     jobs: int,
@@ -139,7 +141,9 @@ def _work_together(
         raise WorkerError(f"{len(left)} cells are not finished, workers ended with {codes}; run the command again")
 
 
-def measure_progress(cells: list[Cell], journal: Journal, since: int, latest: dict[str, Any] | None = None) -> Progress:
+def measure_progress(
+    cells: Sequence[AnyCell], journal: Journal, since: int, latest: dict[str, Any] | None = None
+) -> Progress:
     """Count the cells of the file, and expect of the others what cells of their graph took."""
     settled = journal.settled(cells, since)
     left = [cell for cell in cells if cell.key not in settled]
@@ -147,31 +151,51 @@ def measure_progress(cells: list[Cell], journal: Journal, since: int, latest: di
     return Progress(len(settled), len(cells), failed, expect_seconds(left, settled.values()), latest)
 
 
-def expect_seconds(cells: Iterable[Cell], rows: Iterable[dict[str, Any]], sizes: dict[str, int] | None = None) -> float:
-    """Seconds that cells will take one after another, by their graph: as measured, or a guess from its size."""
-    measured: dict[str, list[float]] = defaultdict(list)
+def expect_seconds(
+    cells: Iterable[AnyCell], rows: Iterable[dict[str, Any]], sizes: dict[str, int] | None = None
+) -> float:
+    """Seconds that cells will take one after another: as the like were measured, or a guess from the size of the graph.
+
+    Alike are cells of the same graph, method and preset; failing that, of the same graph.
+    """
+    measured: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    everything: list[float] = []
     for row in rows:
         if "error" not in row:
-            measured[row["cell"]["dataset"]].append(row["cell_seconds"])
+            cell = row["cell"]
+            for kind in ((cell["dataset"],), (cell["dataset"], cell.get("method", ""), cell.get("preset", ""))):
+                measured[kind].append(row["cell_seconds"])
+            everything.append(row["cell_seconds"])
     total = 0.0
-    everything = [value for values in measured.values() for value in values]
-    for cell in cells:
-        if measured[cell.dataset]:
-            total += statistics.fmean(measured[cell.dataset])
-        elif sizes and cell.dataset in sizes:
-            total += 0.5 + (cell.config.epochs or _USUAL_EPOCHS) * (
-                0.005 + _SECONDS_PER_MILLION * sizes[cell.dataset] / 1e6
-            )
+    for planned in cells:
+        kind = (planned.dataset, getattr(planned, "method", ""), getattr(planned, "preset", ""))
+        alike = measured.get(kind) or measured.get((planned.dataset,))
+        if alike:
+            total += statistics.fmean(alike)
+        elif sizes and planned.dataset in sizes:
+            num_epochs = _USUAL_EPOCHS if planned.num_epochs is None else planned.num_epochs
+            total += 0.5 + (num_epochs + 1) * (0.005 + _SECONDS_PER_MILLION * sizes[planned.dataset] / 1e6)
         elif everything:
             total += statistics.fmean(everything)
     return total
 
 
 def measure_sizes(datasets: Iterable[str], data_dir: Path | None) -> dict[str, int]:
-    """Arcs and feature entries of every graph; a name that cannot be read is an error before anything runs."""
+    """Arcs and feature entries of every graph; a name that cannot be read is an error before anything runs.
+
+    Generated graphs are not drawn for this: their size is known.
+    """
+    known = {info.name: info for info in list_datasets(data_dir) if info.kind != "file"}
     sizes = {}
     for name in datasets:
-        graph = read_graph(name, data_dir=data_dir)
-        features = 0 if graph.features is None else getattr(graph.features, "nnz", graph.features.size)
-        sizes[name] = graph.adjacency.nnz + 32 * graph.num_nodes + int(features)
+        stand_in = find_stand_in(name)
+        if stand_in is not None:
+            entries = stand_in.num_nodes * stand_in.num_features
+            sizes[name] = 2 * stand_in.num_edges + 32 * stand_in.num_nodes + entries
+        elif name in known:
+            sizes[name] = 2 * (known[name].num_edges or 0) + 33 * (known[name].num_nodes or 0)
+        else:
+            graph = read_graph(name, data_dir=data_dir)
+            features = 0 if graph.features is None else getattr(graph.features, "nnz", graph.features.size)
+            sizes[name] = graph.adjacency.nnz + 32 * graph.num_nodes + int(features)
     return sizes

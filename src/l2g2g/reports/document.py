@@ -1,0 +1,66 @@
+"""Document: what a report says, apart from how it looks. Rendered as a page and as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from l2g2g.reports.charts import Chart
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table entry that stands out: best of its row, or better than the reference method."""
+
+    text: str
+    best: bool = False
+    better: bool = False
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """A table with a caption. The first columns, as many as `num_labels`, are words; the others are figures."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[str | Entry]]
+    num_labels: int = 1
+
+
+@dataclass(frozen=True)
+class Code:
+    """Commands, or other text that keeps its lines."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that is already drawn, as NAME.svg in the folder of figures."""
+
+    name: str
+    caption: str
+
+
+Block: TypeAlias = str | DataTable | Chart | Picture | Code
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it. name: the anchor."""
+
+    name: str
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A title and sections."""
+
+    title: str
+    sections: list[Section]
+
+    def charts(self) -> list[Chart]:
+        """All figures, in order."""
+        return [block for section in self.sections for block in section.blocks if isinstance(block, Chart)]

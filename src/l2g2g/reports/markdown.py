@@ -1,0 +1,48 @@
+"""Markdown: a document as text for repositories and terminals."""
+
+from __future__ import annotations
+
+from l2g2g.reports.charts import Chart
+from l2g2g.reports.document import Block, Code, DataTable, Document, Entry, Picture, Section
+
+# Characters that would begin a link, a tag, emphasis or another column.
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|"})
+
+
+def render_markdown(document: Document, figures: str) -> str:
+    """The whole text. figures: where the PNG or SVG of the charts lie, as a link sees it."""
+    parts = [f"# {_text(document.title)}"]
+    parts += [render_section(section, figures) for section in document.sections]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_section(section: Section, figures: str) -> str:
+    """One heading with its blocks."""
+    return "\n\n".join([f"## {_text(section.title)}", *(_block(block, figures) for block in section.blocks)])
+
+
+def _block(block: Block, figures: str) -> str:
+    if isinstance(block, DataTable):
+        return _table(block)
+    if isinstance(block, (Chart, Picture)):
+        return f"![{_text(block.caption)}]({figures}/{block.name}.svg)"
+    if isinstance(block, Code):
+        return f"```\n{block.text}\n```"
+    return _text(block)
+
+
+def _table(table: DataTable) -> str:
+    rule = ["---" if column < table.num_labels else "--:" for column in range(len(table.columns))]
+    lines = [[_text(name) for name in table.columns], rule, *([_entry(entry) for entry in row] for row in table.rows)]
+    return "\n".join([f"{_text(table.caption)}", "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def _entry(entry: str | Entry) -> str:
+    if isinstance(entry, str):
+        return _text(entry)
+    text = f"**{_text(entry.text)}**" if entry.best else _text(entry.text)
+    return f"<u>{text}</u>" if entry.better else text
+
+
+def _text(text: str) -> str:
+    return " ".join(text.translate(_SPECIAL).split())

@@ -1,0 +1,76 @@
+"""Page: a document as one HTML file that needs nothing else: no network, no fonts, figures inside, tables sortable."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from l2g2g.reports.charts import Chart
+from l2g2g.reports.document import Block, Code, DataTable, Document, Entry, Picture, Section
+
+
+def render_page(document: Document, figures: Path) -> str:
+    """The whole file. figures: the folder that holds the SVG of every chart.
+
+    Everything from data is escaped, and the page allows itself nothing but its own script, styles and figures.
+    """
+    style, script = ((files(__package__) / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    links = "".join(f'<li><a href="#{escape(s.name)}">{escape(s.title)}</a></li>' for s in document.sections)
+    body = "".join(_section(section, figures) for section in document.sections)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(document.title)}</title><style>{style}</style></head><body>"
+        f"<h1>{escape(document.title)}</h1><nav><ul>{links}</ul></nav>{body}<script>{script}</script></body></html>\n"
+    )
+
+
+def _section(section: Section, figures: Path) -> str:
+    blocks = "".join(_block(block, figures) for block in section.blocks)
+    return f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2>{blocks}</section>'
+
+
+def _block(block: Block, figures: Path) -> str:
+    if isinstance(block, DataTable):
+        return _table(block)
+    if isinstance(block, (Chart, Picture)):
+        return _figure(block, figures)
+    if isinstance(block, Code):
+        return f"<pre>{escape(block.text)}</pre>"
+    return f"<p>{escape(block)}</p>"
+
+
+def _table(table: DataTable) -> str:
+    kinds = [' class="label"' if column < table.num_labels else "" for column in range(len(table.columns))]
+    head = "".join(
+        f'<th{kind} scope="col"><button type="button">{escape(name)}</button></th>'
+        for kind, name in zip(kinds, table.columns, strict=True)
+    )
+    lines = "".join(
+        "<tr>" + "".join(f"<td{kind}>{_entry(e)}</td>" for kind, e in zip(kinds, row, strict=True)) + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="wide" tabindex="0"><table><caption>{escape(table.caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _entry(entry: str | Entry) -> str:
+    if isinstance(entry, str):
+        return escape(entry)
+    text = f"<b>{escape(entry.text)}</b>" if entry.best else escape(entry.text)
+    return f'<span class="better">{text}</span>' if entry.better else text
+
+
+def _figure(chart: Chart | Picture, figures: Path) -> str:
+    data = base64.b64encode((figures / f"{chart.name}.svg").read_bytes()).decode()
+    caption = escape(chart.caption)
+    image = f'<img id="figure-{escape(chart.name)}" alt="{caption}" src="data:image/svg+xml;base64,{data}">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"

@@ -1,0 +1,122 @@
+"""Patches: AUC and AP for 2 to 10 patches, with bands over seeds."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any, get_args
+
+from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reproduce.cells import AnyCell, Cell
+from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.paper_numbers import Measure
+from l2g2g.reproduce.performance import PROTOCOLS
+from l2g2g.reproduce.results import Row, datasets_in, describe, deviation, percents, pick
+from l2g2g.reproduce.study import Choice
+
+TITLE = "Number of patches"
+# Graphs and their seeds. The stand-ins are trained for fewer epochs: their epochs take seconds.
+DATASETS = {"cora-ml": 5, "sbm-small": 5, "sbm-large": 3, "yelp-like": 1, "reddit-like": 1}
+QUICK_DATASETS = {"sbm-small": 1}
+COUNTS, QUICK_COUNTS = tuple(range(2, 11)), (2, 10)
+QUICK_EPOCHS, STAND_IN_EPOCHS = 10, 30
+
+
+def options_of(dataset: str, count: int, quick: bool) -> dict[str, Any]:
+    """What the cells change in their presets."""
+    options: dict[str, Any] = {"patches": count}
+    if quick:
+        options["epochs"] = QUICK_EPOCHS
+    elif dataset.endswith("-like"):
+        options["epochs"] = STAND_IN_EPOCHS
+    return options
+
+
+def plan(choice: Choice) -> list[AnyCell]:
+    """The methods with patches; others have none to count."""
+    usual = QUICK_DATASETS if choice.quick else DATASETS
+    names = [name for name in choose_contenders(choice.methods) if CONTENDERS[name].uses_patches]
+    return [
+        Cell(
+            dataset,
+            CONTENDERS[name].method,
+            CONTENDERS[name].preset,
+            options_of(dataset, count, choice.quick),
+            seed,
+            protocol,
+        )
+        for dataset in choice.datasets or usual
+        for seed in range(choice.seeds or usual.get(dataset, 1 if choice.quick else 3))
+        for protocol in PROTOCOLS
+        for count in (QUICK_COUNTS if choice.quick else COUNTS)
+        for name in names
+    ]
+
+
+def scores_by_count(
+    rows: list[Row], dataset: str, contender: str, protocol: str, measure: str, quick: bool
+) -> dict[int, list[float]]:
+    """Scores in percent over seeds for every number of patches."""
+    found = {}
+    for count in COUNTS:
+        options = options_of(dataset, count, quick)
+        own = pick(rows, dataset=dataset, contender=contender, protocol=protocol, options=options)
+        if own:
+            found[count] = percents(own, measure)
+    return found
+
+
+def present(rows: list[Row], quick: bool) -> list[Block]:
+    """A table and, for each measure and evaluation, a figure."""
+    options = [options_of(name, count, quick) for name in datasets_in(rows) for count in COUNTS]
+    datasets = datasets_in([row for row in rows if row["cell"].get("options") in options])
+    entries: list[list[str | Entry]] = []
+    for protocol in PROTOCOLS:
+        for dataset in datasets:
+            for name in _NAMES:
+                found = scores_by_count(rows, dataset, name, protocol, "auc", quick)
+                if not found:
+                    continue
+                first, last = min(found), max(found)
+                change = fmean(found[last]) - fmean(found[first])
+                label = CONTENDERS[name].label
+                scores = [describe(found.get(count, [])) for count in COUNTS]
+                entries.append([protocol, dataset, label, *scores, f"{change:+.2f}"])
+    blocks: list[Block] = [
+        "AUC in percent for 2 to 10 patches, mean ± deviation over seeds. The last column is the change from the "
+        f"fewest patches to the most. Stand-ins: {STAND_IN_EPOCHS} epochs instead of 200 or more.",
+        DataTable(
+            "AUC in % by number of patches.",
+            ["evaluation", "data set", "method", *(str(count) for count in COUNTS), "change"],
+            entries,
+            num_labels=3,
+        ),
+    ]
+    for protocol in PROTOCOLS:
+        for measure in get_args(Measure):
+            blocks.append(_chart(rows, datasets, protocol, measure, quick))
+    return blocks
+
+
+_NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]
+
+
+def _chart(rows: list[Row], datasets: list[str], protocol: str, measure: str, quick: bool) -> Chart:
+    panels = []
+    for dataset in datasets:
+        series = []
+        for name in _NAMES:
+            found = scores_by_count(rows, dataset, name, protocol, measure, quick)
+            series.append(
+                Series(
+                    CONTENDERS[name].label,
+                    [float(count) for count in found],
+                    [fmean(values) for values in found.values()],
+                    [deviation(values) for values in found.values()],
+                    colour=CONTENDERS[name].colour,
+                )
+            )
+        panels.append(Panel(dataset, series, "patches", f"{measure.upper()} in %"))
+    meaning = "the paper's evaluation" if protocol == "paper" else "held-out links"
+    caption = f"{measure.upper()} for 2 to 10 patches under {meaning}; bands are deviations over seeds."
+    return Chart(f"patches-{protocol}-{measure}", caption, panels)

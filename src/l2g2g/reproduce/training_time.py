@@ -1,0 +1,98 @@
+"""Training time: seconds per epoch of every method over the data sets, with the time of partitioning beside it."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reproduce.cells import AnyCell
+from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.results import Row, datasets_in, epoch_seconds, pick
+from l2g2g.reproduce.study import Choice
+from l2g2g.reproduce.timing import timing_cell, timing_options
+
+TITLE = "Training time"
+DATASETS = ("cora-ml", "sbm-small", "sbm-large-sparse", "sbm-large", "yelp-like", "reddit-like", "sbm-large-dense")
+QUICK_DATASETS = ("sbm-small", "cora-ml")
+
+
+def plan(choice: Choice) -> list[AnyCell]:
+    """Every method on every graph; a seed is a repetition."""
+    return [
+        timing_cell(dataset, name, choice.quick, seed)
+        for dataset in choice.datasets or (QUICK_DATASETS if choice.quick else DATASETS)
+        for seed in range(choice.seeds or 1)
+        for name in choose_contenders(choice.methods)
+    ]
+
+
+def present(rows: list[Row], quick: bool) -> list[Block]:
+    """A table of times and a figure on a logarithmic scale."""
+    rows = pick(rows, options=timing_options(quick))
+    entries: list[list[str | Entry]] = []
+    for dataset in datasets_in(rows):
+        reference = pick(rows, dataset=dataset, contender="gae")
+        for name, contender in CONTENDERS.items():
+            found = pick(rows, dataset=dataset, contender=name)
+            if not found:
+                continue
+            epoch = median(map(epoch_seconds, found))
+            ratio = f"{epoch / median(map(epoch_seconds, reference)):.2f}" if reference else "–"
+            entries.append(
+                [
+                    dataset,
+                    contender.label,
+                    f"{found[0]['num_edges']:,}",
+                    f"{epoch:.4f}",
+                    ratio,
+                    f"{median(row['seconds']['synchronise'] for row in found):.3f}",
+                    f"{median(row['seconds']['partition'] for row in found):.2f}",
+                    f"{median(row['seconds']['total'] for row in found):.1f}",
+                    f"{max(row['peak_memory_bytes'] for row in found) / 1e9:.2f}",
+                ]
+            )
+    threads = sorted({row["settings"]["threads"] for row in rows})
+    words = ", ".join("all cores" if count == 0 else str(count) for count in threads)
+    return [
+        f"Seconds of one epoch (median, alignment included), after {timing_options(quick)['epochs']} epochs. The paper "
+        f"leaves out the time of partitioning; here it stands beside. Threads: {words or '–'}. Peak memory is that of "
+        "the process so far, and so a bound.",
+        DataTable(
+            "Training time by data set and method.",
+            [
+                "data set",
+                "method",
+                "edges",
+                "s per epoch",
+                "÷ GAE",
+                "aligning, s",
+                "partition, s",
+                "whole run, s",
+                "peak GB",
+            ],
+            entries,
+            num_labels=2,
+        ),
+        _chart(rows),
+    ]
+
+
+def _chart(rows: list[Row]) -> Chart:
+    datasets = datasets_in(rows)
+    epochs, partitions = [], []
+    for name, contender in CONTENDERS.items():
+        found = {place: pick(rows, dataset=dataset, contender=name) for place, dataset in enumerate(datasets)}
+        found = {place: own for place, own in found.items() if own}
+        places = [float(place) for place in found]
+        times = [median(map(epoch_seconds, own)) for own in found.values()]
+        epochs.append(Series(contender.label, places, times, colour=contender.colour))
+        if contender.uses_patches:
+            times = [median(row["seconds"]["partition"] for row in own) for own in found.values()]
+            partitions.append(Series(contender.label, places, times, colour=contender.colour))
+    panels = [
+        Panel("one epoch", epochs, "", "seconds", yscale="log", ticks=datasets),
+        Panel("partition, once", partitions, "", "seconds", yscale="log", ticks=datasets),
+    ]
+    caption = "Seconds of one epoch, and of partitioning once, by data set (few edges to many); logarithmic scale."
+    return Chart("training-time", caption, panels)
