@@ -33,6 +33,7 @@ def propagate_visible(
     indices: np.ndarray,
     weights: np.ndarray,
     nodes: np.ndarray,
+    far_nodes: np.ndarray,
     key: int,
     fraction: float,
     groups: np.ndarray | None = None,
@@ -40,12 +41,11 @@ def propagate_visible(
     """Â of the visible edges of stacked patches.
 
     indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal. nodes: (num_rows,) node
-    numbers of the rows. fraction: share of the edges between groups that is hidden. groups: (num_rows,) int64,
-    None for the nodes themselves.
+    numbers of the rows. far_nodes: (num_entries,) node numbers of the columns, nodes[indices]. fraction: share of the
+    edges between groups that is hidden. groups: (num_rows,) int64, None for the nodes themselves.
     """
-    groups = nodes if groups is None else groups
-    parts = _visible(indptr, indices, weights, nodes, groups, np.uint64(key), np.uint64(edge_threshold(fraction)))
-    new_indptr, new_indices, values = (torch.from_numpy(part) for part in parts)
+    hidden = _flag_hidden(indptr[:-1], indptr, indices, nodes, far_nodes, key, fraction, groups)
+    new_indptr, new_indices, values = (torch.from_numpy(part) for part in _visible(indptr, indices, weights, hidden))
     matrix = csr_tensor(new_indptr, new_indices, values, (len(nodes), len(nodes)))
     return SparseMatrix(matrix, matrix)
 
@@ -68,7 +68,7 @@ def propagate_visible_torch(
     values = torch.cat([weights[seen], weights.new_ones(num_rows)])
     scale = torch.zeros_like(values[:num_rows]).index_add_(0, all_rows, values).rsqrt()
     values = values * scale[all_rows] * scale[all_columns]
-    order = torch.argsort(all_rows * num_rows + all_columns)
+    order = torch.argsort(all_rows, stable=True)  # the node itself is the last of its row
     new_indptr = torch.searchsorted(all_rows[order], torch.arange(num_rows + 1, device=nodes.device))
     matrix = csr_tensor(
         new_indptr.to(torch.int32), all_columns[order].to(torch.int32), values[order], (num_rows, num_rows)
@@ -80,19 +80,22 @@ def hidden_edges(
     indptr: np.ndarray,
     indices: np.ndarray,
     nodes: np.ndarray,
+    far_nodes: np.ndarray,
     key: int,
     fraction: float,
     groups: np.ndarray | None = None,
     *,
-    once: bool = False,
+    starts: np.ndarray | None = None,
 ) -> tuple[Tensor, Tensor]:
     """CSR pattern of the hidden edges of stacked patches. A smaller fraction gives a subset.
 
-    once: only the entries above the diagonal, so that each edge of an undirected graph stands in it once.
+    starts: (num_rows,) the first entry of each row to look at; with those above the diagonal each edge of an undirected
+    graph is found once.
     """
-    groups = nodes if groups is None else groups
-    parts = _hidden(indptr, indices, nodes, groups, np.uint64(key), np.uint64(edge_threshold(fraction)), once)
-    return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])
+    starts = indptr[:-1] if starts is None else starts
+    hidden = _flag_hidden(starts, indptr, indices, nodes, far_nodes, key, fraction, groups)
+    new_indptr, new_indices = _hidden(starts, indptr, indices, hidden)
+    return torch.from_numpy(new_indptr), torch.from_numpy(new_indices)
 
 
 def hidden_edges_torch(
@@ -103,13 +106,13 @@ def hidden_edges_torch(
     fraction: float,
     groups: Tensor | None = None,
     *,
-    once: bool = False,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The same with torch operations only, for any device."""
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), indptr.diff())
     hidden = _is_hidden(nodes, nodes if groups is None else groups, rows, indices.long(), key, fraction)
-    if once:
-        hidden &= indices > rows
+    if starts is not None:
+        hidden &= torch.arange(len(rows), device=rows.device) >= starts[rows]
     counts = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
     counts.index_add_(0, rows[hidden] + 1, torch.ones_like(rows[hidden]))
     return counts.cumsum(0).to(torch.int32), indices[hidden]
@@ -130,87 +133,107 @@ def _is_hidden(nodes: Tensor, groups: Tensor, rows: Tensor, columns: Tensor, key
     return (groups[rows] != groups[columns]) & (((words >> 32) & 0xFFFFFFFF) < edge_threshold(fraction))
 
 
-@njit(cache=True, inline="always")
-def _hides(nodes: np.ndarray, groups: np.ndarray, row: int, column: int, key: np.uint64, threshold: np.uint64) -> bool:
-    if groups[row] == groups[column]:
-        return False
-    low, high = min(nodes[row], nodes[column]), max(nodes[row], nodes[column])
-    position = (np.uint64(low) << np.uint64(32)) + np.uint64(high)
-    return bool((random_word(key, position) >> np.uint64(32)) < threshold)
+def _flag_hidden(
+    starts: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    nodes: np.ndarray,
+    far_nodes: np.ndarray,
+    key: int,
+    fraction: float,
+    groups: np.ndarray | None,
+) -> np.ndarray:
+    """(num_entries,) uint8, 1 where an edge is hidden; anything before the start of a row."""
+    flags = _flag_by_chance(starts, indptr, nodes, far_nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
+    if groups is not None:
+        _clear_inside_groups(indptr, indices, groups, flags)
+    return flags
 
 
 @njit(cache=True, parallel=True)
-def _visible(
+def _flag_by_chance(
+    starts: np.ndarray,
     indptr: np.ndarray,
-    indices: np.ndarray,
-    weights: np.ndarray,
     nodes: np.ndarray,
-    groups: np.ndarray,
+    far_nodes: np.ndarray,
     key: np.uint64,
     threshold: np.uint64,
+) -> np.ndarray:
+    flags = np.empty(len(far_nodes), np.uint8)
+    bits = np.uint64(32)
+    for row in prange(len(indptr) - 1):
+        own = np.uint64(nodes[row])
+        others = far_nodes[starts[row] : indptr[row + 1]]
+        flagged = flags[starts[row] : indptr[row + 1]]
+        for place in range(len(others)):  # nothing but arithmetic in here: it becomes vector code
+            other = np.uint64(others[place])
+            low = own if own < other else other
+            high = other if own < other else own
+            flagged[place] = (random_word(key, (low << bits) + high) >> bits) < threshold
+    return flags
+
+
+@njit(cache=True, parallel=True)
+def _clear_inside_groups(indptr: np.ndarray, indices: np.ndarray, groups: np.ndarray, flags: np.ndarray) -> None:
+    for row in prange(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            flags[entry] &= groups[row] != groups[indices[entry]]
+
+
+# In the loops below every entry is written and the place moves on only if it counts: whether it does is chance, and a
+# branch that is guessed wrong costs more than the work.
+@njit(cache=True, parallel=True)
+def _visible(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, hidden: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    num_rows = len(nodes)
+    num_rows = len(indptr) - 1
     counts = np.zeros(num_rows + 1, np.int32)
     scale = np.empty(num_rows, np.float32)
     for row in prange(num_rows):
-        count, degree = 1, 1.0
-        for entry in range(indptr[row], indptr[row + 1]):
-            if not _hides(nodes, groups, row, indices[entry], key, threshold):
-                count += 1
-                degree += weights[entry]
+        flags, own_weights = hidden[indptr[row] : indptr[row + 1]], weights[indptr[row] : indptr[row + 1]]
+        count, degree = 1 + len(flags), 1.0
+        for place in range(len(flags)):
+            count -= flags[place]
+            degree += own_weights[place] * (1 - flags[place])
         counts[row + 1] = count
         scale[row] = 1.0 / np.sqrt(degree)
     new_indptr = np.cumsum(counts).astype(np.int32)
     new_indices = np.empty(new_indptr[-1], np.int32)
     values = np.empty(new_indptr[-1], np.float32)
     for row in prange(num_rows):
-        place = new_indptr[row]
-        looped = False
-        for entry in range(indptr[row], indptr[row + 1]):
+        place, last = new_indptr[row], new_indptr[row + 1] - 1
+        entry = indptr[row]
+        while place < last:
             column = indices[entry]
-            if column > row and not looped:
-                new_indices[place] = row
-                values[place] = scale[row] * scale[row]
-                place += 1
-                looped = True
-            if not _hides(nodes, groups, row, column, key, threshold):
-                new_indices[place] = column
-                values[place] = weights[entry] * scale[row] * scale[column]
-                place += 1
-        if not looped:
-            new_indices[place] = row
-            values[place] = scale[row] * scale[row]
+            new_indices[place] = column
+            values[place] = weights[entry] * scale[row] * scale[column]
+            place += 1 - hidden[entry]
+            entry += 1
+        new_indices[last] = row
+        values[last] = scale[row] * scale[row]
     return new_indptr, new_indices, values
 
 
 @njit(cache=True, parallel=True)
 def _hidden(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    nodes: np.ndarray,
-    groups: np.ndarray,
-    key: np.uint64,
-    threshold: np.uint64,
-    once: bool,
+    starts: np.ndarray, indptr: np.ndarray, indices: np.ndarray, hidden: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    num_nodes = len(nodes)
-    counts = np.zeros(num_nodes + 1, np.int32)
-    for row in prange(num_nodes):
+    num_rows = len(indptr) - 1
+    counts = np.zeros(num_rows + 1, np.int32)
+    for row in prange(num_rows):
+        flags = hidden[starts[row] : indptr[row + 1]]
         count = 0
-        first = row + 1 if once else 0
-        for entry in range(indptr[row], indptr[row + 1]):
-            if indices[entry] >= first and _hides(nodes, groups, row, indices[entry], key, threshold):
-                count += 1
+        for place in range(len(flags)):
+            count += flags[place]
         counts[row + 1] = count
     new_indptr = np.cumsum(counts).astype(np.int32)
     new_indices = np.empty(new_indptr[-1], np.int32)
-    for row in prange(num_nodes):
-        place = new_indptr[row]
-        first = row + 1 if once else 0
-        for entry in range(indptr[row], indptr[row + 1]):
-            if indices[entry] >= first and _hides(nodes, groups, row, indices[entry], key, threshold):
-                new_indices[place] = indices[entry]
-                place += 1
+    for row in prange(num_rows):
+        place, last, entry = new_indptr[row], new_indptr[row + 1], starts[row]
+        while place < last:
+            new_indices[place] = indices[entry]
+            place += hidden[entry]
+            entry += 1
     return new_indptr, new_indices
 
 

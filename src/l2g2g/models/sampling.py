@@ -1,7 +1,9 @@
 """Sampling: negative pairs inside patches, and FastGAE's node samples.
 
-A negative of row u is drawn without rejection: with the excluded columns c_0 < c_1 < … of u (neighbours,
-held-out partners and u itself) the r-th allowed column is r + i, where i counts the c_i − i ≤ r.
+A negative of row u is any column of its patch but the excluded ones (neighbours, held-out partners and u itself).
+Two columns are tried; a small filter of every row tells at once that most columns are not excluded. Where both
+are excluded, the r-th allowed column is taken, at random r: with the excluded columns c_0 < c_1 < … it is r + i, where
+i counts the c_i − i ≤ r. So every allowed column is as likely as any other, and a hub with few of them is no trouble.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class NegativePlan:
         pair_offsets: (num_patches + 1,) negatives of each patch.
         patches: (num_patches,) the numbers of the patches, which key their random streams.
         units: How likely each row is as the far end; None for uniformly.
+        filters: (num_excluded,) uint8, eight bits for every excluded pair; see `_build_filters`.
     """
 
     excluded: tuple[np.ndarray, np.ndarray]
@@ -39,6 +42,7 @@ class NegativePlan:
     pair_offsets: np.ndarray
     patches: np.ndarray
     units: TargetUnits | None = None
+    filters: np.ndarray | None = None
 
     @property
     def num_pairs(self) -> int:
@@ -77,6 +81,7 @@ def plan_negatives(
         pair_offsets,
         np.arange(len(offsets) - 1) if patches is None else patches,
         units,
+        _build_filters(excluded.indptr, excluded.indices) if units is None else None,
     )
 
 
@@ -88,7 +93,7 @@ def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int
         indptr = indptr.astype(np.int32)
     where = indptr, plan.offsets, plan.pair_offsets, keys
     if plan.units is None:
-        columns = _draw(*plan.excluded, *where)
+        columns = _draw(*plan.excluded, plan.filters, *where, _second_keys(keys))
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
     return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights)
@@ -111,15 +116,19 @@ def draw_negatives_torch(
     keys = torch.tensor([signed_key(int(key)) for key in patch_keys], device=device)[patch]
     words = random_words(keys, position)
     if plan.units is None:
-        num_allowed = sizes[patch] - excluded_indptr.diff()[rows]
-        rank = scale_to(words, num_allowed)
         owner = torch.repeat_interleave(torch.arange(len(excluded_indptr) - 1, device=device), excluded_indptr.diff())
-        stride = len(excluded_indptr)
-        patch_start = torch.repeat_interleave(torch.from_numpy(plan.offsets[:-1]).to(device), sizes)
-        place = torch.arange(len(excluded), device=device) - excluded_indptr[owner]
-        thresholds = owner * stride + (excluded - patch_start[owner] - place)
-        below = torch.searchsorted(thresholds, rows * stride + rank, right=True) - excluded_indptr[rows]
-        columns = start + rank + below
+        stride, local = len(excluded_indptr), excluded - start_of_row(plan, device)[owner]
+        again = torch.tensor([signed_key(int(key)) for key in _second_keys(patch_keys)], device=device)[patch]
+        rank = scale_to(random_words(again, position), sizes[patch] - excluded_indptr.diff()[rows])
+        thresholds = owner * stride + (local - (torch.arange(len(excluded), device=device) - excluded_indptr[owner]))
+        columns = rank + torch.searchsorted(thresholds, rows * stride + rank, right=True) - excluded_indptr[rows]
+        known = owner * stride + local
+        for half in (words << 32, words):  # the first try is the last to be written
+            tried = scale_to(half, sizes[patch])
+            wanted = rows * stride + tried
+            place = torch.searchsorted(known, wanted).clamp(max=max(len(known) - 1, 0))
+            columns = torch.where(known[place] == wanted, columns, tried)
+        columns = start + columns
     else:
         columns = draw_by_units_torch(excluded_indptr, excluded, plan.units, rows, start, words)
     return PairPattern(indptr.to(torch.int32), columns.to(torch.int32), weights.to(device))
@@ -133,8 +142,19 @@ def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch:
     return np.sort(np.argpartition(arrivals, count - 1)[:count])
 
 
+def start_of_row(plan: NegativePlan, device: torch.device | str) -> Tensor:
+    """(num_rows,) first row of the patch of every row."""
+    starts, sizes = (torch.from_numpy(part).to(device) for part in (plan.offsets[:-1], np.diff(plan.offsets)))
+    return torch.repeat_interleave(starts, sizes)
+
+
 def _patch_keys(plan: NegativePlan, seed: int, epoch: int) -> np.ndarray:
     return np.array([stream_key(seed, Purpose.NEGATIVES, epoch, int(patch)) for patch in plan.patches], np.uint64)
+
+
+def _second_keys(keys: np.ndarray) -> np.ndarray:
+    """Streams for the draws whose first word gave no column."""
+    return np.array([mix(int(key) ^ 1) for key in keys], np.uint64)
 
 
 def _shifts(keys: np.ndarray) -> np.ndarray:
@@ -157,30 +177,68 @@ def _deal(shares: np.ndarray, offsets: np.ndarray, pair_offsets: np.ndarray, shi
     return indptr
 
 
+@njit(cache=True, inline="always")
+def _bit_of(column: int, num_bits: int) -> int:
+    """The bit that stands for a column in the filter of a row."""
+    spread = (np.uint64(column) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
+    return np.int64((spread * np.uint64(num_bits)) >> np.uint64(32))
+
+
+@njit(cache=True, parallel=True)
+def _build_filters(indptr: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+    """Eight bits for each excluded pair; those of a row, together, have a bit set for every excluded column.
+
+    A bit that is not set says that a column is allowed: seven of eight draws need no search.
+    """
+    filters = np.zeros(len(excluded), np.uint8)
+    for row in prange(len(indptr) - 1):
+        low, high = indptr[row], indptr[row + 1]
+        for entry in range(low, high):
+            bit = _bit_of(excluded[entry], 8 * (high - low))
+            filters[low + (bit >> 3)] |= np.uint8(1 << (bit & 7))
+    return filters
+
+
+@njit(cache=True, inline="always")
+def _is_excluded(column: int, excluded: np.ndarray, filters: np.ndarray, low: int, high: int) -> bool:
+    bit = _bit_of(column, 8 * (high - low))
+    if not (filters[low + (bit >> 3)] >> (bit & 7)) & 1:
+        return False
+    found = False
+    for entry in range(low, high):  # no early end: vector code
+        found |= excluded[entry] == column
+    return found
+
+
 @njit(cache=True, parallel=True)
 def _draw(
     excluded_indptr: np.ndarray,
     excluded: np.ndarray,
+    filters: np.ndarray,
     indptr: np.ndarray,
     offsets: np.ndarray,
     pair_offsets: np.ndarray,
     keys: np.ndarray,
+    second_keys: np.ndarray,
 ) -> np.ndarray:
     columns = np.empty(indptr[-1], np.int32)
+    low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
     for patch in range(len(offsets) - 1):
         start, stop = offsets[patch], offsets[patch + 1]
+        size = np.uint64(stop - start)
         for row in prange(start, stop):
             low, high = excluded_indptr[row], excluded_indptr[row + 1]
-            num_allowed = np.uint64(stop - start - (high - low))
             for entry in range(indptr[row], indptr[row + 1]):
-                word = random_word(keys[patch], np.uint64(entry - pair_offsets[patch]))
-                rank = np.int64(((word >> np.uint64(32)) * num_allowed) >> np.uint64(32))
-                left, right = low, high
-                while left < right:
-                    middle = (left + right) // 2
-                    if excluded[middle] - start - (middle - low) <= rank:
-                        left = middle + 1
-                    else:
-                        right = middle
-                columns[entry] = start + rank + (left - low)
+                position = np.uint64(entry - pair_offsets[patch])
+                word = random_word(keys[patch], position)
+                column = start + np.int64(((word >> bits) * size) >> bits)
+                if _is_excluded(column, excluded, filters, low, high):
+                    column = start + np.int64(((word & low_half) * size) >> bits)
+                    if _is_excluded(column, excluded, filters, low, high):
+                        word = random_word(second_keys[patch], position)
+                        rank = np.int64(((word >> bits) * np.uint64(stop - start - (high - low))) >> bits)
+                        column = start + rank
+                        for other in range(low, high):
+                            column += excluded[other] - start - (other - low) <= rank
+                columns[entry] = column
     return columns

@@ -51,6 +51,7 @@ class PairSource:
     Attributes:
         adjacency: Block-diagonal scipy CSR of the edges.
         nodes: (num_rows,) node numbers of the rows.
+        far_nodes: (num_entries,) node numbers of the columns of the adjacency.
         edges: All edges in both directions, weighted N_j / (Σ N · 2 M_j): the mean of every patch.
         negatives: How non-edges are drawn.
         negative_weights: Weight of each non-edge, N_j / (Σ N · negatives of j).
@@ -64,6 +65,7 @@ class PairSource:
 
     adjacency: sp.csr_array
     nodes: np.ndarray
+    far_nodes: np.ndarray
     edges: PairPattern
     negatives: NegativePlan
     negative_weights: Tensor
@@ -115,11 +117,14 @@ class PairSource:
         groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
             dealt = None if groups is None else groups.numpy()
-            return hidden_edges(matrix.indptr, matrix.indices, self.nodes, key, fraction, dealt, once=once)
+            far = self.far_nodes if matrix is self.adjacency else self.nodes[matrix.indices]
+            starts = self.edges.starts.numpy() if once else None
+            return hidden_edges(matrix.indptr, matrix.indices, self.nodes, far, key, fraction, dealt, starts=starts)
         indptr, indices, nodes = (
             torch.from_numpy(part).to(self.device) for part in (matrix.indptr, matrix.indices, self.nodes)
         )
-        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups, once=once)
+        starts = self.edges.starts if once else None
+        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups, starts=starts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +178,8 @@ class PatchBatch:
         groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
             dealt = None if groups is None else groups.numpy()
-            return propagate_visible(block.indptr, block.indices, block.data, nodes, key, mask, dealt)
+            far = self.pairs.far_nodes
+            return propagate_visible(block.indptr, block.indices, block.data, nodes, far, key, mask, dealt)
         weights = torch.from_numpy(block.data).to(self.device)
         return propagate_visible_torch(
             torch.from_numpy(block.indptr).to(self.device),
@@ -264,6 +270,7 @@ def prepare_pairs(
     return PairSource(
         block,
         nodes,
+        block.indices if whole else nodes[block.indices].astype(block.indices.dtype),
         edges,
         plan,
         negative_weights,
