@@ -93,6 +93,7 @@ def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int
         indptr = indptr.astype(np.int32)
     where = indptr, plan.offsets, plan.pair_offsets, keys
     if plan.units is None:
+        assert plan.filters is not None
         columns = _draw(*plan.excluded, plan.filters, *where, _second_keys(keys))
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
@@ -178,7 +179,7 @@ def _deal(shares: np.ndarray, offsets: np.ndarray, pair_offsets: np.ndarray, shi
 
 
 @njit(cache=True, inline="always")
-def _bit_of(column: int, num_bits: int) -> int:
+def _bit_of(column: int, num_bits: int) -> np.int64:
     """The bit that stands for a column in the filter of a row."""
     spread = (np.uint64(column) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
     return np.int64((spread * np.uint64(num_bits)) >> np.uint64(32))

@@ -123,8 +123,8 @@ class PairSource:
         indptr, indices, nodes = (
             torch.from_numpy(part).to(self.device) for part in (matrix.indptr, matrix.indices, self.nodes)
         )
-        starts = self.edges.starts if once else None
-        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups, starts=starts)
+        first = self.edges.starts if once else None
+        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups, starts=first)
 
 
 @dataclass(frozen=True, eq=False)
