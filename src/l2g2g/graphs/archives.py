@@ -65,7 +65,11 @@ def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.n
             return {"array": loaded}
         with loaded:
             keys = [key for key in loaded.files if key not in passed_over or not _is_pickled(loaded, key)]
-            return {key: loaded[key] for key in keys}
+            arrays = {key: loaded[key] for key in keys}
+            for key, array in arrays.items():
+                if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is none
+                    raise InputError(f"{path}: {key} is no array; write or fetch it again")
+            return arrays
 
 
 def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
