@@ -31,7 +31,7 @@ from floor import Floor, build_floor
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.encoder import prepare_input
-from machine import DATA, describe_machine, load_graph, progress
+from machine import CLOCKS, DATA, describe_machine, load_graph, progress
 from ours import Ours
 from pyg_peer import PyGPeer, PyGSkipped
 
@@ -43,7 +43,8 @@ Row = dict[str, Any]
 def measure(graph: Graph, options: argparse.Namespace) -> Row:
     """All figures of one graph; the peers take turns, so that a change of load hits all."""
     split = split_links(graph, seed=0)
-    ours = Ours(split, options.threads)
+    clock = CLOCKS[options.clock]
+    ours = Ours(split, options.threads, clock)
     spent: dict[str, list[float]] = {}
     skipped: dict[str, str] = {}
     peer = None if options.no_pyg else start_pyg(ours, skipped)
@@ -51,7 +52,7 @@ def measure(graph: Graph, options: argparse.Namespace) -> Row:
     for turn in range(options.repeats):
         progress(f"{graph.name}: turn {turn + 1} of {options.repeats}")
         if peer is not None and "pyg" not in skipped and not (peer.is_large and turn):
-            measure_pyg(peer, options.threads, spent, skipped)
+            measure_pyg(peer, options, spent, skipped)
         for method, preset in SETTINGS:
             key = method if preset == "paper" else f"{method}_{preset}"
             spent.setdefault(key, []).append(ours.seconds_per_epoch(method, preset))
@@ -59,15 +60,20 @@ def measure(graph: Graph, options: argparse.Namespace) -> Row:
                 if method not in floors:
                     floors[method] = floor_of(ours, method)
                 torch.set_num_threads(ours.threads_used())
-                spent.setdefault(f"{method}_floor", []).append(floors[method].measure()[0])
-    row: Row = {"dataset": graph.name, "num_nodes": graph.num_nodes, "threads": ours.threads_used()}
+                spent.setdefault(f"{method}_floor", []).append(floors[method].measure(clock=clock)[0])
+    row: Row = {
+        "dataset": graph.name,
+        "num_nodes": graph.num_nodes,
+        "threads": ours.threads_used(),
+        "clock": options.clock,
+    }
     row |= {f"{key}_seconds": median(values) for key, values in spent.items()}
     row |= {f"{key}_range": [min(values), max(values)] for key, values in spent.items()}
     row |= {
         "arcs": floors["gae"].num_arcs,
         "l2g2g_arcs": floors["l2g2g"].num_arcs,
         "negatives": floors["gae"].num_negatives,
-        "floor_calls": {name: floor.measure()[1] for name, floor in floors.items()},
+        "floor_calls": {name: floor.measure(clock=clock)[1] for name, floor in floors.items()},
         "repeats": options.repeats,
         "load_average": os.getloadavg()[0],
         "left_out": skipped,
@@ -116,12 +122,14 @@ def start_pyg(ours: Ours, skipped: dict[str, str]) -> PyGPeer | None:
         return None
 
 
-def measure_pyg(peer: PyGPeer, threads: int, spent: dict[str, list[float]], skipped: dict[str, str]) -> None:
+def measure_pyg(
+    peer: PyGPeer, options: argparse.Namespace, spent: dict[str, list[float]], skipped: dict[str, str]
+) -> None:
     """One turn of PyG."""
-    cores = threads or os.cpu_count() or 1
+    cores = options.threads or os.cpu_count() or 1
     choices = {1, cores} if peer.num_arcs < 500_000 else {cores}
     try:
-        spent.setdefault("pyg", []).append(min(peer.measure(count) for count in sorted(choices)))
+        spent.setdefault("pyg", []).append(min(peer.measure(count, options.clock) for count in sorted(choices)))
     except PyGSkipped as reason:
         spent.pop("pyg", None)
         skipped["pyg"] = str(reason)
@@ -153,6 +161,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data-dir", type=Path, default=DATA, help="folder of the .npz graphs")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=0, help="of all; 0: what ours chooses, all cores for PyG")
+    parser.add_argument(
+        "--clock", choices=list(CLOCKS), default="wall", help="cpu: for --threads 1 on a machine that is not idle"
+    )
     parser.add_argument("--no-pyg", action="store_true", help="leave the peer out")
     parser.add_argument("--baseline", type=Path, default=BASELINE)
     parser.add_argument("--write-baseline", action="store_true", help="make these ratios the baseline")

@@ -36,15 +36,17 @@ class Floor:
     num_arcs: int
     num_negatives: int
 
-    def measure(self, repeats: int = 3) -> tuple[float, dict[str, float]]:
+    def measure(
+        self, repeats: int = 3, clock: Callable[[], float] = time.perf_counter
+    ) -> tuple[float, dict[str, float]]:
         """Seconds of all calls in a row (median), and of each of them."""
         spent: list[dict[str, float]] = []
         for _ in range(repeats + 1):  # the first one fills the caches and is not counted
             single = {}
             for name, call in self.calls.items():
-                started = time.perf_counter()
+                started = clock()
                 call()
-                single[name] = time.perf_counter() - started
+                single[name] = clock() - started
             spent.append(single)
         counted = spent[1:]
         return median(sum(single.values()) for single in counted), {

@@ -7,6 +7,7 @@ import platform
 import resource
 import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from l2g2g.graphs.read import read_graph
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ROOT = Path(__file__).resolve().parents[1]
+# cpu: seconds of all threads of this process; for one thread it is what wall would be if nobody else used the machine.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def describe_machine() -> dict[str, Any]:

@@ -40,11 +40,11 @@ class PyGPeer:
         """Whether a single epoch is all that one waits for."""
         return self.num_arcs > MANY_ARCS
 
-    def measure(self, threads: int, *, timeout: float = 1800) -> float:
+    def measure(self, threads: int, clock: str = "wall", *, timeout: float = 1800) -> float:
         """Seconds per epoch."""
         epochs = 10 if self.num_arcs < 500_000 else 1
         command = [sys.executable, str(SCRIPT), self.folder.name, str(epochs), str(threads)]
-        command.append("cold" if self.is_large else "warm")
+        command += ["cold" if self.is_large else "warm", clock]
         variables = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=timeout, check=False)
