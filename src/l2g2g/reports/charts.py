@@ -62,24 +62,27 @@ def require_matplotlib() -> Any:
 def draw_chart(chart: Chart, folder: Path) -> list[Path]:
     """Write NAME.svg and NAME.png. The same chart gives the same SVG."""
     pyplot = require_matplotlib()
-    columns = min(3, len(chart.panels))
-    rows = -(-len(chart.panels) // columns)
+    panels = chart.panels or [Panel("nothing finished yet", [], "", "")]
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "l2g2g", "font.size": 9}
     paths = [folder / f"{chart.name}.{ending}" for ending in ("svg", "png")]
     with pyplot.rc_context(settings):
-        width = max(5.0, 3.9 * columns if len(chart.panels) > 1 else 7.0)
+        width = max(5.0, 3.9 * columns if len(panels) > 1 else 7.0)
         figure, grid = pyplot.subplots(
             rows, columns, figsize=(width, 3.3 * rows + 0.5), squeeze=False, layout="constrained"
         )
         known: dict[str, Any] = {}
-        for axes, panel in zip(grid.flat, chart.panels, strict=False):
+        for axes, panel in zip(grid.flat, panels, strict=False):
             _draw_panel(axes, panel)
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 known.setdefault(label, handle)
-        for axes in grid.flat[len(chart.panels) :]:
+        for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         if known:
             figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4, frameon=False)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once, for both files
         for path in paths:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
         pyplot.close(figure)
@@ -106,7 +109,7 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
             axes.errorbar(series.x, series.y, yerr=series.spread, label=series.label, elinewidth=1, **style)
     axes.set_xscale(panel.xscale)
     axes.set_yscale(panel.yscale)
-    if panel.ticks is not None:
+    if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right")
         axes.set_xlim(-0.5, len(panel.ticks) - 0.5)
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)

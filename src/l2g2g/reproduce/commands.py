@@ -214,14 +214,13 @@ def everything(
 
 
 @reproduce.command()
-def claims(quick: QuickOption = False, out: OutOption = None, quiet: QuietOption = False) -> None:
+def claims(quick: QuickOption = False, out: OutOption = None) -> None:
     """Each claim of the paper, the evidence of the finished cells, and the verdict; runs nothing."""
     from l2g2g.reports.markdown import render_section
-    from l2g2g.reproduce.report import write_report
+    from l2g2g.reproduce.report import build_document, read_evidence
 
-    document = write_report(_folder(out, quick), quick)
-    if not quiet:
-        typer.echo(render_section(document.sections[0], "figures"))
+    document = build_document(read_evidence(_folder(out, quick), quick), [])
+    typer.echo(render_section(document.sections[0], "figures"))
 
 
 @reproduce.command()

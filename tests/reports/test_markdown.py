@@ -1,0 +1,18 @@
+"""Markdown: every block, and nothing from data that would be more than text."""
+
+from l2g2g.reports.charts import Chart
+from l2g2g.reports.document import Code, DataTable, Document, Entry, Picture, Section
+from l2g2g.reports.markdown import render_markdown
+
+
+def test_all_blocks():
+    table = DataTable(
+        "Scores.", ["name", "AUC"], [["a|b", Entry("91.2", best=True, better=True)], ["<i>", Entry("3", better=True)]]
+    )
+    blocks = ["words *here*", table, Chart("one", "A chart.", []), Picture("two", "A picture."), Code("l2g2g x")]
+    text = render_markdown(Document("Title", [Section("s", "First", blocks)]), "pictures")
+    assert text == (
+        "# Title\n\n## First\n\nwords \\*here\\*\n\n"
+        "Scores.\n\n| name | AUC |\n| --- | --: |\n| a\\|b | <u>**91.2**</u> |\n| \\<i\\> | <u>3</u> |\n\n"
+        "![A chart.](pictures/one.svg)\n\n![A picture.](pictures/two.svg)\n\n```\nl2g2g x\n```\n"
+    )

@@ -1,0 +1,36 @@
+"""The page as text: self-contained and escaped. In a browser: tests/reproduce/test_report.py."""
+
+import re
+
+import pytest
+
+from l2g2g.reports.document import DataTable, Document, Entry, Picture, Section
+from l2g2g.reports.page import render_page
+
+
+@pytest.fixture
+def page(tmp_path):
+    (tmp_path / "plot.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    table = DataTable("A & B", ["<b>"], [[Entry("<i>", best=True, better=True)]])
+    return render_page(Document("T", [Section("s", "S", ["a < b", table, Picture("plot", '"quoted"')])]), tmp_path)
+
+
+def test_everything_from_data_is_escaped(page):
+    assert "a &lt; b" in page
+    assert '<button type="button">&lt;b&gt;</button>' in page
+    assert '<span class="better"><b>&lt;i&gt;</b></span>' in page
+    assert 'alt="&quot;quoted&quot;"' in page
+
+
+def test_nothing_is_fetched(page):
+    assert re.findall(r"(?:src|href)=\"(?!#|data:)[^\"]*\"", page) == []
+    assert "@import" not in page
+    assert "url(" not in page
+    policy = re.search(r"Content-Security-Policy\" content=\"([^\"]*)\"", page)[1]
+    assert policy.startswith("default-src 'none';")
+    assert "script-src 'sha256-" in policy
+
+
+def test_it_is_for_phones_and_paper_too(page):
+    assert 'name="viewport"' in page
+    assert "@media print" in page

@@ -1,0 +1,103 @@
+"""What all studies have in common, and the figures of times, patches and heterogeneous models."""
+
+import pytest
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.heterogeneous import VARIANTS
+from l2g2g.reports.document import DataTable, Entry
+from l2g2g.reproduce import heterogeneous, patch_time, patches, training_time
+from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders, contender_of
+from l2g2g.reproduce.report import STUDIES
+from l2g2g.reproduce.results import latest, limits, pick
+from l2g2g.reproduce.study import Choice
+from l2g2g.reproduce.timing import timing_options
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_plan_can_be_run(name):
+    for choice in (Choice(), Choice(quick=True)):
+        cells = STUDIES[name].plan(choice)
+        assert cells
+        assert len({cell.key for cell in cells}) == len(cells)
+        for cell in cells:
+            _ = cell.config
+    assert len(STUDIES[name].plan(Choice(quick=True))) < len(STUDIES[name].plan(Choice()))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_presents_no_lines_too(name):
+    assert STUDIES[name].present([], quick=False)
+    failure = {"key": "k", "cell": {"dataset": "a", "method": "gae", "preset": "paper", "options": {}}, "error": "x"}
+    assert STUDIES[name].present([failure], quick=False)
+
+
+def test_unknown_methods_are_refused():
+    assert choose_contenders(None) == list(CONTENDERS)
+    with pytest.raises(InputError, match="did you mean 'gae'"):
+        choose_contenders(["gea"])
+
+
+def test_lines_are_known_by_method_and_preset(make_row):
+    for name in CONTENDERS:
+        assert contender_of(make_row("a", name)) == name
+    assert contender_of({"cell": {"method": "l2g2g", "preset": "accurate"}}) is None
+
+
+def test_the_latest_line_that_went_well_counts():
+    rows = [{"key": "a", "auc": 1}, {"key": "a", "error": "x"}, {"key": "b", "error": "x"}, {"key": "a", "auc": 2}]
+    assert latest(rows) == [{"key": "a", "auc": 2}, {"key": "b", "error": "x"}]
+    assert latest(rows[:3])[0] == {"key": "a", "auc": 1}
+    assert latest([{"key": "b", "error": "x"}, {"key": "b", "auc": 3}]) == [{"key": "b", "auc": 3}]
+
+
+def test_picking(make_row):
+    rows = [make_row("a", "gae"), make_row("b", "gae", protocol="paper"), {"cell": {"dataset": "a"}, "error": "x"}]
+    assert pick(rows, dataset="a") == rows[:1]
+    assert pick(rows, protocol="paper") == rows[1:2]
+    assert pick(rows, options={"epochs": 3}) == []
+    assert limits([make_row("a", "gae", best_auc=0.5), make_row("a", "l2g2g", best_auc=0.5)]) == [50.0]
+
+
+def table_of(blocks):
+    (table,) = [block for block in blocks if isinstance(block, DataTable)]
+    return table
+
+
+def test_training_time_counts_alignment_and_compares_with_gae(make_row):
+    options = timing_options(False)
+    seconds = {"epoch_median": 0.1, "synchronise": 2.0, "partition": 7.0, "total": 9.0}
+    rows = [make_row("a", "gae", options=options, epoch=0.4), make_row("a", "l2g2g", options=options, seconds=seconds)]
+    first, second = table_of(training_time.present(rows, quick=False)).rows
+    assert first[3:5] == ["0.4000", "1.00"]
+    assert second[3:7] == ["0.2000", "0.50", "2.000", "7.00"]  # 0.1 + 2.0 / 20
+
+
+def test_patches_have_one_column_for_each_count_and_the_change(make_row):
+    rows = [
+        make_row("a", "l2g2g", protocol="paper", seed=seed, options={"patches": count}, auc=auc)
+        for count, scores in {2: (0.9, 0.92), 10: (0.88,)}.items()
+        for seed, auc in enumerate(scores)
+    ]
+    (line,) = table_of(patches.present(rows, quick=False)).rows
+    assert line[:4] == ["paper", "a", "L2G2G", "91.00 ± 1.41"]
+    assert line[-2:] == ["88.00", "-3.00"]
+    chart = patches.present(rows, quick=False)[2]
+    (series,) = [series for series in chart.panels[0].series if series.x]
+    assert (series.x, series.y) == ([2.0, 10.0], pytest.approx([91, 88]))
+    assert series.spread == pytest.approx([2**0.5, 0])
+    assert patches.options_of("reddit-like", 3, False) == {"patches": 3, "epochs": 30}
+
+
+def test_patch_time_shows_how_large_patches_are(make_row):
+    rows = [make_row("a", "l2g2g", options=timing_options(False, patches=10), epoch=0.3)]
+    (line,) = table_of(patch_time.present(rows, quick=False)).rows
+    assert line == ["a", "L2G2G", "10", "0.3000", "0.50", "1.50", "200", "2.00"]
+
+
+def test_heterogeneous_models_stand_beside_their_limit(make_row):
+    rows = [make_row("hetero-all", name, auc=auc, best_auc=0.9) for name, auc in (("gae", 0.8), ("default", 0.85))]
+    (line,) = table_of(heterogeneous.present(rows, quick=False)).rows
+    assert line[1] == VARIANTS["hetero-all"].description
+    assert line[2] == Entry("80.00")
+    assert line[6:] == [Entry("85.00", best=True), "90.00", "5.00"]
+    assert {cell.dataset for cell in heterogeneous.plan(Choice())} == set(VARIANTS)
