@@ -23,6 +23,7 @@ from l2g2g.evaluation.ranking import rank_links
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
+from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.encoder import EncoderInput, prepare_input
@@ -155,6 +156,7 @@ def run_split(
     prepare_torch(config, graph.adjacency.nnz)
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
+    check_memory(graph, config)
     config = choose_structure(split, config, clock)
     with clock.measure("partition"):
         patch_set = cut(graph, config)

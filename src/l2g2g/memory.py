@@ -1,0 +1,73 @@
+"""Memory: what a training will need, what there is, and a refusal before work starts, not a failure after hours."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import scipy.sparse as sp
+
+from l2g2g.config import Config
+from l2g2g.errors import ResourceError
+from l2g2g.graphs.graph import Graph
+
+# Found by measuring trainings of 50,000 to 400,000 nodes (tests/test_memory.py repeats one of them).
+_BYTES_PER_ACTIVATION = 28  # what an epoch holds of every hidden or final number of a row, with its gradients
+_BYTES_PER_ARC = 70
+_FURTHER_BYTES_PER_ARC = 50  # where the patches and the whole graph are held both
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def estimate_memory(graph: Graph, config: Config) -> int:
+    """Bytes that a training needs at its peak beside the graph itself."""
+    local = config.definition.uses_patches
+    together = not local or (config.together and config.shares_encoder)
+    rows = graph.num_nodes if together else graph.num_nodes / config.num_patches(graph.num_nodes)
+    activations = _BYTES_PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
+    features = graph.features
+    if features is None:
+        columns = 4 * graph.num_nodes * config.structure_width
+    else:
+        columns = 8 * features.nnz if sp.issparse(features) else 4 * features.size
+    per_arc = _BYTES_PER_ARC + (_FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0)
+    return int(activations + columns + per_arc * graph.adjacency.nnz)
+
+
+def available_memory() -> int:
+    """Bytes that this process may still take: of the machine, of its group and of its own address space."""
+    found = [1 << 62]
+    status = _read_table(Path("/proc/self/status"))
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and "VmSize" in status:
+        found.append(limit - status["VmSize"])
+    free = _read_table(Path("/proc/meminfo")).get("MemAvailable")
+    if free is not None:
+        found.append(free)
+    for most, used in _CGROUPS:
+        try:
+            found.append(int(Path(most).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    return max(0, min(found))
+
+
+def check_memory(graph: Graph, config: Config) -> None:
+    """Refuse a training that does not fit, with both numbers."""
+    needed, available = estimate_memory(graph, config), available_memory()
+    if needed > available:
+        raise ResourceError(
+            f"{graph.name}: training needs about {needed / 1e6:,.0f} MB and {available / 1e6:,.0f} MB may be used; "
+            f"lower --dim or --hidden, or use a larger machine"
+        )
+
+
+def _read_table(path: Path) -> dict[str, int]:
+    """Lines `Name:  123 kB` of the system as bytes; empty where there are none."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {cells[0].rstrip(":"): int(cells[1]) * 1024 for cells in lines if len(cells) == 3 and cells[2] == "kB"}
