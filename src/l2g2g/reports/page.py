@@ -57,7 +57,8 @@ def _table(table: DataTable) -> str:
         for row in table.rows
     )
     return (
-        f'<div class="wide" tabindex="0"><table><caption>{escape(table.caption)}</caption>'
+        f'<p class="caption">{escape(table.caption)}</p>'
+        f'<div class="wide" tabindex="0"><table aria-label="{escape(table.caption)}">'
         f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
 

@@ -14,7 +14,7 @@ from l2g2g.reproduce.results import Row, datasets_in, epoch_seconds, percents, p
 from l2g2g.reproduce.timing import timing_options
 
 TITLE = "Claims"
-_LARGE = 10_000  # nodes: what the paper calls medium and large are all but Cora ML
+_LARGE = 100_000  # nodes: below the first rule of the paper's Table 3 stand the medium and large data sets
 _CLOSE = 1.0  # points of AUC
 _HUGE = 1_000_000  # edges: what the paper calls larger models
 

@@ -238,7 +238,20 @@ def report(
     if insert is not None:
         insert_report(document, insert, os.path.relpath(folder / "figures", insert.parent))
     if not quiet:
+        _tell_of_old_settings(folder, quick)
         typer.echo(f"{folder / 'report.html'}, report.md, {len(document.charts())} figures")
+
+
+def _tell_of_old_settings(folder: Path, quick: bool) -> None:
+    """Presets change; lines that were made before say what was true then."""
+    from l2g2g.reproduce.cells import Cell
+    from l2g2g.reproduce.report import read_evidence
+
+    for name, rows in read_evidence(folder, quick).rows.items():
+        runs = [row for row in rows if "error" not in row and "method" in row["cell"]]
+        old = sum(not Cell(**row["cell"]).is_answered_by(row) for row in runs)
+        if old:
+            _say(f"{name}: {old:,} of {len(runs):,} cells were run with settings that their presets no longer have")
 
 
 def _run(
