@@ -9,7 +9,17 @@ from l2g2g.reproduce.results import Row
 from l2g2g.reproduce.study import Choice
 
 TITLE = "Data sets"
-DATASETS = ("cora-ml", "sbm-small", "sbm-large-sparse", "sbm-large", "sbm-large-dense", "reddit-like", "yelp-like")
+DATASETS: tuple[str, ...] = (
+    "sbm-small",
+    "sbm-large-sparse",
+    "sbm-large",
+    "sbm-large-dense",
+    "cora-ml",
+    "cora",
+    "reddit",
+    "yelp",
+)
+DATASETS += ("reddit-like", "yelp-like")
 QUICK_DATASETS = ("sbm-small", "cora-ml")
 
 _STAND_FOR = {"reddit-like": "reddit", "yelp-like": "yelp"}

@@ -13,7 +13,7 @@ from l2g2g.reproduce.study import Choice
 from l2g2g.reproduce.timing import timing_cell, timing_options
 
 TITLE = "Time by number of patches"
-DATASETS = ("cora-ml", "sbm-small", "sbm-large", "yelp-like")
+DATASETS = ("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like")
 QUICK_DATASETS = ("sbm-small",)
 COUNTS, QUICK_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30)
 NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]

@@ -16,7 +16,7 @@ from l2g2g.reproduce.study import Choice
 
 TITLE = "Number of patches"
 # Graphs and their seeds. The stand-ins are trained for fewer epochs: their epochs take seconds.
-DATASETS = {"cora-ml": 5, "sbm-small": 5, "sbm-large": 3, "yelp-like": 1, "reddit-like": 1}
+DATASETS = {"cora-ml": 5, "sbm-small": 5, "cora": 5, "sbm-large": 3, "yelp-like": 1, "reddit-like": 1}
 QUICK_DATASETS = {"sbm-small": 1}
 COUNTS, QUICK_COUNTS = tuple(range(2, 11)), (2, 10)
 QUICK_EPOCHS, STAND_IN_EPOCHS = 10, 30

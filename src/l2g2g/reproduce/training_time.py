@@ -13,7 +13,16 @@ from l2g2g.reproduce.study import Choice
 from l2g2g.reproduce.timing import timing_cell, timing_options
 
 TITLE = "Training time"
-DATASETS = ("cora-ml", "sbm-small", "sbm-large-sparse", "sbm-large", "yelp-like", "reddit-like", "sbm-large-dense")
+DATASETS: tuple[str, ...] = (
+    "cora-ml",
+    "sbm-small",
+    "cora",
+    "sbm-large-sparse",
+    "sbm-large",
+    "yelp-like",
+    "reddit-like",
+)
+DATASETS += ("sbm-large-dense", "yelp", "reddit")
 QUICK_DATASETS = ("sbm-small", "cora-ml")
 
 
