@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,13 @@ from l2g2g.cli import main
 from l2g2g.errors import InputError
 from l2g2g.reports.charts import Chart, Panel, Series, draw_chart
 from l2g2g.reports.document import Code, DataTable, Document, Entry, Section
+from l2g2g.reports.markdown import render_markdown
 from l2g2g.reports.page import render_page
 from l2g2g.reproduce import complexity, datasets_table, heterogeneous, patch_time, patches, performance, training_time
 from l2g2g.reproduce import report as reporting
-from l2g2g.reproduce.report import BEGIN, END, insert_report
+from l2g2g.reproduce.report import BEGIN, COMMANDS, END, build_document, insert_report, read_evidence
 
+DOCS = Path(__file__).parents[2] / "docs"
 HOSTILE = """<script>window.hacked = 1</script><img src="http://127.0.0.1:9/x" onerror="window.hacked = 2">'"&"""
 
 
@@ -118,7 +121,7 @@ def test_everything_in_a_smaller_form(capfd, small, browser, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "A quick run" in page
     browser.open(tmp_path / "report.html")
-    check_page(browser, page.count("<table>"), len(names))
+    check_page(browser, page.count("<table "), len(names))
     before = column(browser, 1, 0)
     browser.click("#datasets th:nth-child(3) button")
     assert sorted(column(browser, 1, 0)) == sorted(before)
@@ -190,6 +193,26 @@ def test_the_report_is_put_between_the_marks(tmp_path):
     target.write_text("no marks")
     with pytest.raises(InputError, match="needs the marks"):
         insert_report(document, target, "figures")
+
+
+def test_the_docs_hold_the_report_of_the_committed_lines():
+    folder = DOCS / "results" / "reproduce"
+    document = build_document(read_evidence(folder, quick=False), (folder / COMMANDS).read_text().splitlines())
+    text = render_markdown(document, "results/reproduce/figures").split("\n", 1)[1].strip()
+    written = (DOCS / "reproduction.md").read_text()
+    assert written.split(BEGIN)[1].split(END)[0].strip() == text
+    for chart in document.charts():
+        assert (folder / "figures" / f"{chart.name}.svg").is_file()
+
+
+def test_lines_of_another_preset_are_told(capfd, data_dir, tmp_path):
+    command = ["performance", "--datasets", "tiny", "--methods", "gae", "--seeds", 1, "--data-dir", data_dir, "--quick"]
+    assert run(capfd, *command, "--threads", 1, "--out", tmp_path)[0] == 0
+    assert run(capfd, "report", "--quick", "--out", tmp_path)[2] == ""
+    path = tmp_path / "performance.jsonl"
+    path.write_text(path.read_text().replace('"lr": 0.001', '"lr": 0.5'))
+    _, _, err = run(capfd, "report", "--quick", "--out", tmp_path)
+    assert "performance: 2 of 2 cells were run with settings that their presets no longer have" in err
 
 
 def test_nothing_to_report(capfd, tmp_path):
