@@ -2,13 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint bench bench-check clean
+.PHONY: run test faults lint bench bench-check clean
 
 run: .venv/ready
 	$(BIN)/python examples/demo.py runs/demo
 
 test: .venv/ready lint
 	$(BIN)/pytest
+
+faults: .venv/ready
+	$(BIN)/python tests/faults/scoreboard.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -161,8 +161,8 @@ def run_split(
     with clock.measure("partition"):
         patch_set = cut(graph, config)
         features = input_features(graph, config)
-        prepared = _prepare(graph, split, patch_set, features, config)
-    model = make_model(features, patch_set, config).to(config.device)
+        model = make_model(features, patch_set, config).to(config.device)
+        prepared: _Prepared | None = _prepare(graph, split, patch_set, features, config)
     settings = loop_settings(config, graph, features)
     validation = split.validation if config.patience else None
 
@@ -171,6 +171,7 @@ def run_split(
         return evaluate_links(embedding.cpu().numpy(), validation, pair_scorer(model)).auc
 
     with clock.measure("train"):
+        assert prepared is not None
         trained = train(
             model,
             prepared.batches,
@@ -184,7 +185,8 @@ def run_split(
         )
     with clock.measure("assemble"):
         if final_graph is not None and final_graph is not graph:
-            prepared = _prepare(final_graph, split, patch_set, features, config)
+            prepared = None  # large graphs need its memory for the next one
+            prepared = _prepare(final_graph, split, patch_set, features, config, only_to_embed=True)
         embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole)
         trouble = embedding_trouble(embedding)
         if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
@@ -211,7 +213,15 @@ class _Prepared:
     whole: EncoderInput | None
 
 
-def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Features, config: Config) -> _Prepared:
+def _prepare(
+    graph: Graph,
+    split: LinkSplit,
+    patch_set: PatchSet,
+    features: Features,
+    config: Config,
+    only_to_embed: bool = False,
+) -> _Prepared:
+    """only_to_embed: leave out what only training needs."""
     scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
     units, hidden = None, config.hidden_fraction or 1.0
     if config.mask_by == "clusters":
@@ -221,6 +231,11 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
     # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
     plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
     options = pair_options(graph, config)
+    whole = None
+    if config.passes_whole_graph and patch_set.num_patches > 1:
+        whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
+        if only_to_embed:
+            return _Prepared([], None, whole)
     batches = prepare_batches(
         patch_set,
         graph.adjacency,
@@ -234,7 +249,7 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
         device=config.device,
     )
     global_pairs = None
-    if config.loss_scope == "global":
+    if config.loss_scope == "global" and not only_to_embed:
         global_pairs = prepare_global_pairs(
             patch_set,
             graph.adjacency,
@@ -247,9 +262,6 @@ def _prepare(graph: Graph, split: LinkSplit, patch_set: PatchSet, features: Feat
         )
         if global_pairs.pairs.adjacency.nnz == 0:
             raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
-    whole = None
-    if config.passes_whole_graph and patch_set.num_patches > 1:
-        whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
     return _Prepared(batches, global_pairs, whole)
 
 
