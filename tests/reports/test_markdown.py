@@ -5,6 +5,12 @@ from l2g2g.reports.document import Code, DataTable, Document, Entry, Picture, Se
 from l2g2g.reports.markdown import render_markdown
 
 
+def test_words_stand_left_and_figures_right():
+    table = DataTable("", ["a", "b", "c", "d"], [], num_labels=2, num_notes=1)
+    assert [table.is_words(column) for column in range(4)] == [True, True, False, True]
+    assert "| --- | --- | --: | --- |" in render_markdown(Document("", [Section("s", "", [table])]), "")
+
+
 def test_all_blocks():
     table = DataTable(
         "Scores.", ["name", "AUC"], [["a|b", Entry("91.2", best=True, better=True)], ["<i>", Entry("3", better=True)]]

@@ -19,12 +19,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table with a caption. The first columns, as many as `num_labels`, are words; the others are figures."""
+    """A table with a caption. The first `num_labels` columns and the last `num_notes` are words, the others figures."""
 
     caption: str
     columns: list[str]
     rows: list[list[str | Entry]]
     num_labels: int = 1
+    num_notes: int = 0
+
+    def is_words(self, column: int) -> bool:
+        """Whether a column holds words."""
+        return column < self.num_labels or column >= len(self.columns) - self.num_notes
 
 
 @dataclass(frozen=True)

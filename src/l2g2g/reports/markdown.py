@@ -32,7 +32,7 @@ def _block(block: Block, figures: str) -> str:
 
 
 def _table(table: DataTable) -> str:
-    rule = ["---" if column < table.num_labels else "--:" for column in range(len(table.columns))]
+    rule = ["---" if table.is_words(column) else "--:" for column in range(len(table.columns))]
     lines = [[_text(name) for name in table.columns], rule, *([_entry(entry) for entry in row] for row in table.rows)]
     return "\n".join([f"{_text(table.caption)}", "", *(f"| {' | '.join(line)} |" for line in lines)])
 

@@ -47,7 +47,7 @@ def _block(block: Block, figures: Path) -> str:
 
 
 def _table(table: DataTable) -> str:
-    kinds = [' class="label"' if column < table.num_labels else "" for column in range(len(table.columns))]
+    kinds = [' class="label"' if table.is_words(column) else "" for column in range(len(table.columns))]
     head = "".join(
         f'<th{kind} scope="col"><button type="button">{escape(name)}</button></th>'
         for kind, name in zip(kinds, table.columns, strict=True)

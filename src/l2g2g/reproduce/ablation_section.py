@@ -43,6 +43,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             verdict = ["–", "–"] if effect is None else [f"{effect.mean:+.2f}", effect.verdict]
             entries.append([factor, level, *differences, *verdict])
         columns = ["factor", "level", *datasets, "mean", "in words"]
-        blocks.append(DataTable(f"{section.title}, compared with {section.base_name}.", columns, entries, num_labels=2))
+        caption = f"{section.title}, compared with {section.base_name}."
+        blocks.append(DataTable(caption, columns, entries, num_labels=2, num_notes=1))
     blocks.append(Picture("ablation", "Differences of AUC for every change, by graph."))
     return blocks

@@ -172,6 +172,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             ["quantity", "method", "range", "exponent", "the paper's bound", "within (+ 0.15)"],
             entries,
             num_labels=3,
+            num_notes=1,
         ),
         Chart(
             "complexity", "Seconds of one epoch against N, M, F, the patches and the layers; both scales log.", panels

@@ -57,6 +57,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             "Nodes N, edges M and features F as printed in the paper's Table 2, and as counted here, every edge once.",
             ["data set", "N, paper", "N", "M, paper", "M", "F, paper", "F", "why M differs"],
             [list(entry) for entry in entries],
+            num_notes=1,
         )
     ]
     if missing:
