@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.polynomial import chebyshev, polynomial
 
-from l2g2g.models.row_vectors import add_scaled, as_rows, dot, float_of_bits
+from l2g2g.models.row_vectors import add_scaled, as_rows, dot, float_of_bits, share_rows
 
 _BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
 _LOG2_E = np.float32(1.4426950408889634)
@@ -71,7 +71,7 @@ class Sums:
         starts: (num_rows,) first entry of each row that counts, up to indptr[row + 1].
         weights: (num_entries,), or (1,) for all.
         """
-        bounds = _share_out(starts, indptr, len(self.left))
+        bounds = share_rows(np.concatenate([[0], np.cumsum(indptr[1:] - starts)]), len(self.left))
         rows = [as_rows(table) for table in (left, right, self.left, self.right)]
         loss, slope = _pass(*rows, starts, indptr, indices, weights, np.float32(bias), np.float32(sign), bounds)  # type: ignore[call-arg, arg-type]
         return Sums(self.left, self.right, self.bias + slope, self.loss + loss)
@@ -87,16 +87,6 @@ def _add_parts(parts: np.ndarray) -> np.ndarray:
     for part in parts[1:]:
         total += part
     return total
-
-
-def _share_out(starts: np.ndarray, indptr: np.ndarray, num_parts: int) -> np.ndarray:
-    """(num_parts + 1,) rows at which the parts begin, so that each has about as many pairs."""
-    num_rows = len(starts)
-    if num_parts == 1:
-        return np.array([0, num_rows])
-    ends = np.cumsum(indptr[1:] - starts, dtype=np.int64)
-    inner = np.searchsorted(ends, ends[-1] * np.arange(1, num_parts) / num_parts) if num_rows else []
-    return np.concatenate([[0], inner, [num_rows]]).astype(np.int64)
 
 
 @njit(cache=True, parallel=True)

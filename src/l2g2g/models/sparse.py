@@ -14,6 +14,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from l2g2g.models.product_kernel import WIDEST, multiply_rows
+
 # torch says so once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
 
@@ -65,11 +67,20 @@ class _Multiply(torch.autograd.Function):
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, sparse: SparseMatrix, dense: Tensor) -> Tensor:
         ctx.sparse = sparse  # type: ignore[attr-defined]
-        return sparse.matrix @ dense
+        return product(sparse.matrix, dense)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.sparse.transposed @ gradient.contiguous()  # type: ignore[attr-defined]
+        return None, product(ctx.sparse.transposed, gradient)  # type: ignore[attr-defined]
+
+
+def product(matrix: Tensor, dense: Tensor) -> Tensor:
+    """CSR times dense: compiled for float32 on the CPU, torch's own otherwise."""
+    dense = dense.contiguous()
+    if dense.device.type != "cpu" or dense.dtype != torch.float32 or not 0 < dense.shape[1] <= WIDEST:
+        return matrix @ dense
+    parts = (matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy())
+    return torch.from_numpy(multiply_rows(*parts, dense.numpy()))
 
 
 def multiply(sparse: SparseMatrix, dense: Tensor) -> Tensor:
