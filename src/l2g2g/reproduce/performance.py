@@ -102,8 +102,8 @@ def _differences(rows: list[Row]) -> list[Block]:
         return []
     return [
         DataTable(
-            "AUC measured here minus the printed one, and minus that of the authors' code run again (1 seed), in points, "
-            "under the paper's evaluation.",
+            "AUC measured here minus the printed one, and minus that of the authors' code run again (1 seed), in "
+            "points, under the paper's evaluation.",
             ["data set", "method", "minus printed", "minus authors' code", "known difference of the two programs"],
             entries,
             num_labels=2,
