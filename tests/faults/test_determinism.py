@@ -33,6 +33,19 @@ def test_the_same_seed_in_another_process(command, launch, edges, tmp_path, happ
     happened("the same bits, also in another process")
 
 
+@pytest.mark.fault(11)
+def test_the_same_seed_with_code_that_was_just_compiled(launch, edges, tmp_path, complete, happened):
+    if not complete:  # a minute of compiling
+        return
+    base = ["embed", edges, "-m", "l2g2g", *SMALL, "--epochs", 40]
+    for name in ("compiled", "loaded"):
+        process = launch(*base, "-o", tmp_path / f"{name}.npy", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+        _, err = process.communicate()
+        assert process.returncode == 0, err
+    assert vectors(tmp_path / "compiled.npy").tobytes() == vectors(tmp_path / "loaded.npy").tobytes()
+    happened("the first run after an installation too")
+
+
 BOTH = """
 import json
 from dataclasses import replace
