@@ -36,7 +36,7 @@ from l2g2g.models.pair_loss import reconstruction_loss
 from l2g2g.models.sparse import multiply
 from l2g2g.patches.overlap import whole_graph
 from l2g2g.training.batches import PatchBatch, prepare_batches
-from machine import DATA, cache_sizes, describe_machine, load_graph
+from machine import CLOCKS, DATA, cache_sizes, describe_machine, load_graph
 
 DIM, HIDDEN = 16, 32
 LOSS_OPERATIONS = 45  # of one pair: exponential, logarithm, division and sums of the compiled loss
@@ -96,22 +96,36 @@ def _gather(table: np.ndarray, rows: np.ndarray, num_threads: int) -> np.ndarray
     return found
 
 
-def time_of(call: Callable[[], Any], repeats: int, summary: Callable[[list[float]], float] = median) -> float:
-    """Seconds of a call; the first one is not counted."""
-    call()
-    spent = []
-    for _ in range(repeats):
-        started = time.perf_counter()
+@dataclass(frozen=True)
+class Timer:
+    """Seconds of a call by a clock; the first call is not counted."""
+
+    repeats: int
+    clock: Callable[[], float] = time.perf_counter
+
+    def usual(self, call: Callable[[], Any]) -> float:
+        """The median."""
+        return median(self._measure(call))
+
+    def best(self, call: Callable[[], Any]) -> float:
+        """The least."""
+        return min(self._measure(call))
+
+    def _measure(self, call: Callable[[], Any]) -> list[float]:
         call()
-        spent.append(time.perf_counter() - started)
-    return summary(spent)
+        spent = []
+        for _ in range(self.repeats):
+            started = self.clock()
+            call()
+            spent.append(self.clock() - started)
+        return spent
 
 
-def measure_ceilings(num_rows: int, repeats: int) -> dict[str, float]:
+def measure_ceilings(num_rows: int, timer: Timer) -> dict[str, float]:
     """Operations per second and bytes per second of simple loops on the threads that are set."""
     threads = numba.get_num_threads()
     rounds = 400_000
-    ceilings = {"operations": 2 * 256 * threads * rounds / time_of(lambda: _spin(threads, rounds), repeats, min)}
+    ceilings = {"operations": 2 * 256 * threads * rounds / timer.best(lambda: _spin(threads, rounds))}
     caches = cache_sizes() or {}
     last = max(caches.values(), default=1 << 25)
     places = {
@@ -122,10 +136,10 @@ def measure_ceilings(num_rows: int, repeats: int) -> dict[str, float]:
     for name, size in places.items():
         arrays = [np.ones(size // 12, np.float32) for _ in range(3)]
         again = max(1, (1 << 28) // size)
-        ceilings[name] = again * 12 * len(arrays[0]) / time_of(lambda a=arrays, r=again: _triad(*a, r), repeats, min)
+        ceilings[name] = again * 12 * len(arrays[0]) / timer.best(lambda a=arrays, r=again: _triad(*a, r))
     table = np.ones((num_rows, DIM), np.float32)
     rows = np.random.default_rng(0).integers(0, num_rows, 4_000_000).astype(np.int32)
-    ceilings["random rows"] = 4 * DIM * len(rows) / time_of(lambda: _gather(table, rows, threads), repeats, min)
+    ceilings["random rows"] = 4 * DIM * len(rows) / timer.best(lambda: _gather(table, rows, threads))
     return ceilings
 
 
@@ -139,7 +153,7 @@ def prepare(split: LinkSplit) -> PatchBatch:
     return batch
 
 
-def measure_ours(batch: PatchBatch, repeats: int) -> list[Point]:
+def measure_ours(batch: PatchBatch, timer: Timer) -> list[Point]:
     """Our kernels, forward and backward."""
     adjacency, propagation = batch.adjacency, batch.inputs.propagation
     num_rows, num_arcs = batch.num_rows, adjacency.nnz
@@ -147,11 +161,11 @@ def measure_ours(batch: PatchBatch, repeats: int) -> list[Point]:
     points = []
     for width in (DIM, HIDDEN):
         dense = torch.randn(num_rows, width, generator=generator)
-        seconds = time_of(lambda d=dense: multiply(propagation, d), repeats)
+        seconds = timer.usual(lambda d=dense: multiply(propagation, d))
         points.append(product_point(f"propagate, {width} columns", num_rows, num_arcs + num_rows, width, seconds, True))
     negatives = batch.pairs.draw_negatives(seed=0, epoch=0)
     embedding = (0.1 * torch.randn(num_rows, DIM, generator=generator)).requires_grad_()
-    seconds = time_of(lambda: reconstruction_loss(embedding, batch.pairs.edges, negatives), repeats)
+    seconds = timer.usual(lambda: reconstruction_loss(embedding, batch.pairs.edges, negatives))
     scored = num_arcs // 2 + negatives.num_pairs  # an undirected pair is scored once
     operations = scored * (6 * DIM + LOSS_OPERATIONS)  # one inner product, the loss, and a gradient for both ends
     moved = 4 * (num_arcs + negatives.num_pairs) + 8 * num_rows + 3 * 4 * DIM * num_rows
@@ -159,11 +173,11 @@ def measure_ours(batch: PatchBatch, repeats: int) -> list[Point]:
     return points
 
 
-def measure_torch(batch: PatchBatch, repeats: int) -> list[Point]:
+def measure_torch(batch: PatchBatch, timer: Timer) -> list[Point]:
     """The calls of the floor."""
     adjacency, num_rows = batch.adjacency, batch.num_rows
     floor = build_floor(adjacency, np.array([0, num_rows]), negatives_per_edge=2.0, first_layer=True)
-    _, spent = floor.measure(repeats)
+    _, spent = floor.measure(timer.repeats, timer.clock)
     entries = adjacency.nnz + num_rows
     points = [
         product_point("torch product, 16 columns", num_rows, entries, DIM, spent["layer 2 forward"], False),
@@ -223,6 +237,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data-dir", type=Path, default=DATA)
     parser.add_argument("--threads", type=int, default=0, help="0: all that numba has")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--clock", choices=list(CLOCKS), default="wall", help="cpu: for --threads 1 on a machine that is not idle"
+    )
     parser.add_argument("--figure", type=Path, help=".svg, .png or .pdf")
     options = parser.parse_args(arguments)
     threads = options.threads or numba.config.NUMBA_NUM_THREADS
@@ -231,11 +248,18 @@ def main(arguments: list[str] | None = None) -> None:
     graph = load_graph(options.dataset, options.data_dir)
     if isinstance(graph, str):
         parser.error(graph)
+    timer = Timer(options.repeats, CLOCKS[options.clock])
     batch = prepare(split_links(graph, seed=0))
-    ceilings = measure_ceilings(batch.num_rows, options.repeats)
+    ceilings = measure_ceilings(batch.num_rows, timer)
     random_rows = ceilings.pop("random rows")
-    points = [*measure_ours(batch, options.repeats), *measure_torch(batch, options.repeats)]
-    shared = {"threads": threads, "dataset": graph.name, "ceilings": ceilings, "random_rows": random_rows}
+    points = [*measure_ours(batch, timer), *measure_torch(batch, timer)]
+    shared = {
+        "threads": threads,
+        "clock": options.clock,
+        "dataset": graph.name,
+        "ceilings": ceilings,
+        "random_rows": random_rows,
+    }
     print(json.dumps({"machine": describe_machine(), **shared}))
     table = Table(title=f"{graph.name}, {batch.adjacency.nnz:,} arcs, {threads} threads")
     for name in ("kernel", "ms", "Gop/s", "GB/s at least", "operations per byte", "GB/s of rows"):

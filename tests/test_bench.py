@@ -198,7 +198,7 @@ def test_roofline_measures_and_draws(planted, monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(roofline, "load_graph", lambda name, data_dir: planted)
     ceilings = {"operations": 1e10, "memory": 1e10, "random rows": 1e10}
-    monkeypatch.setattr(roofline, "measure_ceilings", lambda num_rows, repeats: dict(ceilings))
+    monkeypatch.setattr(roofline, "measure_ceilings", lambda num_rows, timer: dict(ceilings))
     figure = tmp_path / "figures" / "roofline.svg"
     roofline.main(["--repeats", "1", "--threads", "1", "--figure", str(figure)])
     head, *points = map(json.loads, capsys.readouterr().out.splitlines())
@@ -216,7 +216,7 @@ def test_ceilings_are_speeds(monkeypatch):
     import roofline
 
     monkeypatch.setattr(roofline, "cache_sizes", lambda: {"L2": 1 << 16, "L3": 1 << 20})
-    monkeypatch.setattr(roofline, "time_of", lambda call, repeats, summary: call() is None or 1.0)
-    found = roofline.measure_ceilings(1000, 1)
+    ticks = iter(range(1000))
+    found = roofline.measure_ceilings(1000, roofline.Timer(1, lambda: float(next(ticks))))
     assert set(found) == {"operations", "second-level cache", "last-level cache", "memory", "random rows"}
     assert all(speed > 0 for speed in found.values())
