@@ -88,6 +88,17 @@ def test_patches_have_one_column_for_each_count_and_the_change(make_row):
     assert patches.options_of("reddit-like", 3, False) == {"patches": 3, "epochs": 30}
 
 
+def test_stand_ins_are_tried_less():
+    counts = {}
+    for study in (patches, patch_time):
+        for cell in study.plan(Choice()):
+            counts.setdefault((study, cell.dataset), set()).add((cell.options["patches"], cell.protocol))
+    assert counts[patches, "yelp-like"] == {(count, "heldout") for count in (2, 5, 10)}
+    assert len(counts[patches, "sbm-small"]) == 18
+    assert counts[patch_time, "reddit-like"] == {(count, "heldout") for count in (2, 10, 30)}
+    assert len(counts[patch_time, "cora-ml"]) == 7
+
+
 def test_patch_time_shows_how_large_patches_are(make_row):
     rows = [make_row("a", "l2g2g", options=timing_options(False, patches=10), epoch=0.3)]
     (line,) = table_of(patch_time.present(rows, quick=False)).rows

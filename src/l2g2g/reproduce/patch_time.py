@@ -8,6 +8,7 @@ from l2g2g.reports.charts import Chart, Panel, Series
 from l2g2g.reports.document import Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell
 from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.patches import is_stand_in
 from l2g2g.reproduce.results import Row, datasets_in, epoch_seconds, pick
 from l2g2g.reproduce.study import Choice
 from l2g2g.reproduce.timing import timing_cell, timing_options
@@ -15,7 +16,7 @@ from l2g2g.reproduce.timing import timing_cell, timing_options
 TITLE = "Time by number of patches"
 DATASETS = ("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like")
 QUICK_DATASETS = ("sbm-small",)
-COUNTS, QUICK_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30)
+COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30), (2, 10, 30)
 NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]
 
 
@@ -26,7 +27,7 @@ def plan(choice: Choice) -> list[AnyCell]:
         timing_cell(dataset, name, choice.quick, seed, patches=count)
         for dataset in choice.datasets or (QUICK_DATASETS if choice.quick else DATASETS)
         for seed in range(choice.seeds or 1)
-        for count in (QUICK_COUNTS if choice.quick else COUNTS)
+        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if is_stand_in(dataset) else COUNTS)
         for name in names
     ]
 
