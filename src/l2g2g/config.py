@@ -309,7 +309,7 @@ class Config:
             return self.score_fraction
         if self.loss_pairs != "sampled" or self.preset == "paper":
             return 1.0
-        bound = max(12_000, num_nodes // 2) if self.decoder == "product" else max(200_000, 5 * num_nodes)
+        bound = max(12_000, num_nodes // 2) if self.decoder == "product" else max(100_000, 2 * num_nodes)
         return min(1.0, bound / max(1.0, num_edges * (self.hidden_fraction or 1.0)))
 
     def num_sampled_nodes(self, num_nodes: int) -> int:

@@ -8,7 +8,7 @@ import torch
 from l2g2g.models.encoder import Encoder, prepare_input
 from l2g2g.models.features import FeatureTable, feature_centre, scale_features
 from l2g2g.models.randomness import Purpose, torch_generator
-from l2g2g.models.sparse import SparseMatrix, multiply
+from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,13 @@ def to_dense(matrix):
     if isinstance(matrix, SparseMatrix):
         assert torch.equal(matrix.matrix.to_dense().t(), matrix.transposed.to_dense())
         return matrix.matrix.to_dense().numpy()
+    if isinstance(matrix, ThinnedMatrix):
+        everything = torch.eye(matrix.whole.shape[1]).requires_grad_()
+        dense = multiply(matrix, everything)
+        outer = torch.randn(dense.shape, generator=torch.Generator().manual_seed(0))
+        (transposed,) = torch.autograd.grad(dense, everything, outer)
+        assert torch.allclose(transposed, dense.detach().t() @ outer, atol=1e-4)
+        return dense.detach().numpy()
     return matrix.numpy() if isinstance(matrix, torch.Tensor) else matrix
 
 

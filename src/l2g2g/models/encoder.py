@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.sparse import SparseMatrix, multiply, normalise_adjacency
+from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply, normalise_adjacency
 
 EncoderKind = Literal["gcn", "linear"]
 Activation = Literal["relu", "elu"]
@@ -30,7 +30,7 @@ class EncoderInput:
     """
 
     propagation: SparseMatrix
-    features: Tensor | SparseMatrix
+    features: Tensor | SparseMatrix | ThinnedMatrix
     propagated: bool
 
 
@@ -145,7 +145,7 @@ class Encoder(nn.Module):
             hidden = multiply(inputs.propagation, hidden @ weight) + bias
         return hidden if own is None else hidden + own
 
-    def _project_twice(self, features: Tensor | SparseMatrix) -> tuple[Tensor, Tensor | None]:
+    def _project_twice(self, features: Tensor | SparseMatrix | ThinnedMatrix) -> tuple[Tensor, Tensor | None]:
         """X times the weights of the first layer and of the skip; sparse features are read once for both."""
         if self.skip is None:
             return self._project(features, self.weights[0]), None
@@ -155,11 +155,11 @@ class Encoder(nn.Module):
         hidden, own = both.split([self.weights[0].shape[1], self.skip.shape[1]], dim=1)
         return hidden.contiguous(), own
 
-    def _project(self, features: Tensor | SparseMatrix, weight: Tensor) -> Tensor:
+    def _project(self, features: Tensor | SparseMatrix | ThinnedMatrix, weight: Tensor) -> Tensor:
         """scale · (X − 1 meanᵀ) W, as X W and one row to subtract."""
         if self.feature_mean is not None:
             weight = weight * self.feature_scale
-        product = multiply(features, weight) if isinstance(features, SparseMatrix) else features @ weight
+        product = features @ weight if isinstance(features, Tensor) else multiply(features, weight)
         # Added, not subtracted: the gradient of a difference would be negated row by row before it is summed.
         return product if self.feature_mean is None else product + -(self.feature_mean @ weight)
 

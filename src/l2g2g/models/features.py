@@ -8,13 +8,12 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numba import njit
 from torch import Tensor
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.masking import drop_entries
+from l2g2g.models.masking import drop_entries, keep_entries
 from l2g2g.models.randomness import Purpose, stream_key
-from l2g2g.models.sparse import SparseMatrix, csr_tensor
+from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, csr_tensor
 
 FeatureScaling = Literal["centred", "unit", "raw", "binary"]
 
@@ -92,7 +91,7 @@ class FeatureTable:
         places = sp.csr_array(
             (np.arange(features.nnz), features.indices, features.indptr), shape=features.shape
         ).T.tocsr()
-        order = torch.from_numpy(places.data).to(device)
+        order = torch.from_numpy(places.data.astype(np.int32 if features.nnz < 2**31 else np.int64)).to(device)
         transposed = sp.csr_array(
             (features.data[places.data], places.indices.astype(np.int32), places.indptr.astype(np.int32)),
             shape=places.shape,
@@ -100,7 +99,7 @@ class FeatureTable:
         matrix = SparseMatrix.from_scipy(features, device, transposed=transposed)
         return cls(matrix, features.indptr[row_offsets].astype(np.int64), patches, order)
 
-    def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix:
+    def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix | ThinnedMatrix:
         """The features with a fraction of the entries set to zero and the rest scaled up."""
         if fraction == 0:
             return self.matrix
@@ -108,14 +107,11 @@ class FeatureTable:
             return self._drop_dense(self.matrix, fraction, seed, epoch)
         assert self.transpose_order is not None
         forward, backward = self.matrix.matrix, self.matrix.transposed
+        if forward.device.type == "cpu":
+            kept_entries = keep_entries(self.offsets, self._keys(seed, epoch), fraction)
+            return ThinnedMatrix(self.matrix, kept_entries, self.transpose_order.numpy(), 1.0 / (1.0 - fraction))
         values = drop_entries(forward.values().cpu().numpy(), self.offsets, self._keys(seed, epoch), fraction)
         rows, columns = self.matrix.shape
-        if forward.device.type == "cpu":  # without the dropped entries: most of the work, where most are dropped
-            order = self.transpose_order.numpy()
-            return SparseMatrix(
-                csr_tensor(*_without_zeros(forward, values), (rows, columns)),
-                csr_tensor(*_without_zeros(backward, values[order]), (columns, rows)),
-            )
         kept = torch.from_numpy(values).to(forward.device)
         return SparseMatrix(
             csr_tensor(forward.crow_indices(), forward.col_indices(), kept, (rows, columns)),
@@ -131,24 +127,3 @@ class FeatureTable:
     def _keys(self, seed: int, epoch: int) -> np.ndarray:
         keys = [stream_key(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch)) for patch in self.patches]
         return np.array(keys, np.uint64)
-
-
-def _without_zeros(matrix: Tensor, values: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-    """CSR parts of a pattern with these values, less those that are zero."""
-    parts = _fill(matrix.crow_indices().numpy(), matrix.col_indices().numpy(), values)
-    return torch.from_numpy(parts[0]), torch.from_numpy(parts[1]), torch.from_numpy(parts[2])
-
-
-@njit(cache=True)
-def _fill(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    new_indptr = np.zeros_like(indptr)
-    new_indices, new_values = np.empty_like(indices), np.empty_like(values)
-    place = 0
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            # Written always, kept only if it counts: no branch to mispredict.
-            new_indices[place] = indices[entry]
-            new_values[place] = values[entry]
-            place += values[entry] != 0
-        new_indptr[row + 1] = place
-    return new_indptr, new_indices[:place], new_values[:place]

@@ -126,6 +126,11 @@ def drop_entries(values: np.ndarray, offsets: np.ndarray, keys: np.ndarray, frac
     return _drop(values, offsets, keys, np.uint64(edge_threshold(fraction)), np.float32(1.0 / (1.0 - fraction)))
 
 
+def keep_entries(offsets: np.ndarray, keys: np.ndarray, fraction: float) -> np.ndarray:
+    """(num_entries,) uint8, 0 for the entries that `drop_entries` sets to zero."""
+    return _keep(offsets, keys, np.uint64(edge_threshold(fraction)))
+
+
 def _is_hidden(nodes: Tensor, groups: Tensor, rows: Tensor, columns: Tensor, key: int, fraction: float) -> Tensor:
     first, second = nodes[rows], nodes[columns]
     low, high = torch.minimum(first, second), torch.maximum(first, second)
@@ -246,4 +251,14 @@ def _drop(
         for entry in prange(offsets[patch], offsets[patch + 1]):
             word = random_word(keys[patch], np.uint64(entry - offsets[patch]))
             kept[entry] = values[entry] * scale if (word >> np.uint64(32)) >= threshold else np.float32(0.0)
+    return kept
+
+
+@njit(cache=True, parallel=True)
+def _keep(offsets: np.ndarray, keys: np.ndarray, threshold: np.uint64) -> np.ndarray:
+    kept = np.empty(offsets[-1], np.uint8)
+    for patch in range(len(offsets) - 1):
+        for entry in prange(offsets[patch], offsets[patch + 1]):
+            word = random_word(keys[patch], np.uint64(entry - offsets[patch]))
+            kept[entry] = (word >> np.uint64(32)) >= threshold
     return kept

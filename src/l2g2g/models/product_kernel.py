@@ -7,14 +7,33 @@ from numba import get_num_threads, njit, prange
 
 from l2g2g.models.row_vectors import as_rows, combine, share_rows
 
-WIDEST = 256  # columns whose sums still fit the registers, nearly
+_WIDEST = 256  # columns whose sums fit the registers, nearly
 
 
-def multiply_rows(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, dense: np.ndarray) -> np.ndarray:
-    """CSR times dense: (num_rows, num_columns) and (num_columns, width) -> (num_rows, width), all float32."""
+def multiply_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    dense: np.ndarray,
+    kept: np.ndarray | None = None,
+    order: np.ndarray | None = None,
+) -> np.ndarray:
+    """CSR times dense: (num_rows, num_columns) and (num_columns, width) -> (num_rows, width), all float32.
+
+    kept: (num_entries,) uint8, 0 for entries that are left out. order: which of these each entry is; None for its own.
+    """
+    if dense.shape[1] > _WIDEST:
+        slices = [np.ascontiguousarray(dense[:, low : low + _WIDEST]) for low in range(0, dense.shape[1], _WIDEST)]
+        return np.concatenate([multiply_rows(indptr, indices, values, part, kept, order) for part in slices], axis=1)
     product = np.empty((len(indptr) - 1, dense.shape[1]), np.float32)
+    if dense.shape[1] == 0:
+        return product
     bounds = share_rows(indptr, get_num_threads())
-    _multiply(as_rows(product), values, indices, as_rows(dense), indptr, bounds)
+    sides = as_rows(product), values, indices, as_rows(dense), indptr, bounds
+    if kept is None:
+        _multiply(*sides)
+    else:
+        _multiply_kept(*sides, kept, np.empty(0, np.int32) if order is None else order)
     return product
 
 
@@ -30,3 +49,28 @@ def _multiply(
     for part in prange(len(bounds) - 1):
         for row in range(bounds[part], bounds[part + 1]):
             combine(product, row, values, indices, dense, indptr[row], indptr[row + 1])
+
+
+@njit(cache=True, parallel=True)
+def _multiply_kept(
+    product: np.ndarray,
+    values: np.ndarray,
+    indices: np.ndarray,
+    dense: np.ndarray,
+    indptr: np.ndarray,
+    bounds: np.ndarray,
+    kept: np.ndarray,
+    order: np.ndarray,
+) -> None:
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    for part in prange(len(bounds) - 1):
+        columns, factors = np.empty(longest + 1, indices.dtype), np.empty(longest + 1, np.float32)
+        for row in range(bounds[part], bounds[part + 1]):
+            count = 0
+            for entry in range(indptr[row], indptr[row + 1]):
+                # Written always, counted only if it is kept: no branch to guess.
+                columns[count], factors[count] = indices[entry], values[entry]
+                count += kept[order[entry] if len(order) else entry]
+            combine(product, row, factors, columns, dense, 0, count)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.models.product_kernel import WIDEST, multiply_rows
+from l2g2g.models.product_kernel import multiply_rows
 
 # torch says so once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
@@ -63,27 +63,52 @@ class SparseMatrix:
         return tuple(self.matrix.shape)  # type: ignore[return-value]
 
 
+@dataclass(frozen=True, eq=False)
+class ThinnedMatrix:
+    """A sparse matrix of which only some entries count, scaled up (CPU).
+
+    Attributes:
+        whole: The matrix with all entries.
+        kept: (num_entries,) uint8, 1 for the entries that count.
+        order: (num_entries,) which entry of the matrix each entry of its transpose is.
+        factor: What the entries that count are multiplied with.
+    """
+
+    whole: SparseMatrix
+    kept: np.ndarray
+    order: np.ndarray
+    factor: float
+
+
 class _Multiply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, sparse: SparseMatrix, dense: Tensor) -> Tensor:
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, sparse: SparseMatrix | ThinnedMatrix, dense: Tensor
+    ) -> Tensor:
         ctx.sparse = sparse  # type: ignore[attr-defined]
-        return product(sparse.matrix, dense)
+        if isinstance(sparse, ThinnedMatrix):
+            return _product(sparse.whole.matrix, dense * sparse.factor, sparse.kept)
+        return _product(sparse.matrix, dense)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[None, Tensor]:
-        return None, product(ctx.sparse.transposed, gradient)  # type: ignore[attr-defined]
+        sparse: SparseMatrix | ThinnedMatrix = ctx.sparse  # type: ignore[attr-defined]
+        if isinstance(sparse, ThinnedMatrix):
+            return None, _product(sparse.whole.transposed, gradient, sparse.kept, sparse.order) * sparse.factor
+        return None, _product(sparse.transposed, gradient)
 
 
-def product(matrix: Tensor, dense: Tensor) -> Tensor:
+def _product(matrix: Tensor, dense: Tensor, kept: np.ndarray | None = None, order: np.ndarray | None = None) -> Tensor:
     """CSR times dense: compiled for float32 on the CPU, torch's own otherwise."""
     dense = dense.contiguous()
-    if dense.device.type != "cpu" or dense.dtype != torch.float32 or not 0 < dense.shape[1] <= WIDEST:
+    if dense.device.type != "cpu" or dense.dtype != torch.float32:
+        assert kept is None, "entries are left out in float32 on the CPU only"
         return matrix @ dense
     parts = (matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy())
-    return torch.from_numpy(multiply_rows(*parts, dense.numpy()))
+    return torch.from_numpy(multiply_rows(*parts, dense.numpy(), kept, order))
 
 
-def multiply(sparse: SparseMatrix, dense: Tensor) -> Tensor:
+def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor) -> Tensor:
     """Sparse times dense. sparse: (rows, columns), dense: (columns, width) -> (rows, width)."""
     return _Multiply.apply(sparse, dense)
 
