@@ -108,6 +108,17 @@ def test_the_patch_graph_is_sparsified(planted):
     assert patch_set.overlaps.num_pairs == 40
 
 
+@pytest.mark.parametrize("num_clusters", [2, 7, 40])
+def test_count_cut_edges_is_a_product_of_memberships(planted, num_clusters):
+    labels = partition(planted.adjacency, num_clusters, method="random")
+    belongs = np.eye(num_clusters, dtype=np.int64)[labels]
+    expected = belongs.T @ (planted.adjacency.toarray() != 0) @ belongs
+    np.fill_diagonal(expected, 0)
+    counts = count_cut_edges(planted.adjacency, labels, num_clusters)
+    np.testing.assert_array_equal(counts.toarray(), expected)
+    assert counts.has_sorted_indices
+
+
 def test_count_cut_edges_by_hand(path_of_four):
     counts = count_cut_edges(path_of_four, np.array([0, 1, 1, 2]), 3)
     assert counts.toarray().tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]

@@ -119,13 +119,10 @@ def make_patches(
 
 def count_cut_edges(adjacency: sp.csr_array, labels: np.ndarray, num_clusters: int) -> sp.csr_array:
     """(num_clusters, num_clusters) symmetric counts of the edges between clusters, zero on the diagonal."""
-    rows = np.repeat(labels, np.diff(adjacency.indptr))
-    columns = labels[adjacency.indices]
-    cut = rows != columns
-    counts = sp.coo_array(
-        (np.ones(int(cut.sum()), np.int64), (rows[cut], columns[cut])), shape=(num_clusters, num_clusters)
-    )
-    return counts.tocsr()
+    members = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[members], np.arange(num_clusters + 1))
+    indptr, columns, counts = _count_cut(adjacency.indptr, adjacency.indices, labels, members, starts)
+    return sp.csr_array((counts, columns, indptr), shape=(num_clusters, num_clusters))
 
 
 def patch_graph(counts: sp.csr_array, labels: np.ndarray, mean_degree: float) -> tuple[np.ndarray, int]:
@@ -153,6 +150,41 @@ def patch_graph(counts: sp.csr_array, labels: np.ndarray, mean_degree: float) ->
             break
         chosen.add((int(upper.row[entry]), int(upper.col[entry])))
     return np.array(sorted(chosen), np.int64), num_components - 1
+
+
+@njit(cache=True)
+def _count_cut(
+    indptr: np.ndarray, indices: np.ndarray, labels: np.ndarray, members: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """CSR of the edges from each cluster to every other, cluster by cluster: no array as long as the edges."""
+    num_clusters = len(starts) - 1
+    new_indptr = np.zeros(num_clusters + 1, np.int32)
+    columns, values = np.empty(0, np.int32), np.empty(0, np.int64)
+    counts = np.zeros(num_clusters, np.int64)
+    touched = np.empty(num_clusters, np.int32)
+    for fill in range(2):  # first how many, then which
+        for cluster in range(num_clusters):
+            num_touched = 0
+            for place in range(starts[cluster], starts[cluster + 1]):
+                node = members[place]
+                for entry in range(indptr[node], indptr[node + 1]):
+                    other = labels[indices[entry]]
+                    if other != cluster:
+                        if counts[other] == 0:
+                            touched[num_touched] = other
+                            num_touched += 1
+                        counts[other] += 1
+            if fill == 0:
+                new_indptr[cluster + 1] = new_indptr[cluster] + num_touched
+            else:
+                columns[new_indptr[cluster] : new_indptr[cluster + 1]] = np.sort(touched[:num_touched])
+                for position in range(new_indptr[cluster], new_indptr[cluster + 1]):
+                    values[position] = counts[columns[position]]
+            for position in range(num_touched):
+                counts[touched[position]] = 0
+        if fill == 0:
+            columns, values = np.empty(new_indptr[-1], np.int32), np.empty(new_indptr[-1], np.int64)
+    return new_indptr, columns, values
 
 
 @njit(cache=True)
