@@ -32,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 screen = Console(stderr=True)
+_PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, counted in it already
 app.add_typer(party, name="party")
 app.add_typer(reproduce, name="reproduce")
 
@@ -110,7 +111,7 @@ def embed(
         with clock.measure("write"):
             write_embedding(output, run.embedding, loaded.node_ids)
     seconds = {**clock.seconds, **run.seconds}
-    seconds["total"] = sum(value for stage, value in seconds.items() if stage not in ("epoch_median", "synchronise"))
+    seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
     row = {
         **run.describe(),
         "num_nodes": loaded.num_nodes,

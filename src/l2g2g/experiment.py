@@ -194,6 +194,8 @@ def run_split(
     history = trained.history
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)
+    if keeper is not None:
+        clock.seconds["checkpoint"] = keeper.seconds
     return Run(
         embedding.cpu().numpy(),
         Trained(model, frame, history),

@@ -71,6 +71,7 @@ def test_saves_that_cost_much_come_seldom(store, monkeypatch):
     keeper = Keeper(store, {}, interval=0.01)
     run(keeper, 30, lambda _: time.sleep(0.01))
     assert keeper.num_saves == 2  # the first and the last: a hundred times 20 ms were not over
+    assert 0.04 <= keeper.seconds < 1
 
 
 def test_training_does_not_wait_for_the_disk(store, monkeypatch):

@@ -32,6 +32,10 @@ class Keeper:
 
     The first save follows the first epoch. A save copies the state and leaves the writing to a thread; while that
     is not done there is no other. After the last epoch there is a save that is waited for.
+
+    Attributes:
+        num_saves: Saves that are done.
+        seconds: What they cost: the time that training waited, and the work of the thread.
     """
 
     def __init__(
@@ -42,7 +46,7 @@ class Keeper:
         interval: float = USUAL_INTERVAL,
     ) -> None:
         self.store, self.fingerprint, self.found, self.interval = store, fingerprint, found, interval
-        self.num_saves = 0
+        self.num_saves, self.seconds = 0, 0.0
         self._saved_epoch = -1 if found is None else found.epoch
         self._due = 0.0
         self._pending: Future[float] | None = None
@@ -88,6 +92,7 @@ class Keeper:
             self._started = time.perf_counter()
             checkpoint = self._capture(state)
             self._copied = time.perf_counter() - self._started
+            self.seconds += self._copied
             self._pending = self._writer.submit(self._write, checkpoint)
 
     def finish(self, state: LoopState) -> None:
@@ -95,9 +100,11 @@ class Keeper:
         self._save_now(state)
 
     def _save_now(self, state: LoopState) -> None:
+        started = time.perf_counter()
         self._settle()
         if state.epoch != self._saved_epoch:
             self._write(self._capture(state))
+        self.seconds += time.perf_counter() - started
 
     def _capture(self, state: LoopState) -> Checkpoint:
         tensors, values = state.capture()
@@ -115,7 +122,9 @@ class Keeper:
         """Wait for the save under way, and say when the next one is due. Its failure is ours."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            cost = self._copied + pending.result()
+            worked = pending.result()
+            cost = self._copied + worked
+            self.seconds += worked
             self._due = self._started + max(self.interval, _TIMES_ITS_COST * cost)
 
     def _note(self, number: int, _: FrameType | None) -> None:
