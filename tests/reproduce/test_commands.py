@@ -21,7 +21,7 @@ def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_
     assert code == 0
     total = len(ablation.variants())
     assert f"{total} cells on tiny; about" in err
-    assert f"{total}/{total} tiny seed 0: AUC" in err
+    assert f"{total}/{total} tiny l2g2g default heldout seed 0: AUC" in err
     lines = [json.loads(text) for text in (tmp_path / "ablation.jsonl").read_text().splitlines()]
     assert len(lines) == total
     assert not [row for row in lines if "error" in row]

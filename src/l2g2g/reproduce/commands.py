@@ -372,9 +372,16 @@ def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], No
 def _describe(progress: Progress) -> str:
     row = progress.latest or {}
     cell = row.get("cell", {})
-    score = row["error"] if "error" in row else f"AUC {100 * row.get('auc', 0.0):.2f}"
+    words = [str(cell.get(name)) for name in ("dataset", "method", "preset", "protocol") if name in cell]
+    words += [f"seed {cell['seed']}"] if "seed" in cell else []
+    if "error" in row:
+        score = row["error"]
+    elif "auc" in row:
+        score = f"AUC {100 * row['auc']:.2f}"
+    else:
+        score = f"{row.get('num_nodes', 0):,} nodes, {row.get('num_edges', 0):,} edges"
     return (
-        f"{progress.done}/{progress.total} {cell.get('dataset')} seed {cell.get('seed')}: {score}, "
+        f"{progress.done}/{progress.total} {' '.join(words)}: {score}, "
         f"{row.get('cell_seconds', 0.0):.1f} s; {describe_time(progress.seconds_left)} left"
     )
 
