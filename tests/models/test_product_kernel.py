@@ -21,6 +21,23 @@ def test_product_is_the_dense_one(width, threads, monkeypatch):
     assert (found[:3] == 0).all()
 
 
+@pytest.mark.parametrize("width", [16, 300])
+@pytest.mark.parametrize("num_added", [1, 40])
+def test_left_out_entries_and_what_the_sums_begin_with(width, num_added):
+    generator = np.random.default_rng(width)
+    matrix = sp.csr_array(sp.random(40, 30, 0.3, random_state=generator, format="csr", dtype=np.float32))
+    dense = generator.standard_normal((30, width)).astype(np.float32)
+    added = generator.standard_normal((num_added, width)).astype(np.float32)
+    order = generator.permutation(matrix.nnz).astype(np.int32)
+    kept = (generator.random(matrix.nnz) < 0.5).astype(np.uint8)
+    parts = (matrix.indptr, matrix.indices, matrix.data, dense, added)
+    for places in (None, order):
+        left = matrix.copy()
+        left.data = matrix.data * (kept if places is None else kept[places])
+        expected = left.toarray() @ dense + added
+        assert multiply_rows(*parts, kept, places) == pytest.approx(expected, abs=1e-5)
+
+
 def test_wide_indices_are_taken_too():
     matrix = sp.csr_array(np.array([[0, 2.0], [3.0, 0]], np.float32))
     dense = np.array([[1.0, 10.0], [2.0, 20.0]], np.float32)

@@ -16,6 +16,7 @@ from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply, normalise
 
 EncoderKind = Literal["gcn", "linear"]
 Activation = Literal["relu", "elu"]
+_FEW_ENTRIES = 8
 ACTIVATIONS = {"relu": torch.relu, "elu": functional.elu}
 
 
@@ -130,26 +131,27 @@ class Encoder(nn.Module):
         if inputs.propagated and (self.skip is not None or self.feature_mean is not None):
             raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
         hidden, own = self._project_twice(inputs.features)
-        if not inputs.propagated:
-            hidden = multiply(inputs.propagation, hidden)
-        if self.kind == "linear":
-            for _ in range(self.num_layers - 1):
-                hidden = multiply(inputs.propagation, hidden)
-        hidden = hidden + self.biases[0]
+        propagations = self.num_layers if self.kind == "linear" else 1
+        for left in reversed(range(propagations - inputs.propagated)):
+            hidden = multiply(inputs.propagation, hidden, None if left else self.biases[0])
+        if propagations == inputs.propagated:
+            hidden = hidden + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             hidden = self.activation(hidden)
             if self.residual:
                 spare = self.weights[-1].shape[1] - hidden.shape[1]
                 padded = functional.pad(hidden, (0, spare)) if spare else hidden
                 own = padded if own is None else own + padded
-            hidden = multiply(inputs.propagation, hidden @ weight) + bias
+            hidden = multiply(inputs.propagation, hidden @ weight, bias)
         return hidden if own is None else hidden + own
 
     def _project_twice(self, features: Tensor | SparseMatrix | ThinnedMatrix) -> tuple[Tensor, Tensor | None]:
         """X times the weights of the first layer and of the skip; sparse features are read once for both."""
         if self.skip is None:
             return self._project(features, self.weights[0]), None
-        if isinstance(features, Tensor):  # nothing to gain: a dense product does not wait for X
+        # Nothing to gain where X is dense, or has so few entries that taking the result apart costs more than it.
+        few = isinstance(features, SparseMatrix) and features.entries_per_row < _FEW_ENTRIES
+        if isinstance(features, Tensor) or few:
             return self._project(features, self.weights[0]), self._project(features, self.skip)
         both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1))
         hidden, own = both.split([self.weights[0].shape[1], self.skip.shape[1]], dim=1)
@@ -157,11 +159,13 @@ class Encoder(nn.Module):
 
     def _project(self, features: Tensor | SparseMatrix | ThinnedMatrix, weight: Tensor) -> Tensor:
         """scale · (X − 1 meanᵀ) W, as X W and one row to subtract."""
+        row = None
         if self.feature_mean is not None:
             weight = weight * self.feature_scale
-        product = features @ weight if isinstance(features, Tensor) else multiply(features, weight)
-        # Added, not subtracted: the gradient of a difference would be negated row by row before it is summed.
-        return product if self.feature_mean is None else product + -(self.feature_mean @ weight)
+            row = -(self.feature_mean @ weight)
+        if isinstance(features, Tensor):
+            return features @ weight if row is None else torch.addmm(row, features, weight)
+        return multiply(features, weight, row)
 
 
 def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

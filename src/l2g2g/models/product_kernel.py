@@ -15,21 +15,29 @@ def multiply_rows(
     indices: np.ndarray,
     values: np.ndarray,
     dense: np.ndarray,
+    added: np.ndarray | None = None,
     kept: np.ndarray | None = None,
     order: np.ndarray | None = None,
 ) -> np.ndarray:
     """CSR times dense: (num_rows, num_columns) and (num_columns, width) -> (num_rows, width), all float32.
 
+    added: (1, width) or (num_rows, width), what the sums begin with.
     kept: (num_entries,) uint8, 0 for entries that are left out. order: which of these each entry is; None for its own.
     """
     if dense.shape[1] > _WIDEST:
-        slices = [np.ascontiguousarray(dense[:, low : low + _WIDEST]) for low in range(0, dense.shape[1], _WIDEST)]
-        return np.concatenate([multiply_rows(indptr, indices, values, part, kept, order) for part in slices], axis=1)
+        parts = []
+        for low in range(0, dense.shape[1], _WIDEST):
+            here = slice(low, low + _WIDEST)
+            begun = None if added is None else np.ascontiguousarray(added[:, here])
+            part = np.ascontiguousarray(dense[:, here])
+            parts.append(multiply_rows(indptr, indices, values, part, begun, kept, order))
+        return np.concatenate(parts, axis=1)
     product = np.empty((len(indptr) - 1, dense.shape[1]), np.float32)
     if dense.shape[1] == 0:
         return product
     bounds = share_rows(indptr, get_num_threads())
-    sides = as_rows(product), values, indices, as_rows(dense), indptr, bounds
+    initial = np.zeros((1, dense.shape[1]), np.float32) if added is None else added
+    sides = as_rows(product), as_rows(initial), values, indices, as_rows(dense), indptr, bounds
     if kept is None:
         _multiply(*sides)
     else:
@@ -40,6 +48,7 @@ def multiply_rows(
 @njit(cache=True, parallel=True)
 def _multiply(
     product: np.ndarray,
+    added: np.ndarray,
     values: np.ndarray,
     indices: np.ndarray,
     dense: np.ndarray,
@@ -48,12 +57,14 @@ def _multiply(
 ) -> None:
     for part in prange(len(bounds) - 1):
         for row in range(bounds[part], bounds[part + 1]):
-            combine(product, row, values, indices, dense, indptr[row], indptr[row + 1])
+            begun = row if len(added) > 1 else 0
+            combine(product, row, added, begun, values, indices, dense, indptr[row], indptr[row + 1])
 
 
 @njit(cache=True, parallel=True)
 def _multiply_kept(
     product: np.ndarray,
+    added: np.ndarray,
     values: np.ndarray,
     indices: np.ndarray,
     dense: np.ndarray,
@@ -73,4 +84,4 @@ def _multiply_kept(
                 # Written always, counted only if it is kept: no branch to guess.
                 columns[count], factors[count] = indices[entry], values[entry]
                 count += kept[order[entry] if len(order) else entry]
-            combine(product, row, factors, columns, dense, 0, count)
+            combine(product, row, added, row if len(added) > 1 else 0, factors, columns, dense, 0, count)

@@ -78,17 +78,26 @@ def add_scaled(typing: Any, target: Any, row: Any, factor: Any, source: Any, col
 
 @intrinsic
 def combine(
-    typing: Any, target: Any, row: Any, values: Any, columns: Any, source: Any, start: Any, stop: Any
+    typing: Any,
+    target: Any,
+    row: Any,
+    added: Any,
+    place: Any,
+    values: Any,
+    columns: Any,
+    source: Any,
+    start: Any,
+    stop: Any,
 ) -> tuple[Signature, Any]:
-    """target[row] = Σ values[e] · source[columns[e]] over start ≤ e < stop; the sum stays in registers."""
-    del typing, row, start, stop
+    """target[row] = added[place] + Σ values[e] · source[columns[e]] over start ≤ e < stop, summed in registers."""
+    del typing, row, place, start, stop
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Signature, arguments: Any) -> Any:
-        of_target, _, of_values, of_columns, of_source, *_ = signature.args
-        out, place, values_, columns_, table, first, last = arguments
+        of_target, _, of_added, _, of_values, of_columns, of_source, *_ = signature.args
+        out, own_row, initial, initial_row, values_, columns_, table, first, last = arguments
         sums = [cgutils.alloca_once(builder, ir.VectorType(_FLOAT, size)) for _, size in _pieces(_width(of_target))]
-        for part in sums:
-            builder.store(ir.Constant(part.type.pointee, None), part)
+        for part, begun in zip(sums, _Row(context, builder, of_added, initial, initial_row).load(), strict=True):
+            builder.store(begun, part)
         factors = make_array(of_values)(context, builder, values_).data
         numbers = make_array(of_columns)(context, builder, columns_).data
         with cgutils.for_range_slice(builder, first, last, ir.Constant(_LONG, 1)) as (entry, _):
@@ -96,10 +105,11 @@ def combine(
             factor = builder.load(builder.gep(factors, [entry]))
             for part, added in zip(sums, _Row(context, builder, of_source, table, column).load(), strict=True):
                 builder.store(_add_product(builder, builder.load(part), factor, added), part)
-        _Row(context, builder, of_target, out, place).store([builder.load(part) for part in sums])
+        _Row(context, builder, of_target, out, own_row).store([builder.load(part) for part in sums])
         return context.get_dummy_value()
 
-    return types.void(target, types.int64, values, columns, source, types.int64, types.int64), generate
+    number = types.int64
+    return types.void(target, number, added, number, values, columns, source, number, number), generate
 
 
 @intrinsic

@@ -62,6 +62,11 @@ class SparseMatrix:
         """(rows, columns)."""
         return tuple(self.matrix.shape)  # type: ignore[return-value]
 
+    @property
+    def entries_per_row(self) -> float:
+        """Mean number of entries of a row."""
+        return self.matrix.values().numel() / max(1, self.shape[0])
+
 
 @dataclass(frozen=True, eq=False)
 class ThinnedMatrix:
@@ -83,34 +88,56 @@ class ThinnedMatrix:
 class _Multiply(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: torch.autograd.function.FunctionCtx, sparse: SparseMatrix | ThinnedMatrix, dense: Tensor
+        ctx: torch.autograd.function.FunctionCtx,
+        sparse: SparseMatrix | ThinnedMatrix,
+        dense: Tensor,
+        added: Tensor | None,
     ) -> Tensor:
-        ctx.sparse = sparse  # type: ignore[attr-defined]
+        ctx.sparse, ctx.added_dim = sparse, None if added is None else added.dim()  # type: ignore[attr-defined]
         if isinstance(sparse, ThinnedMatrix):
-            return _product(sparse.whole.matrix, dense * sparse.factor, sparse.kept)
-        return _product(sparse.matrix, dense)
+            return _product(sparse.whole.matrix, dense * sparse.factor, added, sparse.kept)
+        return _product(sparse.matrix, dense, added)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[None, Tensor]:
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, gradient: Tensor
+    ) -> tuple[None, Tensor | None, Tensor | None]:
         sparse: SparseMatrix | ThinnedMatrix = ctx.sparse  # type: ignore[attr-defined]
-        if isinstance(sparse, ThinnedMatrix):
-            return None, _product(sparse.whole.transposed, gradient, sparse.kept, sparse.order) * sparse.factor
-        return None, _product(sparse.transposed, gradient)
+        of_dense, of_added = None, None
+        if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
+            if isinstance(sparse, ThinnedMatrix):
+                of_dense = _product(sparse.whole.transposed, gradient, None, sparse.kept, sparse.order) * sparse.factor
+            else:
+                of_dense = _product(sparse.transposed, gradient)
+        if ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
+            of_added = gradient.sum(0) if ctx.added_dim == 1 else gradient  # type: ignore[attr-defined]
+        return None, of_dense, of_added
 
 
-def _product(matrix: Tensor, dense: Tensor, kept: np.ndarray | None = None, order: np.ndarray | None = None) -> Tensor:
-    """CSR times dense: compiled for float32 on the CPU, torch's own otherwise."""
+def _product(
+    matrix: Tensor,
+    dense: Tensor,
+    added: Tensor | None = None,
+    kept: np.ndarray | None = None,
+    order: np.ndarray | None = None,
+) -> Tensor:
+    """CSR times dense, and something added: compiled for float32 on the CPU, torch's own otherwise."""
     dense = dense.contiguous()
     if dense.device.type != "cpu" or dense.dtype != torch.float32:
         assert kept is None, "entries are left out in float32 on the CPU only"
-        return matrix @ dense
+        product = matrix @ dense
+        return product if added is None else product + added
     parts = (matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy())
-    return torch.from_numpy(multiply_rows(*parts, dense.numpy(), kept, order))
+    begun = None if added is None else added.contiguous().reshape(-1, dense.shape[1]).numpy()
+    return torch.from_numpy(multiply_rows(*parts, dense.numpy(), begun, kept, order))
 
 
-def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor) -> Tensor:
-    """Sparse times dense. sparse: (rows, columns), dense: (columns, width) -> (rows, width)."""
-    return _Multiply.apply(sparse, dense)
+def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
+    """Sparse times dense, and something added. sparse: (rows, columns), dense: (columns, width) -> (rows, width).
+
+    added: (width,) or (rows, width); it costs nothing where a pass of its own would.
+    """
+    return _Multiply.apply(sparse, dense, added)
 
 
 def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
