@@ -24,7 +24,7 @@ def test_edges_fall_as_often_as_the_model_says():
     first, second = np.triu_indices(4, 1)
     counts = np.zeros(len(first))
     for _ in range(num_draws):
-        sources, targets = model._draw_edges(generator)
+        sources, targets = model.draw_edges(generator)
         counts += np.isin(first * 4 + second, sources * 4 + targets)
     expected = model.edge_probability(first, second)
     error = np.sqrt(expected * (1 - expected) / num_draws)

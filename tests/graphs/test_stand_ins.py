@@ -21,6 +21,13 @@ def test_size_is_exact_and_the_draw_repeats(graph):
     assert (load_dataset("sized-4000-40000-32", seed=1).adjacency != graph.adjacency).nnz > 0
 
 
+def test_dense_graphs_have_all_their_edges_too():
+    graph = load_dataset("sized-1000-40000-4")
+    assert graph.num_edges == 40_000
+    with pytest.raises(InputError, match="1,000 wanted"):
+        load_dataset("sized-30-1000-4")  # there are 435 pairs
+
+
 def test_degrees_are_heavy_tailed_and_edges_stay_inside_communities(graph):
     assert graph.degrees.max() > 15 * graph.degrees.mean()
     sources, targets = graph.edges()

@@ -88,7 +88,21 @@ class PoissonBlockModel:
         so that `edge_probability` still ranks pairs as nothing better can.
         """
         generator = np.random.default_rng(seed)
-        sources, targets = self._draw_edges(generator)
+        edges = self.draw_edges(generator)
+        return self.graph_of(edges, generator, num_edges=num_edges, features=features, labels=labels, name=name)
+
+    def graph_of(
+        self,
+        edges: tuple[np.ndarray, np.ndarray],
+        generator: np.random.Generator,
+        *,
+        num_edges: int | None,
+        features: Features | None,
+        labels: np.ndarray | None,
+        name: str,
+    ) -> Graph:
+        """The graph of edges that were drawn, or of a uniform choice of them."""
+        sources, targets = edges
         if num_edges is not None:
             if len(sources) < num_edges:
                 raise InputError(f"{name}: {len(sources):,} edges drawn, {num_edges:,} wanted; raise the rates")
@@ -107,7 +121,7 @@ class PoissonBlockModel:
             block_model=self,
         )
 
-    def _draw_edges(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def draw_edges(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Each edge once, (sources, targets) with source < target, sorted."""
         columns = sp.csc_array(self.memberships)
         weights = np.asarray(self.memberships.sum(axis=0)).ravel()

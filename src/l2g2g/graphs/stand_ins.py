@@ -11,8 +11,9 @@ import scipy.sparse as sp
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.poisson_blocks import PoissonBlockModel
 
-# Repeated edges are merged and the surplus is dropped: so many more are drawn than wanted.
-_OVERDRAW = 1.3
+# Repeated edges are merged and the surplus is dropped: so many times as many are drawn as are wanted. Dense graphs
+# with large hubs repeat more, and take the larger factors.
+_OVERDRAW = (1.3, 2.0, 4.0, 16.0)
 _SIZED = re.compile(r"sized-(\d+)-(\d+)-(\d+)")
 
 
@@ -45,9 +46,15 @@ class StandIn:
         weights = draw_weights(self.num_nodes, self.tail, generator)
         rows = np.arange(self.num_nodes + 1)
         memberships = sp.csr_array((weights, blocks, rows), shape=(self.num_nodes, self.num_blocks))
-        model = PoissonBlockModel(memberships, self._rates(memberships)).scaled_to(_OVERDRAW * self.num_edges)
+        model = PoissonBlockModel(memberships, self._rates(memberships))
         features = noisy_centres(blocks, self.num_blocks, self.num_features, self.signal, generator)
-        return model.sample(generator, num_edges=self.num_edges, features=features, labels=blocks, name=name)
+        for factor in _OVERDRAW:
+            edges = model.scaled_to(factor * self.num_edges).draw_edges(generator)
+            if len(edges[0]) >= self.num_edges:
+                break
+        return model.scaled_to(factor * self.num_edges).graph_of(
+            edges, generator, num_edges=self.num_edges, features=features, labels=blocks, name=name
+        )
 
     def _rates(self, memberships: sp.csr_array) -> np.ndarray:
         """The same propensity between any two blocks and a higher one inside, so that `inside` of the edges are."""

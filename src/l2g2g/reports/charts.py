@@ -109,6 +109,12 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
             axes.errorbar(series.x, series.y, yerr=series.spread, label=series.label, elinewidth=1, **style)
     axes.set_xscale(panel.xscale)
     axes.set_yscale(panel.yscale)
+    for axis, scale in ((axes.xaxis, panel.xscale), (axes.yaxis, panel.yscale)):
+        if scale == "log":
+            _plain_numbers(axis)
+    places = sorted({x for series in panel.series for x in series.x})
+    if panel.xscale == "log" and 0 < len(places) < 8:
+        axes.set_xticks(places, [f"{x:,g}" if x < 1e5 else f"{x / 1000:,g} k" for x in places], minor=False)
     if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right")
         axes.set_xlim(-0.5, len(panel.ticks) - 0.5)
@@ -116,3 +122,12 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=9, fontweight="bold", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
+
+
+def _plain_numbers(axis: Any) -> None:
+    """1, 2, 5, 10 … as people write them, instead of powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
