@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
@@ -75,11 +75,18 @@ class PairSource:
     backward: sp.csr_array | None = None
     reversed_share: float = 0.0
     weighted: bool = False
+    _fixed: dict[int, PairPattern] = field(default_factory=dict, repr=False)
 
     @property
     def device(self) -> torch.device:
         """Where the tensors live."""
         return self.edges.indices.device
+
+    def fixed_negatives(self, *, seed: int) -> PairPattern:
+        """One set of non-edges for all epochs, drawn once."""
+        if seed not in self._fixed:
+            self._fixed[seed] = self.draw_negatives(seed=seed, epoch=0)
+        return self._fixed[seed]
 
     def draw_negatives(self, *, seed: int, epoch: int) -> PairPattern:
         """Non-edges of this epoch."""

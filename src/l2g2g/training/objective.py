@@ -277,7 +277,10 @@ def _draw_pairs(source: PairSource, settings: ObjectiveSettings, epoch: int) -> 
     edges, groups = source.edges, settings.mask_groups
     if fraction < 1.0 or groups:
         edges = source.draw_edges(fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
-    negatives = source.draw_negatives(seed=settings.seed, epoch=epoch if settings.fresh_negatives else 0)
+    if settings.fresh_negatives:
+        negatives = source.draw_negatives(seed=settings.seed, epoch=epoch)
+    else:
+        negatives = source.fixed_negatives(seed=settings.seed)
     return edges, source.add_reversed(negatives, fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
 
 
