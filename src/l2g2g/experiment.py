@@ -162,9 +162,10 @@ def run_split(
         patch_set = cut(graph, config)
         features = input_features(graph, config)
         model = make_model(features, patch_set, config).to(config.device)
-        prepared: _Prepared | None = _prepare(graph, split, patch_set, features, config)
+        validation = split.validation if config.patience else None
+        purpose: _Purpose = "train" if validation is None else "train and validate"
+        prepared: _Prepared | None = _prepare(graph, split, patch_set, features, config, purpose)
     settings = loop_settings(config, graph, features)
-    validation = split.validation if config.patience else None
 
     def validate(embedding: torch.Tensor) -> float:
         assert validation is not None
@@ -184,9 +185,10 @@ def run_split(
             keeper=keeper,
         )
     with clock.measure("assemble"):
-        if final_graph is not None and final_graph is not graph:
+        final_graph = final_graph or graph
+        if final_graph is not graph or (passes_whole_graph(patch_set, config) and prepared.whole is None):
             prepared = None  # large graphs need its memory for the next one
-            prepared = _prepare(final_graph, split, patch_set, features, config, only_to_embed=True)
+            prepared = _prepare(final_graph, split, patch_set, features, config, "embed")
         embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole)
         trouble = embedding_trouble(embedding)
         if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
@@ -206,6 +208,14 @@ def run_split(
     )
 
 
+_Purpose = Literal["train", "train and validate", "embed"]
+
+
+def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
+    """Whether vectors come from a pass over the whole graph and not from the patches."""
+    return config.passes_whole_graph and patch_set.num_patches > 1
+
+
 @dataclass(frozen=True)
 class _Prepared:
     """A graph as the loop wants it."""
@@ -221,9 +231,9 @@ def _prepare(
     patch_set: PatchSet,
     features: Features,
     config: Config,
-    only_to_embed: bool = False,
+    purpose: _Purpose,
 ) -> _Prepared:
-    """only_to_embed: leave out what only training needs."""
+    """What the purpose needs of a graph, and nothing else: each part of it is as large as the graph."""
     scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
     units, hidden = None, config.hidden_fraction or 1.0
     if config.mask_by == "clusters":
@@ -234,9 +244,9 @@ def _prepare(
     plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
     options = pair_options(graph, config)
     whole = None
-    if config.passes_whole_graph and patch_set.num_patches > 1:
+    if passes_whole_graph(patch_set, config) and purpose != "train":
         whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
-        if only_to_embed:
+        if purpose == "embed":
             return _Prepared([], None, whole)
     batches = prepare_batches(
         patch_set,
@@ -251,7 +261,7 @@ def _prepare(
         device=config.device,
     )
     global_pairs = None
-    if config.loss_scope == "global" and not only_to_embed:
+    if config.loss_scope == "global" and purpose != "embed":
         global_pairs = prepare_global_pairs(
             patch_set,
             graph.adjacency,
