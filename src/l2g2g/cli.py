@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from l2g2g.align_commands import align, party
-from l2g2g.errors import InputError, Interrupted, L2G2GError, ResourceError
+from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.reproduce.commands import reproduce
 from l2g2g.training_options import takes_settings
@@ -302,6 +302,14 @@ def main(arguments: list[str] | None = None) -> None:
     except PermissionError as error:
         _fail(error, f"{error.filename}: no permission", ResourceError.exit_code, debug)
     except Exception as error:
+        if type(error).__name__.endswith("LinAlgError"):  # of torch or of NumPy, neither of which is imported here
+            reason = str(error).splitlines()[0]
+            _fail(
+                error,
+                f"a matrix could not be factorised ({reason}); check the features",
+                NumericalError.exit_code,
+                debug,
+            )
         usage = getattr(error, "format_message", None)  # click's usage errors
         if usage is None:
             raise
