@@ -61,6 +61,7 @@ class Config:
         feature_width: Columns to which features are compressed (principal directions, half evened out); 0 leaves them
             as they are. Not applied to features with few entries in a row, nor where the graph has too few edges to
             learn from without dropping most of the entries (docs/accuracy.md).
+        feature_storage: In what dense features are held in training: float32, or float16 or bfloat16 in half of it.
         weighted_loss: An edge counts in the loss by its weight (propagation always uses weights).
         directed: Edges have a direction, which the loss and the evaluation keep; the encoder sees them joined.
         structure: Whether columns made from the structure stand beside the features: none, blend, or auto (two short
@@ -113,6 +114,7 @@ class Config:
     assembly: Literal["mean", "whole"] | None = None
     feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
     feature_width: int = 0
+    feature_storage: Literal["float32", "float16", "bfloat16"] = "float32"
     weighted_loss: bool = False
     directed: bool = False
     structure: Literal["none", "blend", "auto"] = "none"
@@ -341,6 +343,7 @@ CHOICES: dict[str, list[Any]] = {
     "negatives": ["fresh", "fixed"],
     "pairs": [None, "sampled", "all"],
     "feature_scaling": ["centred", "unit", "raw", "binary"],
+    "feature_storage": ["float32", "float16", "bfloat16"],
     "scope": [None, "inside", "global"],
     "mask_by": ["edges", "nodes", "clusters", "patches"],
     "assembly": [None, "mean", "whole"],

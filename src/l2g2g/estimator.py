@@ -67,6 +67,7 @@ class GraphEmbedding(BaseEstimator):
         score_fraction: float | None = None,
         feature_dropout: float | None = None,
         feature_width: int | None = None,
+        feature_storage: str | None = None,
         skip: bool | None = None,
         patience: int | None = None,
         validation_fraction: float = 0.05,
@@ -100,6 +101,7 @@ class GraphEmbedding(BaseEstimator):
         self.score_fraction = score_fraction
         self.feature_dropout = feature_dropout
         self.feature_width = feature_width
+        self.feature_storage = feature_storage
         self.skip = skip
         self.patience = patience
         self.validation_fraction = validation_fraction

@@ -245,7 +245,13 @@ def _prepare(
     options = pair_options(graph, config)
     whole = None
     if passes_whole_graph(patch_set, config) and purpose != "train":
-        whole = prepare_input(graph.adjacency, features, device=config.device, propagate_once=plain)
+        whole = prepare_input(
+            graph.adjacency,
+            features,
+            device=config.device,
+            propagate_once=plain,
+            storage=config.feature_storage,
+        )
         if purpose == "embed":
             return _Prepared([], None, whole)
     batches = prepare_batches(
@@ -258,6 +264,7 @@ def _prepare(
         propagate_once=plain,
         units=units,
         options=options,
+        storage=config.feature_storage,
         device=config.device,
     )
     global_pairs = None

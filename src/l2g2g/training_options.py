@@ -46,6 +46,9 @@ def settings(
     feature_dropout: Annotated[
         float | None, typer.Option(help="Fraction of the feature entries dropped each epoch.")
     ] = None,
+    feature_storage: Annotated[
+        str | None, typer.Option(help="Dense features held as float32, float16 or bfloat16.")
+    ] = None,
     structure: Annotated[
         str | None, typer.Option(help="Columns from the structure beside the features: none, blend or auto.")
     ] = None,

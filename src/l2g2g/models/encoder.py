@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
+from l2g2g.models.narrow import STORAGE, multiply_features
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply, normalise_adjacency
 
 EncoderKind = Literal["gcn", "linear"]
@@ -42,11 +43,13 @@ def prepare_input(
     device: torch.device | str = "cpu",
     propagate_once: bool = True,
     held: Tensor | SparseMatrix | None = None,
+    storage: str = "float32",
 ) -> EncoderInput:
     """Normalise the adjacency and, where it is cheaper, compute Â X once and for all.
 
     adjacency: (num_rows, num_rows) block-diagonal CSR. features: (num_rows, num_features).
     held: the same features as tensors, where they are there already; used unless Â X is.
+    storage: in what dense features are held.
     """
     propagation = normalise_adjacency(adjacency)
     propagated = propagate_once and _precomputing_pays(propagation, features)
@@ -58,7 +61,7 @@ def prepare_input(
         features.sort_indices()
         held = SparseMatrix.from_scipy(sp.csr_array(features), device)
     elif held is None:
-        held = torch.from_numpy(np.ascontiguousarray(features)).to(device)
+        held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
     return EncoderInput(SparseMatrix.from_scipy(propagation, device, symmetric=True), held, propagated)
 
 
@@ -164,7 +167,7 @@ class Encoder(nn.Module):
             weight = weight * self.feature_scale
             row = -(self.feature_mean @ weight)
         if isinstance(features, Tensor):
-            return features @ weight if row is None else torch.addmm(row, features, weight)
+            return multiply_features(features, weight, row)
         return multiply(features, weight, row)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.masking import drop_entries, keep_entries
+from l2g2g.models.narrow import STORAGE
 from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, csr_tensor
 
@@ -81,11 +82,17 @@ class FeatureTable:
 
     @classmethod
     def build(
-        cls, features: Features, row_offsets: np.ndarray, patches: np.ndarray, device: torch.device | str
+        cls,
+        features: Features,
+        row_offsets: np.ndarray,
+        patches: np.ndarray,
+        device: torch.device | str,
+        storage: str = "float32",
     ) -> FeatureTable:
-        """Take over the rows of some patches."""
+        """Take over the rows of some patches. storage: in what dense ones are held."""
         if not sp.issparse(features):
-            return cls(torch.from_numpy(np.ascontiguousarray(features)).to(device), row_offsets, patches)
+            held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
+            return cls(held, row_offsets, patches)
         features = sp.csr_array(features)
         features.sort_indices()
         places = sp.csr_array(
@@ -120,7 +127,7 @@ class FeatureTable:
 
     def _drop_dense(self, matrix: Tensor, fraction: float, seed: int, epoch: int) -> Tensor:
         entries = self.offsets * matrix.shape[1]
-        flat = matrix.reshape(-1).cpu().numpy()
+        flat = matrix.reshape(-1).cpu().float().numpy()
         dropped = drop_entries(flat, entries, self._keys(seed, epoch), fraction)
         return torch.from_numpy(dropped).reshape(matrix.shape).to(matrix.device)
 

@@ -210,6 +210,7 @@ def prepare_batches(
     propagate_once: bool = True,
     units: np.ndarray | None = None,
     options: PairOptions | None = None,
+    storage: str = "float32",
     device: torch.device | str = "cpu",
 ) -> list[PatchBatch]:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
@@ -217,7 +218,7 @@ def prepare_batches(
     adjacency: (num_nodes, num_nodes) training edges. features: (num_nodes, num_features).
     held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
     propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
-    units: (num_nodes,) what masks deal into groups; None for single nodes.
+    units: (num_nodes,) what masks deal into groups; None for single nodes. storage: in what dense features are held.
     """
     groups = [np.arange(patch_set.num_patches)]
     if not together:
@@ -229,8 +230,10 @@ def prepare_batches(
             part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device, units, options
         )
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
-        table = FeatureTable.build(rows, part.offsets, patches, device)
-        inputs = prepare_input(pairs.adjacency, rows, device=device, propagate_once=propagate_once, held=table.matrix)
+        table = FeatureTable.build(rows, part.offsets, patches, device, storage)
+        inputs = prepare_input(
+            pairs.adjacency, rows, device=device, propagate_once=propagate_once, held=table.matrix, storage=storage
+        )
         share = part.num_rows / patch_set.num_rows
         batches.append(PatchBatch(patches, torch.from_numpy(part.offsets).to(device), inputs, table, pairs, share))
     return batches
