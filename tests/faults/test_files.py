@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from l2g2g import cli
 from l2g2g.graphs import public_files
 
 RING = [(node, (node + step) % 30) for node in range(30) for step in (1, 2)]
@@ -87,17 +88,14 @@ def test_strings_work_and_decimals_do_not(embed):
 
 
 @pytest.mark.fault(19)
-def test_duplicates_are_merged_and_counted(tmp_path, happened):
+def test_duplicates_are_merged_and_counted(capsys, tmp_path, happened):
     (tmp_path / "edges.csv").write_text(text([*RING, RING[0], RING[5][::-1]]))
-    done = subprocess.run(
-        [sys.executable, "-m", "l2g2g", "embed", tmp_path / "edges.csv", "-o", tmp_path / "o.npy", *FAST[:-1]],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0
-    assert "60 edges" in done.stderr
-    assert "1 duplicate edges merged, 1 edges given in both directions joined" in done.stderr
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["embed", str(tmp_path / "edges.csv"), "-o", str(tmp_path / "o.npy"), *FAST[:-1]])
+    err = capsys.readouterr().err
+    assert stop.value.code == 0
+    assert "60 edges" in err
+    assert "1 duplicate edges merged, 1 edges given in both directions joined" in err
     happened("merged, told on stderr")
 
 

@@ -167,7 +167,7 @@ def fill(path):
 
 @pytest.mark.fault(8)
 def test_a_full_disk(launch, command, edges, tmp_path, happened):
-    base = ["embed", edges, "-m", "gae", *SMALL, "--epochs", 2000]
+    base = ["embed", edges, "-m", "gae", *SMALL, "--epochs", 600]
     with small_disk(tmp_path / "disk") as is_disk:
         run_dir, filler = tmp_path / "disk" / "run", tmp_path / "disk" / "filler"
         arguments = [*base, "-o", tmp_path / "o.npy", "--run-dir", run_dir]
