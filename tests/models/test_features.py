@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.models.encoder import Encoder, prepare_input
-from l2g2g.models.features import FeatureTable, feature_centre, scale_features
+from l2g2g.models.features import FeatureTable, _drop_on_device, feature_centre, scale_features
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply
 
@@ -24,7 +24,8 @@ def bags():
 def to_dense(matrix):
     """A feature matrix of any kind as numpy."""
     if isinstance(matrix, SparseMatrix):
-        assert torch.equal(matrix.matrix.to_dense().t(), matrix.transposed.to_dense())
+        if matrix.transposed is not None:
+            assert torch.equal(matrix.matrix.to_dense().t(), matrix.transposed.to_dense())
         return matrix.matrix.to_dense().numpy()
     if isinstance(matrix, ThinnedMatrix):
         everything = torch.eye(matrix.whole.shape[1]).requires_grad_()
@@ -158,3 +159,11 @@ def test_the_gradient_through_dropped_sparse_features_is_that_of_dense_ones(bags
     weight = torch.randn(40, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()
     (multiply(dropped, weight) * outer).sum().backward()
     assert torch.allclose(weight.grad, torch.from_numpy(to_dense(dropped)).t() @ outer, atol=1e-4)
+
+
+def test_other_devices_drop_the_same_entries(bags):
+    table = FeatureTable.build(bags, np.array([0, 120]), np.array([0]), "cpu")
+    here = table.dropped(0.5, seed=0, epoch=0)
+    there = _drop_on_device(table.matrix.matrix, torch.from_numpy(here.kept), here.factor)
+    assert there.transposed is not None
+    assert to_dense(there) == pytest.approx(to_dense(here))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.models.product_kernel import multiply_rows
+from l2g2g.models.product_kernel import multiply_rows, multiply_transposed
 from l2g2g.models.row_vectors import as_rows, share_rows
 
 
@@ -28,14 +28,26 @@ def test_left_out_entries_and_what_the_sums_begin_with(width, num_added):
     matrix = sp.csr_array(sp.random(40, 30, 0.3, random_state=generator, format="csr", dtype=np.float32))
     dense = generator.standard_normal((30, width)).astype(np.float32)
     added = generator.standard_normal((num_added, width)).astype(np.float32)
-    order = generator.permutation(matrix.nnz).astype(np.int32)
     kept = (generator.random(matrix.nnz) < 0.5).astype(np.uint8)
-    parts = (matrix.indptr, matrix.indices, matrix.data, dense, added)
-    for places in (None, order):
-        left = matrix.copy()
-        left.data = matrix.data * (kept if places is None else kept[places])
-        expected = left.toarray() @ dense + added
-        assert multiply_rows(*parts, kept, places) == pytest.approx(expected, abs=1e-5)
+    left = matrix.copy()
+    left.data = matrix.data * kept
+    found = multiply_rows(matrix.indptr, matrix.indices, matrix.data, dense, added, kept)
+    assert found == pytest.approx(left.toarray() @ dense + added, abs=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 16, 48, 300])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("thinned", [False, True])
+def test_product_with_the_transpose(width, threads, thinned, monkeypatch):
+    monkeypatch.setattr("l2g2g.models.product_kernel.get_num_threads", lambda: threads)
+    generator = np.random.default_rng(width)
+    matrix = sp.csr_array(sp.random(40, 30, 0.3, random_state=generator, format="csr", dtype=np.float32))
+    dense = generator.standard_normal((40, width)).astype(np.float32)
+    kept = (generator.random(matrix.nnz) < 0.5).astype(np.uint8) if thinned else None
+    found = multiply_transposed(matrix.indptr, matrix.indices, matrix.data, dense, 30, kept)
+    left = matrix.copy()
+    left.data = matrix.data * (1 if kept is None else kept)
+    assert found == pytest.approx(left.toarray().T @ dense, abs=1e-5)
 
 
 def test_wide_indices_are_taken_too():

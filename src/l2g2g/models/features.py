@@ -69,16 +69,14 @@ class FeatureTable:
     """The feature rows of some stacked patches.
 
     Attributes:
-        matrix: (num_rows, num_features), dense tensor or sparse matrix with its transpose.
+        matrix: (num_rows, num_features), dense tensor or sparse matrix.
         offsets: (num_patches + 1,) rows (dense) or entries (sparse) of each patch.
         patches: (num_patches,) their numbers, which key the dropout.
-        transpose_order: Where each entry of the transpose stands in the matrix; None for dense features.
     """
 
     matrix: Tensor | SparseMatrix
     offsets: np.ndarray
     patches: np.ndarray
-    transpose_order: Tensor | None = None
 
     @classmethod
     def build(
@@ -95,16 +93,8 @@ class FeatureTable:
             return cls(held, row_offsets, patches)
         features = sp.csr_array(features)
         features.sort_indices()
-        places = sp.csr_array(
-            (np.arange(features.nnz), features.indices, features.indptr), shape=features.shape
-        ).T.tocsr()
-        order = torch.from_numpy(places.data.astype(np.int32 if features.nnz < 2**31 else np.int64)).to(device)
-        transposed = sp.csr_array(
-            (features.data[places.data], places.indices.astype(np.int32), places.indptr.astype(np.int32)),
-            shape=places.shape,
-        )
-        matrix = SparseMatrix.from_scipy(features, device, transposed=transposed)
-        return cls(matrix, features.indptr[row_offsets].astype(np.int64), patches, order)
+        matrix = SparseMatrix.from_scipy(features, device)
+        return cls(matrix, features.indptr[row_offsets].astype(np.int64), patches)
 
     def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix | ThinnedMatrix:
         """The features with a fraction of the entries set to zero and the rest scaled up."""
@@ -112,18 +102,11 @@ class FeatureTable:
             return self.matrix
         if isinstance(self.matrix, Tensor):
             return self._drop_dense(self.matrix, fraction, seed, epoch)
-        assert self.transpose_order is not None
-        forward, backward = self.matrix.matrix, self.matrix.transposed
-        if forward.device.type == "cpu":
-            kept_entries = keep_entries(self.offsets, self._keys(seed, epoch), fraction)
-            return ThinnedMatrix(self.matrix, kept_entries, self.transpose_order.numpy(), 1.0 / (1.0 - fraction))
-        values = drop_entries(forward.values().cpu().numpy(), self.offsets, self._keys(seed, epoch), fraction)
-        rows, columns = self.matrix.shape
-        kept = torch.from_numpy(values).to(forward.device)
-        return SparseMatrix(
-            csr_tensor(forward.crow_indices(), forward.col_indices(), kept, (rows, columns)),
-            csr_tensor(backward.crow_indices(), backward.col_indices(), kept[self.transpose_order], (columns, rows)),
-        )
+        kept = keep_entries(self.offsets, self._keys(seed, epoch), fraction)
+        scale = 1.0 / (1.0 - fraction)
+        if self.matrix.matrix.device.type == "cpu":
+            return ThinnedMatrix(self.matrix, kept, scale)
+        return _drop_on_device(self.matrix.matrix, torch.from_numpy(kept), scale)
 
     def _drop_dense(self, matrix: Tensor, fraction: float, seed: int, epoch: int) -> Tensor:
         entries = self.offsets * matrix.shape[1]
@@ -134,3 +117,11 @@ class FeatureTable:
     def _keys(self, seed: int, epoch: int) -> np.ndarray:
         keys = [stream_key(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch)) for patch in self.patches]
         return np.array(keys, np.uint64)
+
+
+def _drop_on_device(matrix: Tensor, kept: Tensor, scale: float) -> SparseMatrix:
+    """The matrix with some entries set to zero, and its transpose, with torch operations only."""
+    values = matrix.values() * kept.to(matrix.device) * scale
+    rows, columns = matrix.shape
+    forward = csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, (rows, columns))
+    return SparseMatrix(forward, forward.t().to_sparse_csr())

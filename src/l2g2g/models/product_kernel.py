@@ -1,11 +1,15 @@
-"""Product kernel: a sparse matrix times a dense one, compiled: a row of the result is summed in registers (CPU)."""
+"""Product kernel: a sparse matrix, or its transpose, times a dense one, compiled (CPU).
+
+A row of a product is summed in registers. A product with the transpose adds the rows of the dense matrix up in a small
+table, one for each thread, that stays in the cache: the transpose itself is never made.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from l2g2g.models.row_vectors import as_rows, combine, share_rows
+from l2g2g.models.row_vectors import add_scaled, as_rows, combine, share_rows
 
 _WIDEST = 256  # columns whose sums fit the registers, nearly
 
@@ -17,12 +21,11 @@ def multiply_rows(
     dense: np.ndarray,
     added: np.ndarray | None = None,
     kept: np.ndarray | None = None,
-    order: np.ndarray | None = None,
 ) -> np.ndarray:
     """CSR times dense: (num_rows, num_columns) and (num_columns, width) -> (num_rows, width), all float32.
 
     added: (1, width) or (num_rows, width), what the sums begin with.
-    kept: (num_entries,) uint8, 0 for entries that are left out. order: which of these each entry is; None for its own.
+    kept: (num_entries,) uint8, 0 for entries that are left out.
     """
     if dense.shape[1] > _WIDEST:
         parts = []
@@ -30,7 +33,7 @@ def multiply_rows(
             here = slice(low, low + _WIDEST)
             begun = None if added is None else np.ascontiguousarray(added[:, here])
             part = np.ascontiguousarray(dense[:, here])
-            parts.append(multiply_rows(indptr, indices, values, part, begun, kept, order))
+            parts.append(multiply_rows(indptr, indices, values, part, begun, kept))
         return np.concatenate(parts, axis=1)
     product = np.empty((len(indptr) - 1, dense.shape[1]), np.float32)
     if dense.shape[1] == 0:
@@ -41,8 +44,64 @@ def multiply_rows(
     if kept is None:
         _multiply(*sides)
     else:
-        _multiply_kept(*sides, kept, np.empty(0, np.int32) if order is None else order)
+        _multiply_kept(*sides, kept)
     return product
+
+
+def multiply_transposed(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    dense: np.ndarray,
+    num_columns: int,
+    kept: np.ndarray | None = None,
+) -> np.ndarray:
+    """The transpose of a (num_rows, num_columns) CSR matrix times a (num_rows, width) dense one.
+
+    kept: as in `multiply_rows`.
+    """
+    if dense.shape[1] > _WIDEST:
+        slices = [np.ascontiguousarray(dense[:, low : low + _WIDEST]) for low in range(0, dense.shape[1], _WIDEST)]
+        parts = [multiply_transposed(indptr, indices, values, part, num_columns, kept) for part in slices]
+        return np.concatenate(parts, axis=1)
+    bounds = share_rows(indptr, get_num_threads())
+    sums = np.zeros((len(bounds) - 1, num_columns, dense.shape[1]), np.float32)
+    if dense.shape[1]:
+        every = np.empty(0, np.uint8) if kept is None else kept
+        _scatter(as_rows(sums), values, indices, as_rows(dense), indptr, bounds, every)
+    total: np.ndarray = sums[0]
+    for part in sums[1:]:
+        total += part
+    return total
+
+
+@njit(cache=True, parallel=True)
+def _scatter(
+    sums: np.ndarray,
+    values: np.ndarray,
+    indices: np.ndarray,
+    dense: np.ndarray,
+    indptr: np.ndarray,
+    bounds: np.ndarray,
+    kept: np.ndarray,
+) -> None:
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    for part in prange(len(bounds) - 1):
+        own = sums[part]
+        entries = np.empty(longest + 1, np.int64)
+        for row in range(bounds[part], bounds[part + 1]):
+            if len(kept) == 0:
+                for entry in range(indptr[row], indptr[row + 1]):
+                    add_scaled(own, indices[entry], values[entry], dense, row)
+                continue
+            count = 0
+            for entry in range(indptr[row], indptr[row + 1]):
+                entries[count] = entry  # written always, counted only if it is kept
+                count += kept[entry]
+            for place in range(count):
+                add_scaled(own, indices[entries[place]], values[entries[place]], dense, row)
 
 
 @njit(cache=True, parallel=True)
@@ -71,7 +130,6 @@ def _multiply_kept(
     indptr: np.ndarray,
     bounds: np.ndarray,
     kept: np.ndarray,
-    order: np.ndarray,
 ) -> None:
     longest = 0
     for row in range(len(indptr) - 1):
@@ -83,5 +141,5 @@ def _multiply_kept(
             for entry in range(indptr[row], indptr[row + 1]):
                 # Written always, counted only if it is kept: no branch to guess.
                 columns[count], factors[count] = indices[entry], values[entry]
-                count += kept[order[entry] if len(order) else entry]
+                count += kept[entry]
             combine(product, row, added, row if len(added) > 1 else 0, factors, columns, dense, 0, count)

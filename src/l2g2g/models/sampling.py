@@ -227,13 +227,16 @@ def _draw(
     for patch in range(len(offsets) - 1):
         start, stop = offsets[patch], offsets[patch + 1]
         size = np.uint64(stop - start)
+        # The first try of all rows: nothing but arithmetic, so it becomes vector code.
+        for entry in prange(pair_offsets[patch], pair_offsets[patch + 1]):
+            word = random_word(keys[patch], np.uint64(entry - pair_offsets[patch]))
+            columns[entry] = start + np.int64(((word >> bits) * size) >> bits)
         for row in prange(start, stop):
             low, high = excluded_indptr[row], excluded_indptr[row + 1]
             for entry in range(indptr[row], indptr[row + 1]):
-                position = np.uint64(entry - pair_offsets[patch])
-                word = random_word(keys[patch], position)
-                column = start + np.int64(((word >> bits) * size) >> bits)
-                if _is_excluded(column, excluded, filters, low, high):
+                if _is_excluded(columns[entry], excluded, filters, low, high):
+                    position = np.uint64(entry - pair_offsets[patch])
+                    word = random_word(keys[patch], position)
                     column = start + np.int64(((word & low_half) * size) >> bits)
                     if _is_excluded(column, excluded, filters, low, high):
                         word = random_word(second_keys[patch], position)
@@ -241,5 +244,5 @@ def _draw(
                         column = start + rank
                         for other in range(low, high):
                             column += excluded[other] - start - (other - low) <= rank
-                columns[entry] = column
+                    columns[entry] = column
     return columns

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.models.product_kernel import multiply_rows
+from l2g2g.models.product_kernel import multiply_rows, multiply_transposed
 
 # torch says so once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
@@ -37,10 +37,16 @@ def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A constant sparse matrix and its transpose, both CSR; a symmetric one is its own transpose."""
+    """A constant sparse matrix, CSR, and its transpose where one is needed.
+
+    Attributes:
+        matrix: The matrix.
+        transposed: Its transpose; itself where it is symmetric; None where products do without it, which they can on
+            the CPU.
+    """
 
     matrix: Tensor
-    transposed: Tensor
+    transposed: Tensor | None
 
     @classmethod
     def from_scipy(
@@ -49,13 +55,15 @@ class SparseMatrix:
         device: torch.device | str = "cpu",
         *,
         symmetric: bool = False,
-        transposed: sp.csr_array | None = None,
+        keep_transpose: bool = False,
     ) -> SparseMatrix:
-        """Take over a scipy CSR matrix; its transpose is computed unless it is given or the matrix symmetric."""
+        """Take over a scipy CSR matrix. keep_transpose: for one with so many columns that sums over its transpose would
+        not stay in the cache."""
         forward = to_torch_csr(matrix, device)
-        if transposed is not None:
-            return cls(forward, to_torch_csr(transposed, device))
-        return cls(forward, forward if symmetric else to_torch_csr(sp.csr_array(matrix.T.tocsr()), device))
+        if symmetric:
+            return cls(forward, forward)
+        needless = forward.device.type == "cpu" and forward.dtype == torch.float32 and not keep_transpose
+        return cls(forward, None if needless else to_torch_csr(sp.csr_array(matrix.T.tocsr()), device))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -75,13 +83,11 @@ class ThinnedMatrix:
     Attributes:
         whole: The matrix with all entries.
         kept: (num_entries,) uint8, 1 for the entries that count.
-        order: (num_entries,) which entry of the matrix each entry of its transpose is.
         factor: What the entries that count are multiplied with.
     """
 
     whole: SparseMatrix
     kept: np.ndarray
-    order: np.ndarray
     factor: float
 
 
@@ -106,30 +112,36 @@ class _Multiply(torch.autograd.Function):
         of_dense, of_added = None, None
         if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
             if isinstance(sparse, ThinnedMatrix):
-                of_dense = _product(sparse.whole.transposed, gradient, None, sparse.kept, sparse.order) * sparse.factor
+                of_dense = _transposed_product(sparse.whole, gradient, sparse.kept) * sparse.factor
             else:
-                of_dense = _product(sparse.transposed, gradient)
+                of_dense = _transposed_product(sparse, gradient)
         if ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
             of_added = gradient.sum(0) if ctx.added_dim == 1 else gradient  # type: ignore[attr-defined]
         return None, of_dense, of_added
 
 
-def _product(
-    matrix: Tensor,
-    dense: Tensor,
-    added: Tensor | None = None,
-    kept: np.ndarray | None = None,
-    order: np.ndarray | None = None,
-) -> Tensor:
+def _product(matrix: Tensor, dense: Tensor, added: Tensor | None = None, kept: np.ndarray | None = None) -> Tensor:
     """CSR times dense, and something added: compiled for float32 on the CPU, torch's own otherwise."""
     dense = dense.contiguous()
     if dense.device.type != "cpu" or dense.dtype != torch.float32:
         assert kept is None, "entries are left out in float32 on the CPU only"
         product = matrix @ dense
         return product if added is None else product + added
-    parts = (matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy())
     begun = None if added is None else added.contiguous().reshape(-1, dense.shape[1]).numpy()
-    return torch.from_numpy(multiply_rows(*parts, dense.numpy(), begun, kept, order))
+    return torch.from_numpy(multiply_rows(*_parts(matrix), dense.numpy(), begun, kept))
+
+
+def _transposed_product(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
+    """The transpose times dense."""
+    if sparse.transposed is not None:
+        assert kept is None
+        return _product(sparse.transposed, dense)
+    dense = dense.contiguous()
+    return torch.from_numpy(multiply_transposed(*_parts(sparse.matrix), dense.numpy(), sparse.shape[1], kept))
+
+
+def _parts(matrix: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy()
 
 
 def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
