@@ -129,6 +129,6 @@ def _chart(rows: list[Row], datasets: list[str], protocol: str, measure: str, qu
                 )
             )
         panels.append(Panel(dataset, series, "patches", f"{measure.upper()} in %"))
-    meaning = "the paper's evaluation" if protocol == "paper" else "held-out links"
-    caption = f"{measure.upper()} for 2 to 10 patches under {meaning}; bands are deviations over seeds."
+    meaning = "under the paper's evaluation" if protocol == "paper" else "on held-out links"
+    caption = f"{measure.upper()} for 2 to 10 patches {meaning}; bands are deviations over seeds."
     return Chart(f"patches-{protocol}-{measure}", caption, panels)
