@@ -122,7 +122,7 @@ class Config:
     learn_bias: bool = True
     decoder: Literal["inner", "cosine", "distance", "product", "asymmetric"] = "inner"
     epochs: int | None = None
-    lr: float = 0.01
+    lr: float = 0.02
     schedule: Literal["constant", "linear"] = "constant"
     patience: int = 10
     validate_every: int = 5
