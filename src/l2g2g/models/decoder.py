@@ -8,7 +8,7 @@ from numba import get_num_threads, njit, prange
 from torch import Tensor, nn
 from torch.nn import functional
 
-from l2g2g.models.pair_patterns import PairPattern, rows_of
+from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.sparse import csr_tensor
 
 _SLICE = 4096  # pairs whose products stay in the second-level cache
@@ -62,12 +62,8 @@ class ProductDecoder(nn.Module):
 
 def _list_pairs(pattern: PairPattern, sign: float) -> tuple[Tensor, Tensor, Tensor]:
     """(rows, columns, sign · weight) of every pair, once."""
-    rows, columns, weights = rows_of(pattern.indptr), pattern.indices.long(), pattern.weights
-    if pattern.twice:  # once is enough
-        upper = rows < columns
-        rows, columns = rows[upper], columns[upper]
-        weights = 2 * (weights if weights.dim() == 0 else weights[upper])
-    return rows, columns, sign * weights.expand(len(rows))
+    rows, columns, weights = pattern.listed
+    return rows.long(), columns.long(), sign * weights.expand(len(rows))
 
 
 class _ProductLoss(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Pair kernel: scores of pairs, their loss and its gradient in one compiled pass over the neighbour lists (CPU).
+"""Pair kernel: scores of pairs, their loss and its gradient in one compiled pass over a list of pairs (CPU).
 
 A block of pairs is scored, the slopes of the loss are computed for the whole block in vector code, and the gradient
 goes to both ends while their rows are still in the first-level cache. An undirected pair is scored once.
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.polynomial import chebyshev, polynomial
 
-from l2g2g.models.row_vectors import add_scaled, as_rows, dot, float_of_bits, share_rows
+from l2g2g.models.row_vectors import add_scaled, as_rows, dot, float_of_bits
 
 _BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
 _LOG2_E = np.float32(1.4426950408889634)
@@ -58,9 +58,8 @@ class Sums:
         self,
         left: np.ndarray,
         right: np.ndarray,
-        starts: np.ndarray,
-        indptr: np.ndarray,
-        indices: np.ndarray,
+        rows: np.ndarray,
+        columns: np.ndarray,
         weights: np.ndarray,
         *,
         bias: float,
@@ -68,12 +67,10 @@ class Sums:
     ) -> Sums:
         """Add Σ weight · −log σ(sign (left_u · right_v + bias)) and its gradient.
 
-        starts: (num_rows,) first entry of each row that counts, up to indptr[row + 1].
-        weights: (num_entries,), or (1,) for all.
+        rows, columns: (num_pairs,) the ends of every pair, those of a row together. weights: (num_pairs,), or (1,).
         """
-        bounds = share_rows(np.concatenate([[0], np.cumsum(indptr[1:] - starts)]), len(self.left))
-        rows = [as_rows(table) for table in (left, right, self.left, self.right)]
-        loss, slope = _pass(*rows, starts, indptr, indices, weights, np.float32(bias), np.float32(sign), bounds)  # type: ignore[call-arg, arg-type]
+        tables = [as_rows(table) for table in (left, right, self.left, self.right)]
+        loss, slope = _pass(*tables, rows, columns, weights, np.float32(bias), np.float32(sign))  # type: ignore[call-arg, arg-type]
         return Sums(self.left, self.right, self.bias + slope, self.loss + loss)
 
     def gradients(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -95,82 +92,60 @@ def _pass(
     right: np.ndarray,
     left_sums: np.ndarray,
     right_sums: np.ndarray,
-    starts: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
     weights: np.ndarray,
     bias: np.float32,
     sign: np.float32,
-    bounds: np.ndarray,
 ) -> tuple[float, float]:
-    num_parts = len(bounds) - 1
+    num_parts, num_pairs = len(left_sums), len(rows)
     losses, slopes = np.zeros(num_parts), np.zeros(num_parts)
     for part in prange(num_parts):
-        losses[part], slopes[part] = _pass_rows(
-            left,
-            right,
-            left_sums[part],
-            right_sums[part],
-            starts,
-            indptr,
-            indices,
-            weights,
-            bias,
-            sign,
-            bounds[part],
-            bounds[part + 1],
+        low, high = part * num_pairs // num_parts, (part + 1) * num_pairs // num_parts
+        own_weights = weights[low:high] if len(weights) > 1 else weights
+        sums = (left_sums[part], right_sums[part])
+        losses[part], slopes[part] = _pass_pairs(
+            left, right, *sums, rows[low:high], columns[low:high], own_weights, bias, sign
         )
     return losses.sum(), slopes.sum()
 
 
-@njit(cache=True)
-def _pass_rows(
+# Inlined always: on its own it would be compiled, and so rounded, otherwise when it comes from numba's cache.
+@njit(cache=True, forceinline=True)
+def _pass_pairs(
     left: np.ndarray,
     right: np.ndarray,
     left_sums: np.ndarray,
     right_sums: np.ndarray,
-    starts: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
     weights: np.ndarray,
     bias: np.float32,
     sign: np.float32,
-    row: int,
-    stop: int,
 ) -> tuple[float, float]:
-    """Loss and sum of slopes of the pairs of some rows, block by block."""
-    rows, columns = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
-    scores, own_weights = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
-    own_weights[:] = weights[0]
+    """Loss and sum of slopes of some pairs, block by block."""
+    slopes, own_weights = np.empty(_BLOCK, np.float32), np.empty(_BLOCK, np.float32)
+    own_weights[:] = weights[0] if len(weights) else np.float32(0.0)
     loss, slope = 0.0, 0.0
-    entry = starts[row] if row < stop else 0
-    while row < stop:
-        filled = 0
-        while filled < _BLOCK and row < stop:
-            count = min(indptr[row + 1] - entry, _BLOCK - filled)
-            for place in range(count):
-                rows[filled + place] = row
-                columns[filled + place] = indices[entry + place]
-            if len(weights) > 1:
-                own_weights[filled : filled + count] = weights[entry : entry + count]
-            filled += count
-            entry += count
-            if entry >= indptr[row + 1]:
-                row += 1
-                entry = starts[row] if row < stop else 0
-        for pair in range(filled):
-            scores[pair] = dot(left, rows[pair], right, columns[pair])
-        block_loss, block_slope = _take_slopes(scores, own_weights, filled, bias, sign)
+    for start in range(0, len(rows), _BLOCK):
+        count = min(_BLOCK, len(rows) - start)
+        for pair in range(count):
+            slopes[pair] = dot(left, rows[start + pair], right, columns[start + pair])
+        if len(weights) > 1:
+            for pair in range(count):
+                own_weights[pair] = weights[start + pair]
+        block_loss, block_slope = _take_slopes(slopes, own_weights, count, bias, sign)
         loss += block_loss
         slope += block_slope
-        for pair in range(filled):
-            add_scaled(left_sums, rows[pair], scores[pair], right, columns[pair])
-            add_scaled(right_sums, columns[pair], scores[pair], left, rows[pair])
+        for pair in range(count):
+            row, column = rows[start + pair], columns[start + pair]
+            add_scaled(left_sums, row, slopes[pair], right, column)
+            add_scaled(right_sums, column, slopes[pair], left, row)
     return loss, slope
 
 
 # error_model: Python's check for a division by zero would keep the loop from becoming vector code.
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, fastmath=_FAST, error_model="numpy", forceinline=True)
 def _take_slopes(
     scores: np.ndarray, weights: np.ndarray, count: int, bias: np.float32, sign: np.float32
 ) -> tuple[float, float]:

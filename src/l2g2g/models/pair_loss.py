@@ -66,10 +66,8 @@ def _loss_compiled(
     other = one if right is None else right.numpy()
     sums = Sums.empty(one, None if right is None else other, min(get_num_threads(), _MOST_PARTS))
     for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
-        weights = pattern.weights.reshape(-1).numpy() * (2 if pattern.twice else 1)
-        indptr, starts, indices = (part.numpy() for part in (pattern.indptr, pattern.starts, pattern.indices))
-        if len(indices):
-            sums = sums.add_pairs(one, other, starts, indptr, indices, weights, bias=float(bias), sign=sign)
+        rows, columns, weights = (part.numpy() for part in pattern.listed)
+        sums = sums.add_pairs(one, other, rows, columns, weights.reshape(-1), bias=float(bias), sign=sign)
     of_left, of_right = sums.gradients()
     return (
         left.new_tensor(sums.loss),

@@ -20,12 +20,14 @@ class PairPattern:
         weights: Weight of every entry in the loss: a scalar, or (num_entries,).
         twice: Whether every pair stands in it in both directions, as in an adjacency; then only scores that are the
             same in both are asked for.
+        rows: (num_entries,) int32 row of every entry, where whoever made the pattern knew them; see `listed`.
     """
 
     indptr: Tensor
     indices: Tensor
     weights: Tensor
     twice: bool = False
+    rows: Tensor | None = None
 
     @property
     def num_pairs(self) -> int:
@@ -41,6 +43,16 @@ class PairPattern:
         below = torch.zeros(len(self.indptr) - 1, dtype=self.indptr.dtype, device=self.indptr.device)
         lower = (self.indices <= rows).to(below.dtype)
         return self.indptr[:-1] + below.index_add_(0, rows, lower)
+
+    @cached_property
+    def listed(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(rows, columns, weights) of all pairs, each once, those of a row together; weights may be a scalar."""
+        rows = rows_of(self.indptr).to(torch.int32) if self.rows is None else self.rows
+        if not self.twice:
+            return rows, self.indices, self.weights
+        upper = self.indices > rows
+        weights = 2 * (self.weights if self.weights.dim() == 0 else self.weights[upper])
+        return rows[upper], self.indices[upper], weights
 
     @cached_property
     def transpose(self) -> tuple[Tensor, Tensor, Tensor]:

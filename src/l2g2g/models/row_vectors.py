@@ -30,7 +30,9 @@ def as_rows(table: np.ndarray) -> np.ndarray:
 def share_rows(indptr: np.ndarray, num_parts: int) -> np.ndarray:
     """(num_parts + 1,) rows at which parts begin that have about as many entries each."""
     num_rows = len(indptr) - 1
-    inner = np.searchsorted(indptr, int(indptr[-1]) * np.arange(1, num_parts) / num_parts)
+    # Whole numbers of the same kind: others would make a copy of all of indptr.
+    wanted = (int(indptr[-1]) * np.arange(1, num_parts) // num_parts).astype(indptr.dtype)
+    inner = np.searchsorted(indptr, wanted)
     return np.concatenate([[0], np.minimum(inner, num_rows), [num_rows]]).astype(np.int64)
 
 

@@ -92,12 +92,14 @@ def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int
     if plan.num_pairs < 2**31:
         indptr = indptr.astype(np.int32)
     where = indptr, plan.offsets, plan.pair_offsets, keys
+    rows = None
     if plan.units is None:
         assert plan.filters is not None
-        columns = _draw(*plan.excluded, plan.filters, *where, _second_keys(keys))
+        drawn = _draw(*plan.excluded, plan.filters, *where, _second_keys(keys))
+        rows, columns = torch.from_numpy(drawn[0]), drawn[1]
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
-    return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights)
+    return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights, rows=rows)
 
 
 def draw_negatives_torch(
@@ -221,8 +223,8 @@ def _draw(
     pair_offsets: np.ndarray,
     keys: np.ndarray,
     second_keys: np.ndarray,
-) -> np.ndarray:
-    columns = np.empty(indptr[-1], np.int32)
+) -> tuple[np.ndarray, np.ndarray]:
+    rows, columns = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32)
     low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
     for patch in range(len(offsets) - 1):
         start, stop = offsets[patch], offsets[patch + 1]
@@ -234,6 +236,7 @@ def _draw(
         for row in prange(start, stop):
             low, high = excluded_indptr[row], excluded_indptr[row + 1]
             for entry in range(indptr[row], indptr[row + 1]):
+                rows[entry] = row
                 if _is_excluded(columns[entry], excluded, filters, low, high):
                     position = np.uint64(entry - pair_offsets[patch])
                     word = random_word(keys[patch], position)
@@ -245,4 +248,4 @@ def _draw(
                         for other in range(low, high):
                             column += excluded[other] - start - (other - low) <= rank
                     columns[entry] = column
-    return columns
+    return rows, columns
