@@ -139,10 +139,11 @@ class Encoder(nn.Module):
             hidden = multiply(inputs.propagation, hidden, None if left else self.biases[0])
         if propagations == inputs.propagated:
             hidden = hidden + self.biases[0]
-        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+        weights = list(self.weights)
+        for weight, bias in zip(weights[1:], list(self.biases)[1:], strict=True):
             hidden = self.activation(hidden)
             if self.residual:
-                spare = self.weights[-1].shape[1] - hidden.shape[1]
+                spare = weights[-1].shape[1] - hidden.shape[1]
                 padded = functional.pad(hidden, (0, spare)) if spare else hidden
                 own = padded if own is None else own + padded
             hidden = multiply(inputs.propagation, hidden @ weight, bias)

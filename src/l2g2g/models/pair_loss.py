@@ -7,8 +7,7 @@ products of torch for any device, which is also the reference.
 from __future__ import annotations
 
 import torch
-from numba import get_num_threads
-from torch import Tensor
+from torch import Tensor, get_num_threads
 
 from l2g2g.models.pair_kernel import Sums
 from l2g2g.models.pair_patterns import PairPattern

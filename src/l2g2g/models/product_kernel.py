@@ -7,7 +7,8 @@ table, one for each thread, that stays in the cache: the transpose itself is nev
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
+from torch import get_num_threads  # quicker to ask than numba, which has as many
 
 from l2g2g.models.row_vectors import add_scaled, as_rows, combine, share_rows
 

@@ -7,6 +7,7 @@ operations on rows are written as vector operations.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,19 @@ _WIDEST = 16  # floats in a vector; wider rows are several
 
 def as_rows(table: np.ndarray) -> np.ndarray:
     """(..., num_rows, width) contiguous float32 -> (..., num_rows) records, without a copy."""
-    return table.view(np.dtype([("row", np.float32, (table.shape[-1],))]))[..., 0]
+    return table.view(_record(table.shape[-1]))[..., 0]
+
+
+@lru_cache
+def _record(width: int) -> np.dtype[np.void]:
+    return np.dtype([("row", np.float32, (width,))])
 
 
 def share_rows(indptr: np.ndarray, num_parts: int) -> np.ndarray:
     """(num_parts + 1,) rows at which parts begin that have about as many entries each."""
     num_rows = len(indptr) - 1
+    if num_parts == 1:
+        return np.array([0, num_rows])
     # Whole numbers of the same kind: others would make a copy of all of indptr.
     wanted = (int(indptr[-1]) * np.arange(1, num_parts) // num_parts).astype(indptr.dtype)
     inner = np.searchsorted(indptr, wanted)

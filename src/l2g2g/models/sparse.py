@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -75,6 +76,17 @@ class SparseMatrix:
         """Mean number of entries of a row."""
         return self.matrix.values().numel() / max(1, self.shape[0])
 
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(indptr, indices, values) on the CPU."""
+        return self.matrix.crow_indices().numpy(), self.matrix.col_indices().numpy(), self.matrix.values().numpy()
+
+    @cached_property
+    def turned(self) -> SparseMatrix:
+        """The transpose as a matrix of its own; itself where it is symmetric."""
+        assert self.transposed is not None
+        return self if self.transposed is self.matrix else SparseMatrix(self.transposed, self.matrix)
+
 
 @dataclass(frozen=True, eq=False)
 class ThinnedMatrix:
@@ -101,8 +113,8 @@ class _Multiply(torch.autograd.Function):
     ) -> Tensor:
         ctx.sparse, ctx.added_dim = sparse, None if added is None else added.dim()  # type: ignore[attr-defined]
         if isinstance(sparse, ThinnedMatrix):
-            return _product(sparse.whole.matrix, dense * sparse.factor, added, sparse.kept)
-        return _product(sparse.matrix, dense, added)
+            return _product(sparse.whole, dense * sparse.factor, added, sparse.kept)
+        return _product(sparse, dense, added)
 
     @staticmethod
     def backward(
@@ -120,28 +132,26 @@ class _Multiply(torch.autograd.Function):
         return None, of_dense, of_added
 
 
-def _product(matrix: Tensor, dense: Tensor, added: Tensor | None = None, kept: np.ndarray | None = None) -> Tensor:
+def _product(
+    sparse: SparseMatrix, dense: Tensor, added: Tensor | None = None, kept: np.ndarray | None = None
+) -> Tensor:
     """CSR times dense, and something added: compiled for float32 on the CPU, torch's own otherwise."""
     dense = dense.contiguous()
     if dense.device.type != "cpu" or dense.dtype != torch.float32:
         assert kept is None, "entries are left out in float32 on the CPU only"
-        product = matrix @ dense
+        product = sparse.matrix @ dense
         return product if added is None else product + added
     begun = None if added is None else added.contiguous().reshape(-1, dense.shape[1]).numpy()
-    return torch.from_numpy(multiply_rows(*_parts(matrix), dense.numpy(), begun, kept))
+    return torch.from_numpy(multiply_rows(*sparse.arrays, dense.numpy(), begun, kept))
 
 
 def _transposed_product(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
     """The transpose times dense."""
     if sparse.transposed is not None:
         assert kept is None
-        return _product(sparse.transposed, dense)
+        return _product(sparse.turned, dense)
     dense = dense.contiguous()
-    return torch.from_numpy(multiply_transposed(*_parts(sparse.matrix), dense.numpy(), sparse.shape[1], kept))
-
-
-def _parts(matrix: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy()
+    return torch.from_numpy(multiply_transposed(*sparse.arrays, dense.numpy(), sparse.shape[1], kept))
 
 
 def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
