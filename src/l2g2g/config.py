@@ -72,7 +72,7 @@ class Config:
             on the elementwise product), or asymmetric (a vector is [source | target]; for directed graphs, and
             their default).
         epochs, lr: Length and step of training (Adam). epochs None: 300 at a constant rate, where validation ends
-            training; 100 with a falling one, 180 where a graph has so few edges that they cost little.
+            training; 100 with a falling one, 220 where a graph has so few edges that they cost little.
         schedule: constant rate, or linear: up over a tenth of the epochs, then down to nothing.
         patience: Validations without improvement before training stops; 0 to train all epochs.
         validate_every: Epochs between two validations.
@@ -300,7 +300,7 @@ class Config:
             return self.epochs
         if self.schedule == "constant":
             return 300
-        return 180 if num_edges < 20_000 else 100
+        return 220 if num_edges < 20_000 else 100
 
     def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
         """Share of the edges to predict that an epoch scores.
