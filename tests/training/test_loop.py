@@ -16,7 +16,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import prepare_batches
-from l2g2g.training.loop import LoopSettings, embed_nodes, train
+from l2g2g.training.loop import LoopSettings, _falls_fast, embed_nodes, train
 from l2g2g.training.objective import patch_loss
 
 DIM = 4
@@ -347,3 +347,11 @@ def test_validation_edges_are_used_for_the_final_vectors(planted):
         encodings.append(encode(batch.inputs)[0].detach().numpy())
     assert np.abs(run.embedding - encodings[0]).max() < 1e-6
     assert np.abs(run.embedding - encodings[1]).max() > 1e-4
+
+
+def test_patience_does_not_end_a_training_that_has_hardly_begun():
+    falling, flat = [1.0 - 0.004 * epoch for epoch in range(50)], [0.7 - 0.0002 * epoch for epoch in range(50)]
+    assert _falls_fast(falling)
+    assert not _falls_fast(flat)
+    assert not _falls_fast(falling[::-1])
+    assert not _falls_fast([0.7])

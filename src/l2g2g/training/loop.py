@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
 import torch
@@ -26,6 +27,8 @@ from l2g2g.training.state import History, LoopState
 Schedule = Literal["constant", "linear"]
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
 _REFRESH: dict[str, Any] = {"start": "tree", "tolerance": 1e-3, "max_steps": 5}
+# A loss that falls by more than this share while patience runs out is not on a plateau.
+_FAST_FALL = 0.1
 AlignGradient = Literal["held", "through"]
 
 
@@ -41,7 +44,8 @@ class LoopSettings(ObjectiveSettings):
         align_gradient: held: the alignment is a constant between refreshes; through: it is solved in every epoch,
             and the gradient passes through it.
         validate_every: Epochs between two validations.
-        patience: Validations without a better one before training stops; 0 never stops early.
+        patience: Validations without a better one before training stops, unless the loss still falls fast; 0 never
+            stops early.
     """
 
     epochs: int = 200
@@ -128,7 +132,14 @@ def train(
 
 def _is_over(state: LoopState, settings: LoopSettings) -> bool:
     out_of_patience = settings.patience > 0 and state.waited >= settings.patience
-    return out_of_patience or state.epoch >= settings.epochs
+    window = settings.patience * settings.validate_every
+    return (out_of_patience and not _falls_fast(state.history.losses[-window:])) or state.epoch >= settings.epochs
+
+
+def _falls_fast(losses: list[float]) -> bool:
+    """Whether the loss falls so fast over these epochs that training has hardly begun: small steps, not a plateau."""
+    few = max(1, len(losses) // 10)
+    return fmean(losses[-few:]) < (1 - _FAST_FALL) * fmean(losses[:few])
 
 
 def _run_epoch(
