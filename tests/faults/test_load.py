@@ -72,10 +72,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 @pytest.mark.fault("load")
 def test_a_million_nodes(complete, happened):
     if not complete:
-        happened("a million nodes: only in `make faults`")
-        return
+        pytest.skip("a million nodes: only in `make faults`")
     done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     peak = int(done.stdout)
-    happened(f"1 M nodes, 10 M edges, 128 features, patch by patch: peak {peak / 1e9:.2f} GB")
+    happened(f"1 M nodes, 10 M edges, 128 features, patch by patch, without validation: peak {peak / 1e9:.2f} GB")
     assert peak <= 4e9

@@ -1,6 +1,6 @@
 """Pair loss: how badly inner products tell edges from non-edges, and the gradient, in one go. The hottest code.
 
-Two routes give the same: a compiled pass over the neighbour lists (CPU, float32), and sampled and plain sparse
+Two routes give the same: a compiled pass over a list of pairs (CPU, float32), and sampled and plain sparse
 products of torch for any device, which is also the reference.
 """
 

@@ -86,9 +86,7 @@ def _scatter(
     bounds: np.ndarray,
     kept: np.ndarray,
 ) -> None:
-    longest = 0
-    for row in range(len(indptr) - 1):
-        longest = max(longest, indptr[row + 1] - indptr[row])
+    longest = _longest_row(indptr)
     for part in prange(len(bounds) - 1):
         own = sums[part]
         entries = np.empty(longest + 1, np.int64)
@@ -132,9 +130,7 @@ def _multiply_kept(
     bounds: np.ndarray,
     kept: np.ndarray,
 ) -> None:
-    longest = 0
-    for row in range(len(indptr) - 1):
-        longest = max(longest, indptr[row + 1] - indptr[row])
+    longest = _longest_row(indptr)
     for part in prange(len(bounds) - 1):
         columns, factors = np.empty(longest + 1, indices.dtype), np.empty(longest + 1, np.float32)
         for row in range(bounds[part], bounds[part + 1]):
@@ -144,3 +140,11 @@ def _multiply_kept(
                 columns[count], factors[count] = indices[entry], values[entry]
                 count += kept[entry]
             combine(product, row, added, row if len(added) > 1 else 0, factors, columns, dense, 0, count)
+
+
+@njit(cache=True)
+def _longest_row(indptr: np.ndarray) -> int:
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    return longest

@@ -131,9 +131,11 @@ def train(
 
 
 def _is_over(state: LoopState, settings: LoopSettings) -> bool:
-    out_of_patience = settings.patience > 0 and state.waited >= settings.patience
-    window = settings.patience * settings.validate_every
-    return (out_of_patience and not _falls_fast(state.history.losses[-window:])) or state.epoch >= settings.epochs
+    if state.epoch >= settings.epochs:
+        return True
+    if settings.patience == 0 or state.waited < settings.patience or state.epoch % settings.validate_every:
+        return False
+    return not _falls_fast(state.history.losses[-settings.patience * settings.validate_every :])
 
 
 def _falls_fast(losses: list[float]) -> bool:
