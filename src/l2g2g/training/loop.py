@@ -133,7 +133,7 @@ def train(
 def _is_over(state: LoopState, settings: LoopSettings) -> bool:
     if state.epoch >= settings.epochs:
         return True
-    if settings.patience == 0 or state.waited < settings.patience or state.epoch % settings.validate_every:
+    if settings.patience == 0 or state.waited < settings.patience:
         return False
     return not _falls_fast(state.history.losses[-settings.patience * settings.validate_every :])
 
