@@ -102,16 +102,11 @@ def export_party(
     output: Annotated[Path, typer.Option("--output", "-o", help="What leaves the party (.npz).")],
 ) -> None:
     """At a party: write the vectors of shared nodes, and nothing else, for the coordinator."""
-    import numpy as np
-
-    from l2g2g.alignment.parties import export_overlaps
+    from l2g2g.alignment.parties import export_overlaps, read_ids
     from l2g2g.graphs.write import check_place, read_embedding
 
     nodes, coordinates = read_embedding(embedding)
-    if not shared.is_file():
-        raise InputError(f"{shared}: no such file; give the shared ids, one a line")
-    wanted = np.array([line for line in shared.read_text().splitlines() if line])
-    export = export_overlaps(nodes.astype(str), coordinates, wanted)
+    export = export_overlaps(nodes.astype(str), coordinates, read_ids(shared))
     check_place(output, (".npz",))
     export.save(output)
     typer.echo(f"{output}: {len(export.nodes):,} of {len(nodes):,} vectors leave this party")

@@ -1,10 +1,22 @@
 """Errors that a user can act on. Each class carries the exit code of the command line."""
 
+_LONGEST_MESSAGE = 2000
+
 
 class L2G2GError(Exception):
-    """An error with a message for the user: what is wrong, where, and what to do about it."""
+    """An error with a message for the user: what is wrong, where, and what to do about it.
+
+    The message is one printable line of bounded length, whatever names from a file it quotes.
+
+    Example:
+        >>> str(L2G2GError("no column 'a\\nb'"))
+        "no column 'a\\\\nb'"
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_one_line(str(message)))
 
 
 class InputError(L2G2GError, ValueError):
@@ -43,3 +55,11 @@ class Interrupted(BaseException):
         super().__init__(message)
         self.number = number
         self.exit_code = 128 + number
+
+
+def _one_line(message: str) -> str:
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 2 :]}"
+    if message.isprintable():
+        return message
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)

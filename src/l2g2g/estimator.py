@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -17,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.experiment import Run, embed_graph
+from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.write import write_text, write_whole
 from l2g2g.run_directory import open_run
-from l2g2g.training.loop import History
+from l2g2g.training.state import History, read_history
 
 _FORMAT = "l2g2g model 1"
 
@@ -172,21 +174,23 @@ class GraphEmbedding(BaseEstimator):
     def load(cls, folder: str | Path) -> GraphEmbedding:
         """Read what `save` wrote."""
         folder = Path(folder)
-        try:
-            manifest = json.loads((folder / "model.json").read_text())
-            tensors = load_file(folder / "model.safetensors")
-        except FileNotFoundError as error:
-            raise InputError(f"{folder}: no saved model here (no {Path(str(error.filename)).name})") from error
+        manifest, tensors = _read_saved(folder)
         if manifest.get("format") != _FORMAT:
             raise InputError(f"{folder}: saved as '{manifest.get('format')}', this version reads '{_FORMAT}'")
-        if manifest["estimator"] != cls.__name__:
-            raise InputError(f"{folder}: holds a {manifest['estimator']}, not a {cls.__name__}")
-        model = cls(**manifest["parameters"])
-        ids = manifest["node_ids"]
-        history = History(**manifest["history"])
-        history.validations = [(epoch, score) for epoch, score in history.validations]
-        config = Config(**manifest["config"])
-        model._remember(tensors.pop("embedding").numpy(), None if ids is None else np.array(ids), history, config)
+        if manifest.get("estimator") != cls.__name__:
+            raise InputError(f"{folder}: holds a {manifest.get('estimator')}, not a {cls.__name__}")
+        try:
+            model = cls(**manifest["parameters"])
+            history, config = read_history(manifest["history"]), Config(**manifest["config"])
+            vectors, ids = tensors.pop("embedding").float().numpy(), manifest["node_ids"]
+            node_ids = None if ids is None else as_node_ids(list(ids), str(folder))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"{folder}: is not a model that was saved here ({type(error).__name__}: {error})"
+            ) from error
+        if vectors.ndim != 2 or not np.isfinite(vectors).all() or len(vectors) != len(vectors if ids is None else ids):
+            raise InputError(f"{folder}: its vectors do not fit its nodes; fetch or save it again")
+        model._remember(vectors, node_ids, history, config)
         model.run_ = None
         model._loaded_tensors = tensors
         return model
@@ -196,6 +200,20 @@ class GraphEmbedding(BaseEstimator):
         self.node_ids_ = node_ids
         self.history_ = history
         self.config_ = config
+
+
+def _read_saved(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The manifest and the tensors of a saved model."""
+    try:
+        manifest = json.loads((folder / "model.json").read_bytes())
+        tensors = load_file(folder / "model.safetensors")
+    except FileNotFoundError as error:
+        raise InputError(f"{folder}: no saved model here (no {Path(str(error.filename)).name})") from error
+    except (ValueError, RecursionError, SafetensorError) as error:
+        raise InputError(f"{folder}: the saved model is damaged ({error}); fetch or save it again") from error
+    if not isinstance(manifest, dict):
+        raise InputError(f"{folder}: model.json holds no JSON object; fetch or save it again")
+    return manifest, tensors
 
 
 class GAE(GraphEmbedding):

@@ -23,6 +23,9 @@ from l2g2g.alignment.solve import Weights
 from l2g2g.alignment.streaming import SharedNodes
 from l2g2g.alignment.synchronise import synchronise
 from l2g2g.errors import InputError
+from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
+
+_MOST_NODES = 2**53  # what a float still counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +44,16 @@ class OverlapExport:
     @staticmethod
     def load(path: str | Path) -> OverlapExport:
         """Read what `save` wrote."""
-        fields = _read_fields(path, ("nodes", "coordinates", "num_nodes"))
-        return OverlapExport(fields["nodes"], fields["coordinates"], int(fields["num_nodes"]))
+        fields = _read_fields(path, {"nodes": 1, "coordinates": 2, "num_nodes": 0})
+        nodes, coordinates, num_nodes = fields["nodes"], fields["coordinates"], fields["num_nodes"]
+        if nodes.dtype.kind not in "iuUS" or num_nodes.dtype.kind not in "iu":
+            raise InputError(f"{path}: nodes are {nodes.dtype} and their number {num_nodes.dtype}; export it again")
+        if not len(nodes) == len(coordinates) <= int(num_nodes) < _MOST_NODES:
+            raise InputError(
+                f"{path}: {len(nodes):,} ids, {len(coordinates):,} vectors and {int(num_nodes):,} nodes in all do not "
+                f"fit together; export it again"
+            )
+        return OverlapExport(nodes, coordinates, int(num_nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +72,36 @@ class PartyTransform:
     @staticmethod
     def load(path: str | Path) -> PartyTransform:
         """Read what `save` wrote."""
-        fields = _read_fields(path, ("rotation", "translation", "scale"))
+        fields = _read_fields(path, {"rotation": 2, "translation": 1, "scale": 0})
+        dim = len(fields["translation"])
+        if fields["rotation"].shape != (dim, dim):
+            raise InputError(f"{path}: a rotation of shape {fields['rotation'].shape} for {dim} dimensions")
         return PartyTransform(fields["rotation"], fields["translation"], float(fields["scale"]))
 
 
-def _read_fields(path: str | Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    try:
-        with np.load(Path(path), allow_pickle=False) as archive:
-            return {name: archive[name] for name in names}
-    except (OSError, KeyError, ValueError) as error:
-        raise InputError(f"{path} is not a file of {', '.join(names)} written by this package: {error}") from error
+def _read_fields(path: str | Path, dimensions: dict[str, int]) -> dict[str, np.ndarray]:
+    """Arrays by name, each with this number of dimensions; numbers are finite."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    check_unpacked_size(path)
+    found = load_arrays(path)
+    for name, count in dimensions.items():
+        if name not in found or found[name].ndim != count:
+            raise InputError(f"{path}: is not a file of {', '.join(dimensions)} written by this package")
+        if name == "nodes":
+            continue
+        if found[name].dtype.kind not in "iuf" or not np.isfinite(found[name]).all():
+            raise InputError(f"{path}: {name} must be finite numbers; write it again")
+    return found
+
+
+def read_ids(path: Path) -> np.ndarray:
+    """(num_ids,) ids as text from a file with one a line."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; give the shared ids, one a line")
+    with reading(path):
+        return np.array([line for line in path.read_text("utf-8").splitlines() if line], dtype=str)
 
 
 def export_overlaps(nodes: Any, coordinates: Any, shared_ids: Any) -> OverlapExport:
@@ -135,8 +166,11 @@ def apply_transform(coordinates: Any, transform: PartyTransform | str | Path) ->
     if not isinstance(transform, PartyTransform):
         transform = PartyTransform.load(transform)
     linear = transform.scale * transform.rotation
-    if isinstance(coordinates, torch.Tensor):
-        matrix, shift = (torch.from_numpy(part).to(coordinates) for part in (linear, transform.translation))
-        return coordinates @ matrix + shift
-    values = np.asarray(coordinates)
-    return values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
+    values: Any = coordinates if isinstance(coordinates, torch.Tensor) else np.asarray(coordinates)
+    if values.ndim != 2 or values.shape[1] != len(linear):
+        raise InputError(f"the transform is for {len(linear)} dimensions, the coordinates are {tuple(values.shape)}")
+    if isinstance(values, torch.Tensor):
+        matrix, shift = (torch.from_numpy(part).to(values) for part in (linear, transform.translation))
+    else:
+        matrix, shift = (part.astype(values.dtype) for part in (linear, transform.translation))
+    return values @ matrix + shift

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
+import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.parquet_sizes import decoded_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
 _LARGEST_DEFLATE_RATIO = 1032
@@ -40,12 +48,17 @@ def reading(path: Path) -> Iterator[None]:
         OSError,
         EOFError,
         ValueError,  # includes pyarrow.ArrowInvalid and UnicodeDecodeError
+        TypeError,  # a header of an array that is no header
+        OverflowError,
         KeyError,
+        RecursionError,  # JSON, or a header, nested deeper than anyone would
         SyntaxError,  # a damaged .npy header is parsed as Python literals
         tokenize.TokenError,
         NotImplementedError,  # an unknown compression inside a zip, an unsupported parquet type
         zipfile.BadZipFile,
         zlib.error,
+        lzma.LZMAError,
+        struct.error,
         pyarrow.ArrowException,
     ) as error:
         if "allow_pickle" in str(error):
@@ -59,7 +72,8 @@ def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.n
     passed_over: keys that are left aside where they hold pickled objects, which then stay unread.
     """
     # Opened here, because NumPy leaves the file open when it is damaged.
-    with reading(path), path.open("rb") as file:
+    with reading(path), path.open("rb") as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*created on Python 2")  # read all the same
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"array": loaded}
@@ -90,6 +104,57 @@ def read_bytes(path: Path) -> bytes:
             return stream.read()
 
 
+def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
+    """A Parquet table of numbers, text and lists of numbers, refused where it is larger than it may be.
+
+    A few bytes can stand for any number of rows and any length of text, so both are counted before they are unpacked.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_unpacked_size(path, memory_limit)
+    limit = _free_memory() if memory_limit is None else memory_limit
+    with reading(path):
+        fields = list(pq.read_schema(path))
+        for field in fields:
+            plain = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
+            if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (_is_list(field.type) and _is_text(plain)):
+                raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
+        table = pq.read_table(path, read_dictionary=[field.name for field in fields if _is_text(field.type)])
+        packed = [pa.types.is_dictionary(column.type) for column in table.columns]
+        num_bytes = sum(map(_text_size, (column for column, it_is in zip(table.columns, packed, strict=True) if it_is)))
+        _refuse_size(path, num_bytes, limit)
+        columns = [
+            column.cast(column.type.value_type) if it_is else column
+            for column, it_is in zip(table.columns, packed, strict=True)
+        ]
+        return pa.table(columns, names=table.column_names)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _text_size(column: pa.ChunkedArray) -> int:
+    """Bytes of a column of dictionaries once every row has its own value."""
+    import pyarrow.compute as pc
+
+    total = 8 * len(column)
+    for chunk in column.chunks:
+        if _is_text(chunk.dictionary.type):
+            lengths = pc.binary_length(chunk.dictionary).cast("int64")
+            total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    return total
+
+
 def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
     """Refuse a compressed file that would unpack to more than memory_limit bytes, before unpacking it.
 
@@ -98,6 +163,10 @@ def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
     limit = _free_memory() if memory_limit is None else memory_limit
     with reading(path):
         num_bytes = _unpacked_size(path, limit)
+    _refuse_size(path, num_bytes, limit)
+
+
+def _refuse_size(path: Path, num_bytes: int, limit: int) -> None:
     if num_bytes > limit:
         raise ResourceError(
             f"{path}: unpacks to at least {num_bytes / 1e6:,.0f} MB but {limit / 1e6:,.0f} MB may be used; "
@@ -118,10 +187,7 @@ def _unpacked_size(path: Path, limit: int) -> int:
                 num_bytes += len(block)
         return num_bytes
     if suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        metadata = pq.read_metadata(path)
-        return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+        return decoded_size(path)
     return path.stat().st_size
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.archives import check_unpacked_size
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
@@ -104,8 +105,11 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *
         return (stand_in or VARIANTS[wanted]).sample(seed, name=wanted)
     files = _files_by_name(data_dir)
     if wanted in files:
-        read = read_graphsaint if files[wanted].is_dir() else read_npz_graph
-        return read(files[wanted], name=wanted, directed=directed)
+        path = files[wanted]
+        if path.is_dir():
+            return read_graphsaint(path, name=wanted, directed=directed)
+        check_unpacked_size(path)
+        return read_npz_graph(path, name=wanted, directed=directed)
     if wanted in _KNOWN_FILES:
         place = f"is not in {data_dir}" if data_dir is not None else "needs its file"
         raise InputError(f"dataset {wanted!r} {place}; {manual_steps(wanted)}")

@@ -252,9 +252,10 @@ def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int
                 f"replace NaN and Inf by numbers"
             )
         return _narrow(matrix)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         dense = np.ascontiguousarray(features, dtype=np.float32)
-    if not np.isfinite(dense.sum(dtype=np.float64)) and not np.isfinite(dense).all():
+        total = dense.sum(dtype=np.float64)  # far cheaper than looking at every number
+    if not np.isfinite(total) and not np.isfinite(dense).all():
         row, column = np.argwhere(~np.isfinite(dense))[0]
         raise InputError(
             f"{name}: feature row {row}, column {column} is {dense[row, column]}; replace NaN and Inf by numbers"

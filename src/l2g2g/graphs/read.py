@@ -102,7 +102,7 @@ def _read_file(
     name = name or path.name.split(".")[0] or path.name
     if ending == ".npz":
         return _with_features(read_npz_graph(path, directed=directed), vectors, name)
-    edges = read_parquet_edges(path) if ending == ".parquet" else read_text_edges(path)
+    edges = read_parquet_edges(path, memory_limit) if ending == ".parquet" else read_text_edges(path)
     return _from_edges(edges, vectors, name, directed)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import reading
+from l2g2g.graphs.archives import read_parquet
 from l2g2g.graphs.node_ids import encode
 from l2g2g.graphs.text_tables import INTEGER, NUMBER, TextTable, is_number, open_text_table
 
@@ -114,13 +114,9 @@ def read_text_edges(path: Path) -> EdgeTable:
     return make_edge_table(columns, str(path), row_name)
 
 
-def read_parquet_edges(path: Path) -> EdgeTable:
+def read_parquet_edges(path: Path, memory_limit: int | None = None) -> EdgeTable:
     """Read an edge list from a Parquet file of two or three columns."""
-    import pyarrow.parquet as pq
-
-    with reading(path):
-        table = pq.read_table(path)
-    return edges_from_table(table, str(path))
+    return edges_from_table(read_parquet(path, memory_limit), str(path))
 
 
 def edges_from_table(table: Any, source_name: str) -> EdgeTable:

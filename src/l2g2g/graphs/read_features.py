@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
+from l2g2g.graphs.archives import check_unpacked_size, load_arrays, read_parquet
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
 from l2g2g.graphs.read_npz import features_from_arrays
@@ -73,15 +73,11 @@ def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
     return VectorTable(array, None, "features")
 
 
-def read_vector_file(path: Path) -> VectorTable:
+def read_vector_file(path: Path, memory_limit: int | None = None) -> VectorTable:
     """Read an id column and a vector per row from a text table or a Parquet file."""
     if path.suffix.lower() != ".parquet":
         return _vectors_from_text(open_text_table(path))
-    import pyarrow.parquet as pq
-
-    with reading(path):
-        table = pq.read_table(path)
-    return vectors_from_table(table, str(path))
+    return vectors_from_table(read_parquet(path, memory_limit), str(path))
 
 
 def vectors_from_table(table: pa.Table, source_name: str) -> VectorTable:
@@ -121,7 +117,7 @@ def _read_feature_file(path: Path, memory_limit: int | None) -> VectorTable:
             raise InputError(f"{path}: features have shape {vectors.shape}; give one row per node")
         return VectorTable(vectors, None, str(path))
     if ending == ".parquet" or is_text_file(path):
-        return read_vector_file(path)
+        return read_vector_file(path, memory_limit)
     raise InputError(f"{path}: unknown ending of a feature file; use .npy, .npz, .csv, .tsv, .txt or .parquet")
 
 

@@ -142,6 +142,8 @@ def features_from_arrays(arrays: Arrays, path: Path) -> np.ndarray | sp.csr_arra
 
 def _scipy_matrix(arrays: Arrays, path: Path) -> sp.csr_array:
     """A CSR matrix as `scipy.sparse.save_npz` lays it out; other layouts are refused."""
+    if arrays["format"].size != 1:
+        raise InputError(f"{path}: format must be one word, not {_kind(arrays['format'])}; write the archive again")
     layout = arrays["format"].item()
     layout = layout.decode("ascii", "replace") if isinstance(layout, bytes) else str(layout)
     if layout != "csr":

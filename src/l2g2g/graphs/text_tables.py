@@ -20,6 +20,7 @@ TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 INTEGER = r"^-?[0-9]+$"
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _NUM_SAMPLE_LINES = 50
+_MOST_COLUMNS = 30_000  # each takes several kilobytes while it is parsed
 
 
 def is_text_file(path: Path) -> bool:
@@ -134,6 +135,8 @@ def open_text_table(path: Path) -> TextTable:
     if delimiter == " ":
         content = _single_blanks(content)
     first_row = _split(sample[0], delimiter)
+    if len(first_row) > _MOST_COLUMNS:
+        raise InputError(f"{path}: {len(first_row):,} columns; use .npz or .npy for more than {_MOST_COLUMNS:,}")
     return TextTable(path, content, delimiter, first_row, len(first_row))
 
 
@@ -203,7 +206,10 @@ def _find_delimiter(sample: list[str], path: Path) -> str:
 def _split(line: str, delimiter: str) -> list[str]:
     if delimiter == " ":
         return line.split()
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:  # a cell longer than this parser takes
+        return [cell.strip() for cell in line.split(delimiter)]
 
 
 def _lines(path: Path) -> list[bytes]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.archives import load_arrays, reading
+from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
 from l2g2g.graphs.read_features import read_vector_file
 from l2g2g.graphs.text_tables import is_text_file
@@ -101,6 +101,7 @@ def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: no such embedding file")
+    check_unpacked_size(path)
     if path.suffix.lower() == ".npy":
         return _read_npy(path)
     if path.suffix.lower() == ".txt" and _is_word2vec(path):
@@ -192,9 +193,10 @@ def _read_npy(path: Path) -> tuple[np.ndarray, np.ndarray]:
     array = next(iter(load_arrays(path).values()))
     if array.ndim != 2 or array.dtype.kind not in "iuf":
         raise InputError(f"{path}: holds {array.dtype} of shape {array.shape}; it needs numbers, one row per node")
+    vectors = _finite(array, path)
     ids_path = _ids_path(path)
     if not ids_path.is_file():
-        return np.arange(len(array)), array.astype(np.float32)
+        return np.arange(len(vectors)), vectors
     with reading(ids_path):
         lines = ids_path.read_text(encoding="utf-8").split("\n")
     lines = lines[:-1] if lines[-1] == "" else lines
@@ -202,7 +204,16 @@ def _read_npy(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"{ids_path}: {len(lines):,} ids but {len(array):,} vectors in {path}; they must be equal")
     ids = _as_integers(np.array(lines, dtype=object))
     check_unique(ids, str(ids_path))
-    return ids, array.astype(np.float32)
+    return ids, vectors
+
+
+def _finite(array: np.ndarray, path: Path) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        vectors = np.asarray(array, dtype=np.float32)
+    wrong = ~np.isfinite(vectors).all(axis=1)
+    if wrong.any():
+        raise InputError(f"{path}: row {int(np.argmax(wrong))} holds a number that is not finite; correct it")
+    return vectors
 
 
 def _is_word2vec(path: Path) -> bool:
@@ -217,6 +228,11 @@ def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
     with reading(path), path.open("rb") as stream:
         num_nodes, dim = (int(cell) for cell in stream.readline().split())
+        place = stream.tell()
+        num_cells = stream.readline().rstrip().count(b" ")
+        if num_cells != dim:
+            raise InputError(f"{path}: the first line promises {dim:,} numbers a row but line 2 has {num_cells:,}")
+        stream.seek(place)
         names = ["id", *(f"dim_{index}" for index in range(dim))]
         table = pyarrow.csv.read_csv(
             stream,
@@ -230,7 +246,7 @@ def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise InputError(f"{path}: the first line promises {num_nodes:,} rows but there are {table.num_rows:,}")
     ids = _as_integers(table.column("id").to_numpy())
     check_unique(ids, str(path))
-    return ids, np.column_stack([table.column(name).to_numpy() for name in names[1:]])
+    return ids, _finite(np.column_stack([table.column(name).to_numpy() for name in names[1:]]), path)
 
 
 def _as_integers(ids: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
+from l2g2g.models.hidden_layer import hidden_layer
 from l2g2g.models.narrow import STORAGE, multiply_features
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply, normalise_adjacency
 
@@ -133,6 +134,8 @@ class Encoder(nn.Module):
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
         if inputs.propagated and (self.skip is not None or self.feature_mean is not None):
             raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
+        if self._has_hidden_relu and (not inputs.propagated or isinstance(inputs.features, SparseMatrix)):
+            return self._forward_fused(inputs)
         hidden, own = self._project_twice(inputs.features)
         propagations = self.num_layers if self.kind == "linear" else 1
         for left in reversed(range(propagations - inputs.propagated)):
@@ -148,6 +151,25 @@ class Encoder(nn.Module):
                 own = padded if own is None else own + padded
             hidden = multiply(inputs.propagation, hidden @ weight, bias)
         return hidden if own is None else hidden + own
+
+    @property
+    def _has_hidden_relu(self) -> bool:
+        """Whether hidden layers are needed for nothing but the next one, and nothing but ReLUs."""
+        return len(self.weights) > 1 and self.activation is torch.relu and not self.residual
+
+    def _forward_fused(self, inputs: EncoderInput) -> Tensor:
+        """The same, each ReLU and the weights after it in the pass of the propagation before it."""
+        weights, biases = list(self.weights), list(self.biases)
+        if inputs.propagated:
+            assert isinstance(inputs.features, SparseMatrix)
+            hidden, own = hidden_layer(inputs.features, weights[0], biases[0], weights[1]), None
+        else:
+            projected, own = self._project_twice(inputs.features)
+            hidden = hidden_layer(inputs.propagation, projected, biases[0], weights[1])
+        for weight, bias in zip(weights[2:], biases[1:-1], strict=True):
+            hidden = hidden_layer(inputs.propagation, hidden, bias, weight)
+        last = biases[-1] if own is None else own + biases[-1]
+        return multiply(inputs.propagation, hidden, last)
 
     def _project_twice(self, features: Tensor | SparseMatrix | ThinnedMatrix) -> tuple[Tensor, Tensor | None]:
         """X times the weights of the first layer and of the skip; sparse features are read once for both."""

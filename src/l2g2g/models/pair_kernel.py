@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.polynomial import chebyshev, polynomial
 
-from l2g2g.models.row_vectors import add_scaled, as_rows, dot, float_of_bits
+from l2g2g.models.row_vectors import add_scaled, as_rows, dot, dot_sixteen, float_of_bits, zero_table
 
 _BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
 _LOG2_E = np.float32(1.4426950408889634)
@@ -51,8 +51,8 @@ class Sums:
     @classmethod
     def empty(cls, left: np.ndarray, right: np.ndarray | None, num_parts: int) -> Sums:
         """Nothing added yet. left, right: (num_rows, width) float32; no right one: both sides are one."""
-        first = np.zeros((num_parts, *left.shape), np.float32)
-        return cls(first, first if right is None else np.zeros((num_parts, *right.shape), np.float32))
+        first = zero_table(num_parts, *left.shape)
+        return cls(first, first if right is None else zero_table(num_parts, *right.shape))
 
     def add_pairs(
         self,
@@ -129,7 +129,10 @@ def _pass_pairs(
     loss, slope = 0.0, 0.0
     for start in range(0, len(rows), _BLOCK):
         count = min(_BLOCK, len(rows) - start)
-        for pair in range(count):
+        in_sixteens = count - count % 16
+        for pair in range(0, in_sixteens, 16):
+            dot_sixteen(slopes, pair, left, rows, right, columns, start + pair)
+        for pair in range(in_sixteens, count):
             slopes[pair] = dot(left, rows[start + pair], right, columns[start + pair])
         if len(weights) > 1:
             for pair in range(count):

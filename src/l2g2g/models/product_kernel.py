@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 from torch import get_num_threads  # quicker to ask than numba, which has as many
 
-from l2g2g.models.row_vectors import add_scaled, as_rows, combine, share_rows
+from l2g2g.models.row_vectors import add_scaled, as_rows, blank_table, combine, share_rows, zero_table
 
 _WIDEST = 256  # columns whose sums fit the registers, nearly
 
@@ -36,7 +36,7 @@ def multiply_rows(
             part = np.ascontiguousarray(dense[:, here])
             parts.append(multiply_rows(indptr, indices, values, part, begun, kept))
         return np.concatenate(parts, axis=1)
-    product = np.empty((len(indptr) - 1, dense.shape[1]), np.float32)
+    product = blank_table(len(indptr) - 1, dense.shape[1])
     if dense.shape[1] == 0:
         return product
     bounds = share_rows(indptr, get_num_threads())
@@ -66,7 +66,7 @@ def multiply_transposed(
         parts = [multiply_transposed(indptr, indices, values, part, num_columns, kept) for part in slices]
         return np.concatenate(parts, axis=1)
     bounds = share_rows(indptr, get_num_threads())
-    sums = np.zeros((len(bounds) - 1, num_columns, dense.shape[1]), np.float32)
+    sums = zero_table(len(bounds) - 1, num_columns, dense.shape[1])
     if dense.shape[1]:
         every = np.empty(0, np.uint8) if kept is None else kept
         _scatter(as_rows(sums), values, indices, as_rows(dense), indptr, bounds, every)

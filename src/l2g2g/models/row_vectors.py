@@ -21,6 +21,7 @@ intrinsic: Any = numba_intrinsic  # what it makes is called with other arguments
 _FLOAT, _INT, _LONG = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FAST = ("contract", "reassoc", "nsz")  # in any order, but a NaN stays one
 _WIDEST = 16  # floats in a vector; wider rows are several
+_LINE = 16  # floats in a line of the cache
 
 
 def as_rows(table: np.ndarray) -> np.ndarray:
@@ -31,6 +32,21 @@ def as_rows(table: np.ndarray) -> np.ndarray:
 @lru_cache
 def _record(width: int) -> np.dtype[np.void]:
     return np.dtype([("row", np.float32, (width,))])
+
+
+def blank_table(*shape: int) -> np.ndarray:
+    """A float32 table, contents undefined, whose rows of sixteen are lines of the cache and not parts of two."""
+    count = int(np.prod(shape))
+    room = np.empty(count + _LINE, np.float32)
+    first = -room.ctypes.data // 4 % _LINE
+    return room[first : first + count].reshape(shape)
+
+
+def zero_table(*shape: int) -> np.ndarray:
+    """The same, filled with zeros."""
+    table = blank_table(*shape)
+    table.fill(0.0)
+    return table
 
 
 def share_rows(indptr: np.ndarray, num_parts: int) -> np.ndarray:
@@ -53,11 +69,11 @@ def dot(typing: Any, left: Any, row: Any, right: Any, column: Any) -> tuple[Sign
         first = _Row(context, builder, signature.args[0], *arguments[:2])
         second = _Row(context, builder, signature.args[2], *arguments[2:])
         total = ir.Constant(_FLOAT, 0.0)
-        products: dict[int, Any] = {}  # pieces of one size are added up before their floats are
+        products: dict[int, list[Any]] = {}  # pieces of one size are added up before their floats are
         for one, other in zip(first.load(), second.load(), strict=True):
-            product, size = builder.fmul(one, other, flags=_FAST), one.type.count
-            products[size] = builder.fadd(products[size], product, flags=_FAST) if size in products else product
-        for size, product in products.items():
+            products.setdefault(one.type.count, []).append(builder.fmul(one, other, flags=_FAST))
+        for size, parts in products.items():
+            product = _add_all(builder, parts)
             add_up = cgutils.get_or_insert_function(
                 builder.module,
                 ir.FunctionType(_FLOAT, [_FLOAT, product.type]),
@@ -67,6 +83,53 @@ def dot(typing: Any, left: Any, row: Any, right: Any, column: Any) -> tuple[Sign
         return total
 
     return types.float32(left, types.int64, right, types.int64), generate
+
+
+@intrinsic
+def dot_sixteen(
+    typing: Any, target: Any, place: Any, left: Any, rows: Any, right: Any, columns: Any, start: Any
+) -> tuple[Signature, Any]:
+    """target[place + i] = left[rows[start + i]] · right[columns[start + i]] for sixteen i at once.
+
+    To add up the floats of one vector takes four shuffles. Of sixteen vectors, two become one that holds halves of
+    both, four times over: the last one holds all sums, in order.
+    """
+    del typing, place, start
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Signature, arguments: Any) -> Any:
+        of_target, _, of_left, of_rows, of_right, of_columns, _ = signature.args
+        out, first_out, left_, rows_, right_, columns_, first = arguments
+        vectors = []
+        for number in range(_WIDEST):
+            entry = builder.add(first, ir.Constant(_LONG, number))
+            row, column = (
+                builder.sext(builder.load(builder.gep(make_array(kind)(context, builder, part).data, [entry])), _LONG)
+                for kind, part in ((of_rows, rows_), (of_columns, columns_))
+            )
+            one, other = _Row(context, builder, of_left, left_, row), _Row(context, builder, of_right, right_, column)
+            products = [
+                _widen(builder, builder.fmul(mine, yours, flags=_FAST))
+                for mine, yours in zip(one.load(), other.load(), strict=True)
+            ]
+            vectors.append(_add_all(builder, products))
+        stride = 1
+        while len(vectors) > 1:
+            # In lanes without this bit halves of the first vector, in the others halves of the second.
+            second = [_WIDEST * bool(lane & stride) for lane in range(_WIDEST)]
+            kept = [lane + second[lane] for lane in range(_WIDEST)]
+            moved = [(lane ^ stride) + second[lane] for lane in range(_WIDEST)]
+            vectors = [
+                builder.fadd(_shuffle(builder, *pair, kept), _shuffle(builder, *pair, moved), flags=_FAST)
+                for pair in zip(vectors[::2], vectors[1::2], strict=True)
+            ]
+            stride *= 2
+        floats = make_array(of_target)(context, builder, out).data
+        where = builder.bitcast(builder.gep(floats, [first_out]), vectors[0].type.as_pointer())
+        builder.store(vectors[0], where, align=4)
+        return context.get_dummy_value()
+
+    number = types.int64
+    return types.void(target, number, left, rows, right, columns, number), generate
 
 
 @intrinsic
@@ -123,6 +186,77 @@ def combine(
 
 
 @intrinsic
+def project(typing: Any, target: Any, row: Any, factors: Any, place: Any, table: Any) -> tuple[Signature, Any]:
+    """target[row] = Σ factors[place][k] · table[k] over the rows of a small table that stays in the cache."""
+    del typing, row, place
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Signature, arguments: Any) -> Any:
+        of_target, _, of_factors, _, of_table = signature.args
+        out, row_, factors_, place_, table_ = arguments
+        width = _width(of_factors)
+        floats = _floats_of_row(context, builder, of_factors, factors_, place_)
+        # Several sums side by side: each addition would wait for the one before it.
+        sums: list[list[Any] | None] = [None] * min(4, width)
+        for number in range(width):
+            factor = builder.load(builder.gep(floats, [ir.Constant(_LONG, number)]))
+            vectors = _Row(context, builder, of_table, table_, ir.Constant(_LONG, number)).load()
+            begun = sums[number % len(sums)]
+            olds = [None] * len(vectors) if begun is None else begun
+            sums[number % len(sums)] = [
+                _add_product(builder, old, factor, vector) for old, vector in zip(olds, vectors, strict=True)
+            ]
+        pieces = [_add_all(builder, list(parts)) for parts in zip(*(each for each in sums if each), strict=True)]
+        _Row(context, builder, of_target, out, row_).store(pieces)
+        return context.get_dummy_value()
+
+    number = types.int64
+    return types.void(target, number, factors, number, table), generate
+
+
+@intrinsic(prefer_literal=True)
+def add_outer(typing: Any, sums: Any, left: Any, right: Any, row: Any, count: Any) -> tuple[Signature, Any] | None:
+    """sums[k] += Σ left[row + i][k] · right[row + i] over i < count, for a small table of sums; count is a literal."""
+    del typing, row
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Signature, arguments: Any) -> Any:
+        of_sums, of_left, of_right, *_ = signature.args
+        sums_, left_, right_, row_, _ = arguments
+        rows = [builder.add(row_, ir.Constant(_LONG, each)) for each in range(count.literal_value)]
+        factors = [_floats_of_row(context, builder, of_left, left_, each) for each in rows]
+        vectors = [_Row(context, builder, of_right, right_, each).load() for each in rows]
+        for number in range(_width(of_left)):
+            place = _Row(context, builder, of_sums, sums_, ir.Constant(_LONG, number))
+            pieces = place.load()
+            for floats, own in zip(factors, vectors, strict=True):
+                factor = builder.load(builder.gep(floats, [ir.Constant(_LONG, number)]))
+                pieces = [_add_product(builder, old, factor, new) for old, new in zip(pieces, own, strict=True)]
+            place.store(pieces)
+        return context.get_dummy_value()
+
+    return types.void(sums, left, right, types.int64, count), generate
+
+
+@intrinsic
+def keep_positive(typing: Any, target: Any, row: Any, source: Any, place: Any) -> tuple[Signature, Any]:
+    """target[row], 0 where source[place] is not positive; a NaN of the target stays where the source is one too."""
+    del typing, row, place
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Signature, arguments: Any) -> Any:
+        own = _Row(context, builder, signature.args[0], *arguments[:2])
+        other = _Row(context, builder, signature.args[2], *arguments[2:])
+        gated = []
+        for vector, sign in zip(own.load(), other.load(), strict=True):
+            zeros = ir.Constant(vector.type, None)
+            gated.append(builder.select(builder.fcmp_ordered("<=", sign, zeros), zeros, vector))
+        own.store(gated)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic
 def float_of_bits(typing: Any, bits: Any) -> tuple[Signature, Any]:
     """The float32 with these 32 bits."""
     del typing, bits
@@ -138,13 +272,11 @@ class _Row:
     """One row of a table of records, as the vectors it is made of."""
 
     def __init__(self, context: Any, builder: ir.IRBuilder, rows: types.Array, table: Any, row: Any) -> None:
-        width = _width(rows)
-        floats = builder.bitcast(make_array(rows)(context, builder, table).data, _FLOAT.as_pointer())
-        start = builder.mul(row, ir.Constant(_LONG, width))
+        start = _floats_of_row(context, builder, rows, table, row)
         self.builder = builder
         self.places = []
-        for offset, size in _pieces(width):
-            place = builder.gep(floats, [builder.add(start, ir.Constant(_LONG, offset))])
+        for offset, size in _pieces(_width(rows)):
+            place = builder.gep(start, [ir.Constant(_LONG, offset)])
             self.places.append(builder.bitcast(place, ir.VectorType(_FLOAT, size).as_pointer()))
 
     def load(self) -> list[Any]:
@@ -153,6 +285,12 @@ class _Row:
     def store(self, vectors: list[Any]) -> None:
         for vector, place in zip(vectors, self.places, strict=True):
             self.builder.store(vector, place, align=4)
+
+
+def _floats_of_row(context: Any, builder: ir.IRBuilder, rows: types.Array, table: Any, row: Any) -> Any:
+    """Where the floats of a row begin."""
+    floats = builder.bitcast(make_array(rows)(context, builder, table).data, _FLOAT.as_pointer())
+    return builder.gep(floats, [builder.mul(row, ir.Constant(_LONG, _width(rows)))])
 
 
 def _width(rows: types.Array) -> int:
@@ -171,10 +309,33 @@ def _pieces(width: int) -> list[tuple[int, int]]:
     return pieces
 
 
+def _add_all(builder: ir.IRBuilder, vectors: list[Any]) -> Any:
+    """Their sum."""
+    total, *rest = vectors
+    for vector in rest:
+        total = builder.fadd(total, vector, flags=_FAST)
+    return total
+
+
+def _shuffle(builder: ir.IRBuilder, one: Any, two: Any, lanes: list[int]) -> Any:
+    """Floats of two vectors, numbered through, in this order."""
+    return builder.shuffle_vector(one, two, ir.Constant(ir.VectorType(_INT, len(lanes)), lanes))
+
+
+def _widen(builder: ir.IRBuilder, vector: Any) -> Any:
+    """The widest vector that begins with these floats, zeros after them."""
+    size = vector.type.count
+    if size == _WIDEST:
+        return vector
+    lanes = [min(lane, size) for lane in range(_WIDEST)]  # `size` is the first float of the second vector
+    return _shuffle(builder, vector, ir.Constant(vector.type, None), lanes)
+
+
 def _add_product(builder: ir.IRBuilder, old: Any, factor: Any, vector: Any) -> Any:
-    """old + factor · vector."""
+    """old + factor · vector, or the product alone."""
     nothing = ir.Constant(vector.type, ir.Undefined)
     single = builder.insert_element(nothing, factor, ir.Constant(_INT, 0))
     everywhere = ir.Constant(ir.VectorType(_INT, vector.type.count), [0] * vector.type.count)
     factors = builder.shuffle_vector(single, nothing, everywhere)
-    return builder.fadd(old, builder.fmul(factors, vector, flags=_FAST), flags=_FAST)
+    product = builder.fmul(factors, vector, flags=_FAST)
+    return product if old is None else builder.fadd(old, product, flags=_FAST)

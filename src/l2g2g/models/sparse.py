@@ -124,9 +124,9 @@ class _Multiply(torch.autograd.Function):
         of_dense, of_added = None, None
         if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
             if isinstance(sparse, ThinnedMatrix):
-                of_dense = _transposed_product(sparse.whole, gradient, sparse.kept) * sparse.factor
+                of_dense = transposed_product(sparse.whole, gradient, sparse.kept) * sparse.factor
             else:
-                of_dense = _transposed_product(sparse, gradient)
+                of_dense = transposed_product(sparse, gradient)
         if ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
             of_added = gradient.sum(0) if ctx.added_dim == 1 else gradient  # type: ignore[attr-defined]
         return None, of_dense, of_added
@@ -145,7 +145,7 @@ def _product(
     return torch.from_numpy(multiply_rows(*sparse.arrays, dense.numpy(), begun, kept))
 
 
-def _transposed_product(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
+def transposed_product(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
     """The transpose times dense."""
     if sparse.transposed is not None:
         assert kept is None

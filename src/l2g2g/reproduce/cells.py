@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config
+from l2g2g.errors import InputError
 from l2g2g.experiment import evaluate_graph
+from l2g2g.graphs.archives import reading
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Protocol
+from l2g2g.reproduce.lines import line_trouble
 
 # Where and how fast, but not what: two runs that differ in these only are the same cell.
 _PLACES = ("device", "threads")
@@ -140,16 +143,25 @@ def _processor() -> str:
 
 
 def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """(place in the file, line) of every complete line; what a kill left half written is passed over."""
+    """(place in the file, line) of every complete line; what a kill left half written is passed over.
+
+    Raises:
+        InputError: A line is complete and yet none of a finished cell: somebody else has changed the file.
+    """
     if not path.exists():
         return []
     found, place = [], 0
-    for text in path.read_bytes().split(b"\n"):
+    with reading(path):
+        content = path.read_bytes()
+    for number, text in enumerate(content.split(b"\n"), start=1):
         try:
             row = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
+            trouble = line_trouble(row)
+            if trouble is not None:
+                raise InputError(f"{path}: line {number} is not that of a finished cell ({trouble}); remove the line")
             found.append((place, row))
         place += len(text) + 1
     return found

@@ -42,6 +42,17 @@ class History:
         return len(self.losses)
 
 
+def read_history(values: dict[str, Any]) -> History:
+    """A history from the plain values that `asdict` made of it; anything else raises TypeError or ValueError."""
+    history = History(**values)
+    for name in _SERIES:
+        setattr(history, name, [float(value) for value in getattr(history, name)])
+    history.validations = [(int(epoch), float(score)) for epoch, score in history.validations]
+    for name in ("best_epoch", "recoveries", "resumed_from_epoch"):
+        setattr(history, name, int(getattr(history, name)))
+    return history
+
+
 @dataclass
 class LoopState:
     """Where a training stands between two epochs.
