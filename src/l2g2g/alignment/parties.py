@@ -170,7 +170,6 @@ def apply_transform(coordinates: Any, transform: PartyTransform | str | Path) ->
     if values.ndim != 2 or values.shape[1] != len(linear):
         raise InputError(f"the transform is for {len(linear)} dimensions, the coordinates are {tuple(values.shape)}")
     if isinstance(values, torch.Tensor):
-        matrix, shift = (torch.from_numpy(part).to(values) for part in (linear, transform.translation))
-    else:
-        matrix, shift = (part.astype(values.dtype) for part in (linear, transform.translation))
-    return values @ matrix + shift
+        matrix, move = (torch.from_numpy(part).to(values) for part in (linear, transform.translation))
+        return values @ matrix + move
+    return values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)

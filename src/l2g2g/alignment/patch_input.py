@@ -55,8 +55,8 @@ class PatchInput:
             values = values if rows is None else values[torch.from_numpy(rows).to(values.device)]
             return values.to(self.device, self.dtype)
         values = np.asarray(values) if rows is None else np.asarray(values[rows])
-        if not values.flags.writeable:
-            values = values.copy()  # torch refuses to look at read-only memory
+        if not values.flags.writeable or not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))  # torch takes neither read-only nor foreign bytes
         return torch.from_numpy(values).to(self.device, self.dtype)
 
     def shared_of(self, patch: int) -> np.ndarray:

@@ -51,10 +51,9 @@ def reading(path: Path) -> Iterator[None]:
         TypeError,  # a header of an array that is no header
         OverflowError,
         KeyError,
-        RecursionError,  # JSON, or a header, nested deeper than anyone would
         SyntaxError,  # a damaged .npy header is parsed as Python literals
         tokenize.TokenError,
-        NotImplementedError,  # an unknown compression inside a zip, an unsupported parquet type
+        RuntimeError,  # encrypted, of an unknown compression or type (NotImplementedError), nested beyond recursion
         zipfile.BadZipFile,
         zlib.error,
         lzma.LZMAError,

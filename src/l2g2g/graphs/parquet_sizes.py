@@ -31,10 +31,10 @@ def decoded_size(path: Path) -> int:
     for group in _list(footer.get(_ROW_GROUPS)):
         for column in _list(group.get(_COLUMNS) if isinstance(group, dict) else None):
             chunk = column.get(_CHUNK) if isinstance(column, dict) else None
-            sizes = [chunk.get(field) for field in (_NUM_VALUES, _NUM_BYTES)] if isinstance(chunk, dict) else []
-            if len(sizes) != 2 or not all(isinstance(size, int) and size >= 0 for size in sizes):
+            values, size = (chunk.get(_NUM_VALUES), chunk.get(_NUM_BYTES)) if isinstance(chunk, dict) else (None, None)
+            if not isinstance(values, int) or not isinstance(size, int) or min(values, size) < 0:
                 raise ValueError("its footer has a column without sizes")
-            total += max(_LEAST_WIDTH * sizes[0], sizes[1])
+            total += max(_LEAST_WIDTH * values, size)
     return total
 
 

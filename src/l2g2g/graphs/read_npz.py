@@ -114,7 +114,7 @@ def csr_from_arrays(arrays: Arrays, path: Path, prefix: str) -> sp.csr_array:
     if int(indptr[-1]) != len(indices) or data.shape != indices.shape:
         raise InputError(
             f"{path}: {prefix}indptr ends at {indptr[-1]} but there are {len(indices)} {prefix}indices and "
-            f"{len(data)} {prefix}data; write the archive again"
+            f"{data.size} {prefix}data; write the archive again"
         )
     wrong = (indices < 0) | (indices >= shape[1])
     if wrong.any():

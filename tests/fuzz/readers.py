@@ -1,0 +1,507 @@
+"""Readers: every way by which files come into the project, with valid files to begin from.
+
+A target is (files, mutations by ending, read). `read` gets the folder with the files, one of them mutated, and either
+returns, with what it read checked, or raises an error of l2g2g. Anything else is a finding.
+"""
+
+import gzip
+import io
+import json
+import os
+import pickle
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mutations as m
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+NUM_NODES = 12
+RING = [(node, (node + step) % NUM_NODES) for node in range(NUM_NODES) for step in (1, 2)]
+BY_ENDING = {
+    ".gz": (m.packed(m.TEXT), m.packed(m.TEXT), m.packed(m.TEXT), *m.BYTES),
+    ".npy": m.NPY,
+    ".npz": m.NPZ,
+    ".parquet": m.PARQUET,
+    ".json": m.JSON,
+    ".jsonl": m.JSON,
+    ".safetensors": m.SAFETENSORS,
+}
+
+
+@dataclass
+class Target:
+    """One reader.
+
+    Attributes:
+        name: What the table calls it.
+        seeds: Sets of valid files, by name.
+        read: Reads a folder that holds one of the sets.
+        mutated: Names that are mutated; empty for all.
+        share: How many of the inputs go here, beside the others.
+        bombs: Mutations that cost much, tried rarely, by ending.
+        after: Brings files that belong to the mutated one into agreement (checksums).
+    """
+
+    name: str
+    seeds: list
+    read: object
+    mutated: tuple = ()
+    share: float = 1.0
+    bombs: dict = field(default_factory=dict)
+    after: object = None
+
+
+# --- what was read must be sound --------------------------------------------------------------------
+
+
+def check_graph(graph):
+    from l2g2g.graphs.fingerprint import fingerprint
+
+    matrix = graph.adjacency
+    assert matrix.shape[0] == matrix.shape[1] == graph.num_nodes
+    assert matrix.nnz > 0
+    assert matrix.indices.min() >= 0
+    assert matrix.indices.max() < graph.num_nodes
+    assert np.isfinite(matrix.data).all()
+    assert (matrix.data > 0).all()
+    assert abs(matrix - matrix.T).nnz == 0
+    if graph.features is not None:
+        assert graph.features.shape[0] == graph.num_nodes
+        assert graph.features.dtype == np.float32
+        assert np.isfinite(graph.features.data if sp.issparse(graph.features) else graph.features).all()
+    if graph.node_ids is not None:
+        assert len(set(graph.node_ids.tolist())) == graph.num_nodes
+    if graph.labels is not None:
+        assert graph.labels.shape == (graph.num_nodes,)
+    fingerprint(graph)
+
+
+def check_vectors(ids, vectors):
+    assert len(set(np.asarray(ids).tolist())) == len(vectors)
+    assert vectors.ndim == 2
+    assert np.isfinite(vectors).all()
+
+
+# --- valid files ------------------------------------------------------------------------------------
+
+
+def text(delimiter=",", header="", names=lambda node: node, weight=""):
+    return (header + "".join(f"{names(u)}{delimiter}{names(v)}{weight}\n" for u, v in RING)).encode()
+
+
+def parquet(**columns):
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream)
+    return stream.getvalue()
+
+
+def npz(compressed=True, **arrays):
+    stream = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(stream, **arrays)
+    return stream.getvalue()
+
+
+def parts(matrix, prefix):
+    names = {"indptr": matrix.indptr, "indices": matrix.indices, "data": matrix.data, "shape": np.array(matrix.shape)}
+    return {prefix + name: value for name, value in names.items()}
+
+
+def adjacency():
+    sources, targets = np.array(RING).T
+    return sp.csr_array((np.ones(len(RING), np.float32), (sources, targets)), shape=(NUM_NODES, NUM_NODES))
+
+
+def saved(matrix):
+    stream = io.BytesIO()
+    sp.save_npz(stream, sp.csr_matrix(matrix))
+    return stream.getvalue()
+
+
+def features(width=4):
+    return np.random.default_rng(0).normal(size=(NUM_NODES, width)).astype(np.float32)
+
+
+def sparse_features():
+    return sp.csr_array(np.round(np.abs(features(6))))
+
+
+def npz_graphs():
+    full = {**parts(adjacency(), "adj_"), **parts(sparse_features(), "attr_"), "labels": np.arange(NUM_NODES) % 3}
+    names = np.array([f"node {number}" for number in range(NUM_NODES)])
+    pickled = {"idx_to_node": np.array({0: "a"}, dtype=object), "attr_names": np.array(["a", "b"], dtype=object)}
+    citation = {**full, **pickled}
+    found = [npz(**full), npz(**full, node_names=names), npz(False, **full), npz(**citation), saved(adjacency())]
+    real = SHARED / "cora_ml.npz"
+    return found + ([real.read_bytes()] if real.is_file() else [])
+
+
+def tables():
+    from l2g2g.graphs.write import write_embedding
+
+    folder = Path("seeds")
+    folder.mkdir(exist_ok=True)
+    made = {}
+    for ending in (".csv", ".txt", ".parquet", ".npy"):
+        for kind, ids in (("numbers", np.arange(NUM_NODES)), ("names", np.array([f"n{i}" for i in range(NUM_NODES)]))):
+            path = folder / f"{kind}{ending}"
+            write_embedding(path, features(), ids)
+            made[kind, ending] = {f"vectors{ending}": path.read_bytes()}
+            if ending == ".npy":
+                made[kind, ending][f"vectors{ending}.ids.txt"] = Path(f"{path}.ids.txt").read_bytes()
+    return made
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def only(folder, *endings):
+    return next(path for path in sorted(folder.iterdir()) if path.name.endswith(endings or ("",)))
+
+
+def read_edges(folder):
+    from l2g2g.graphs.read import read_graph
+
+    path = only(folder)
+    check_graph(read_graph(path, directed=os.stat(path).st_size % 4 == 0))
+
+
+def read_features(folder):
+    from l2g2g.graphs.read import read_graph
+
+    check_graph(read_graph(np.array(RING), features=only(folder)))
+
+
+def read_joined(folder):
+    from l2g2g.graphs.read import read_graph
+
+    check_graph(read_graph(folder / "edges.csv", features=only(folder, "features.csv", "features.npy", ".parquet")))
+
+
+def read_named(folder):
+    from l2g2g.graphs.datasets import list_datasets, load_dataset
+
+    list_datasets(folder)
+    check_graph(load_dataset("some", folder))
+
+
+def read_folder(folder):
+    from l2g2g.graphs.read import read_graph
+
+    check_graph(read_graph(folder))
+
+
+def read_vectors(folder):
+    from l2g2g.graphs.write import read_embedding
+
+    check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy")))
+
+
+def align_patches(folder):
+    from l2g2g.alignment.align import align
+    from l2g2g.graphs.write import read_embedding
+
+    paths = [path for path in sorted(folder.iterdir()) if not path.name.endswith(".ids.txt")]
+    aligned = align([read_embedding(path) for path in paths])
+    assert np.isfinite(aligned.embedding).all()
+
+
+def solve_parties(folder):
+    from l2g2g.alignment.parties import solve_transforms
+
+    for transform in solve_transforms(sorted(folder.iterdir())):
+        assert np.isfinite(transform.rotation).all()
+
+
+def apply_party(folder):
+    from l2g2g.alignment.parties import apply_transform
+
+    assert np.isfinite(apply_transform(features(), only(folder))).all()
+
+
+def read_shared_ids(folder):
+    from l2g2g.alignment.parties import read_ids
+
+    assert read_ids(only(folder)).ndim == 1
+
+
+def read_checkpoints(folder):
+    from l2g2g.training.checkpoint import CheckpointStore
+
+    CheckpointStore(folder).load()
+
+
+def checkpoint_files():
+    """A run of two epochs with its checkpoints."""
+    from l2g2g.config import make_config
+    from l2g2g.experiment import embed_graph
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.run_directory import open_run
+
+    folder = Path("seeds/run")
+    config = make_config("l2g2g", epochs=3, **SMALL)
+    with open_run(folder, interval=0) as directory:
+        embed_graph(read_graph(np.array(RING), features()), config, directory=directory)
+    place = folder / "checkpoints" / "embed"
+    found = {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.glob("epoch-*/*"))}
+    return {name: data for name, data in found.items() if "epoch-00000002" in name}
+
+
+SMALL = {"dim": 2, "hidden": 4, "patches": 2, "threads": 1}
+
+
+def seal(files):
+    """Give a checkpoint the checksums of what it holds now: not damaged, but hostile."""
+    from l2g2g.training import checkpoint as kept
+
+    for name in [name for name in files if name.endswith("manifest.json")]:
+        data = files[name.replace("manifest.json", "state.safetensors")]
+        try:
+            manifest = json.loads(files[name])
+            manifest.pop("sha256", None)
+            entry = manifest["files"]["state.safetensors"]
+            entry |= {"sha256": kept._digest(data), "bytes": len(data)}
+            manifest["sha256"] = kept._digest(kept._canonical(manifest))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        files[name] = json.dumps(manifest).encode()
+    return files
+
+
+def resume(folder):
+    from l2g2g.config import make_config
+    from l2g2g.experiment import embed_graph
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.run_directory import open_run
+
+    run = folder / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "lock").touch()
+    (run / "checkpoints" / "embed").mkdir()
+    for path in list(folder.glob("epoch-*")):
+        path.rename(run / "checkpoints" / "embed" / path.name)
+    config = make_config("l2g2g", epochs=3, **SMALL)
+    with open_run(run, resume=True, interval=0) as directory:
+        done = embed_graph(read_graph(np.array(RING), features()), config, directory=directory)
+    assert np.isfinite(done.embedding).all()
+
+
+def model_files():
+    from l2g2g import L2G2G
+
+    L2G2G(epochs=2, **SMALL).fit((np.array(RING), features())).save("seeds/model")
+    return {name: (Path("seeds/model") / name).read_bytes() for name in ("model.json", "model.safetensors")}
+
+
+def load_model(folder):
+    from l2g2g import L2G2G
+
+    model = L2G2G.load(folder)
+    assert model.embedding_.ndim == 2
+    model.save(folder / "again")
+
+
+def journal_lines():
+    from l2g2g.reproduce.cells import Cell, GraphCell, run_cell
+    from l2g2g.reproduce.contenders import CONTENDERS
+
+    graph = __import__("l2g2g").read_graph(np.array([(u % 40, v % 40) for u in range(40) for v in (u + 1, u + 2)]))
+    lines = [run_cell(GraphCell("some"), lambda _: graph)]
+    for contender in list(CONTENDERS.values())[:3]:
+        options = {"epochs": 1, **({"patches": 2} if "l2g" in contender.method else {})}
+        lines.append(run_cell(Cell("some", contender.method, contender.preset, options), lambda _: graph, 1))
+    assert all("error" not in line for line in lines), lines
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def read_journal(folder):
+    from l2g2g.reports.markdown import render_markdown
+    from l2g2g.reports.page import render_page
+    from l2g2g.reproduce.cells import Cell, Journal
+    from l2g2g.reproduce.report import build_document, read_evidence
+    from l2g2g.reproduce.runner import expect_seconds
+
+    cell = Cell("some", options={"epochs": 1})
+    journal = Journal(folder / "performance.jsonl")
+    rows = [row for _, row in journal.rows()]
+    journal.settled([cell], 0)
+    expect_seconds([cell], rows)
+    journal.close()
+    document = build_document(read_evidence(folder, True), [])
+    for chart in document.charts():
+        (folder / f"{chart.name}.svg").write_text("<svg/>")  # drawing takes a second
+    page = render_page(document, folder)
+    assert "<script>alert(1)" not in page
+    render_markdown(document, "figures")
+
+
+# --- the list ---------------------------------------------------------------------------------------
+
+
+def apart(make):
+    """What a function returns, run in a child: this process must stay small and without threads to be forked."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with os.fdopen(writing, "wb") as file:
+                pickle.dump(make(), file)
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        content = file.read()
+    os.waitpid(child, 0)
+    return pickle.loads(content)
+
+
+def targets():
+    """All of them. Called once, in a folder where seeds may be written."""
+    m.use_bombs(apart(m.make_bombs))
+    with_bombs = {".npz": (m.zip_bomb,), ".gz": (m.gzip_bomb,), ".parquet": (m.parquet_bomb,)}
+    ids = [f"n{number}" for number in range(NUM_NODES)]
+    columns = {f"dim_{place}": features()[:, place] for place in range(3)}
+    feature_csv = io.BytesIO()
+    pyarrow.csv.write_csv(pa.table({"id": np.arange(NUM_NODES), **columns}), feature_csv)
+    csv = feature_csv.getvalue()
+    embeddings = tables()
+    arrays = (features(), features().astype(np.float64), np.eye(NUM_NODES, dtype=np.int32))
+    graphs = npz_graphs()
+    sources, far = (np.array(part) for part in zip(*RING, strict=True))
+    saint = {
+        "adj_full.npz": saved(adjacency()),
+        "feats.npy": m.npy(features().astype(np.float64)),
+        "role.json": json.dumps({"tr": [0, 1, 2, 3, 4, 5], "va": [6, 7, 8], "te": [9, 10, 11]}).encode(),
+        "class_map.json": json.dumps({str(node): node % 3 for node in range(NUM_NODES)}).encode(),
+    }
+    overlap = npz(False, nodes=np.arange(8).astype(str), coordinates=features()[:8], num_nodes=np.int64(NUM_NODES))
+    other = npz(False, nodes=np.arange(3, 11).astype(str), coordinates=features()[2:10], num_nodes=np.int64(NUM_NODES))
+    transform = npz(False, rotation=np.eye(4), translation=np.ones(4), scale=np.float64(1))
+    kept = apart(checkpoint_files)
+    pairs = [
+        {f"a{ending}": next(iter(embeddings["numbers", ending].values())), "b.csv": csv.replace(b"dim_2", b"dim_3")}
+        for ending in (".txt", ".parquet", ".npy")
+    ]
+    second = io.BytesIO()
+    pyarrow.csv.write_csv(pa.table({"id": np.arange(4, 16), **{f"d{i}": features()[:, i] for i in range(4)}}), second)
+    for pair in pairs:
+        pair["b.csv"] = second.getvalue()
+    return [
+        Target(
+            "edges as text",
+            [
+                {"edges.csv": text()},
+                {"edges.csv": text(header="source,target\n")},
+                {"edges.tsv": text("\t", weight="\t1.5")},
+                {"edges.txt": text(" ", header="# a comment\n")},
+                {"edges.csv": text(names=lambda node: f'"node, {node}"', header="source,target\n")},
+                {"edges.edges": text(";", names=lambda node: node * 10**15, weight=";2")},
+            ],
+            read_edges,
+            share=3,
+        ),
+        Target("edges as packed text", [{"edges.csv.gz": gzip.compress(text())}], read_edges, bombs=with_bombs),
+        Target(
+            "edges as Parquet",
+            [
+                {"edges.parquet": parquet(source=sources, target=far)},
+                {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
+                {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
+            ],
+            read_edges,
+            share=2,
+            bombs=with_bombs,
+        ),
+        Target("graph as .npz", [{"graph.npz": graph} for graph in graphs], read_edges, share=3, bombs=with_bombs),
+        Target(
+            "labels in .npz",
+            [
+                {"labels.npy": m.npy(labels)}
+                for labels in (np.arange(NUM_NODES), np.array(ids), np.array(ids, "S4"), np.arange(NUM_NODES) / 1.0)
+            ],
+            read_labels,
+        ),
+        Target("named data set", [{"some.npz": graph} for graph in graphs[:4]], read_named, bombs=with_bombs),
+        Target("features as .npy", [{"f.npy": m.npy(array)} for array in arrays], read_features),
+        Target(
+            "features as .npz",
+            [
+                {"f.npz": npz(a=features())},
+                {"f.npz": npz(**parts(sparse_features(), "attr_"))},
+                {"f.npz": saved(sparse_features())},
+            ],
+            read_features,
+            share=2,
+            bombs=with_bombs,
+        ),
+        Target("features as text", [{"edges.csv": text(), "features.csv": csv}], read_joined, ("features.csv",), 2),
+        Target(
+            "features as Parquet",
+            [
+                {"edges.csv": text(), "f.parquet": parquet(id=np.arange(NUM_NODES), **columns)},
+                {"edges.csv": text(), "f.parquet": parquet(id=np.arange(NUM_NODES), x=features().tolist())},
+            ],
+            read_joined,
+            ("f.parquet",),
+            bombs=with_bombs,
+        ),
+        Target("GraphSAINT folder", [saint], read_folder, share=2, bombs=with_bombs),
+        Target(
+            "embedding as text",
+            [embeddings[kind, ending] for kind in ("numbers", "names") for ending in (".csv", ".txt")],
+            read_vectors,
+            share=2,
+        ),
+        Target(
+            "embedding as Parquet",
+            [embeddings[kind, ".parquet"] for kind in ("numbers", "names")],
+            read_vectors,
+            bombs=with_bombs,
+        ),
+        Target("embedding as .npy", [embeddings[kind, ".npy"] for kind in ("numbers", "names")], read_vectors),
+        Target("patches of align", pairs, align_patches),
+        Target("exports of parties", [{"a.npz": overlap, "b.npz": other}], solve_parties, bombs=with_bombs),
+        Target("transform of a party", [{"t.npz": transform}], apply_party),
+        Target("shared ids of a party", [{"ids.txt": "\n".join(ids).encode()}], read_shared_ids, share=0.3),
+        Target("checkpoint, damaged", [kept], read_checkpoints, share=0.5),
+        Target("checkpoint, sealed", [kept], resume, after=seal, share=0.7),
+        Target("saved model", [apart(model_files)], load_model),
+        Target("lines of reproduce", [{"performance.jsonl": apart(journal_lines)}], read_journal),
+    ]
+
+
+def read_labels(folder):
+    from l2g2g.graphs.read import read_graph
+
+    content = (folder / "labels.npy").read_bytes()
+    members = {name: m.npy(value) for name, value in parts(adjacency(), "adj_").items()} | {"labels": content}
+    (folder / "graph.npz").write_bytes(m._write_zip([(f"{name}.npy", data) for name, data in members.items()]))
+    check_graph(read_graph(folder / "graph.npz"))
+
+
+def mutate(target, generator, others):
+    """One set of files of a target with one of them mutated: (files, what was done)."""
+    files = dict(m.pick(generator, target.seeds))
+    name = m.pick(generator, [name for name in files if not target.mutated or name in target.mutated])
+    ending = Path(name).suffix
+    bombs = target.bombs.get(ending, ())
+    ways = BY_ENDING.get(ending, m.TEXT)
+    done = []
+    for _ in range(1 if generator.random() < 0.8 else 2):
+        way = m.pick(generator, bombs) if bombs and generator.random() < 0.004 else m.pick(generator, ways)
+        try:
+            files[name] = way(files[name], generator, others)
+        except Exception:  # not every way fits what an earlier one left
+            way = m.flip
+            files[name] = way(files[name], generator, others)
+        done.append(way.__name__)
+    if target.after is not None:
+        files = target.after(files)
+    return files, f"{name}: {' + '.join(done)}"

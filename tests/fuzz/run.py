@@ -1,0 +1,275 @@
+"""Fuzzing: hostile files for every reader, thousands a minute.
+
+    python tests/fuzz/run.py --inputs 20000 --seed 0
+
+Input number i of a reader is a function of (seed, reader, i), so that a finding can be looked at again:
+`--only READER --first I --inputs 1 --show`. A child process reads them one after another, with little address space and
+a limit of time for each. Allowed are what was read, sound, and an error of l2g2g in one line. Anything else is a finding:
+another exception, a warning, more memory than the budget, a hang, a death, a file outside the folder. Exit code 1 where
+there are findings.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+import zlib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS"):
+    os.environ[_name] = "1"
+sys.path.insert(0, str(Path(__file__).parent))
+
+SECONDS = 10.0  # for one input
+UNPACKED = 100_000_000  # bytes that a file may unpack to
+BUDGET = 300_000_000  # bytes of memory beyond the idle process
+ADDRESSES = 2_000_000_000  # address space beyond the idle process
+
+
+@dataclass
+class Tally:
+    """What came of the inputs of one reader."""
+
+    reader: str
+    inputs: int = 0
+    read: int = 0
+    refused: Counter = field(default_factory=Counter)
+    slowest: float = 0.0
+    findings: list = field(default_factory=list)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=20_000, help="over all readers")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input of every reader")
+    parser.add_argument("--only", help="one reader, by a part of its name")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--show", action="store_true", help="print every outcome and the traceback of findings")
+    parser.add_argument("--list", action="store_true", help="names of the readers")
+    options = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="l2g2g-fuzz-"))
+    here = os.getcwd()
+    try:
+        os.chdir(root)
+        return fuzz(options, root)
+    finally:
+        os.chdir(here)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def fuzz(options, root):
+    import readers
+
+    for name in ("reproduce.report", "alignment.parties", "graphs.read", "run_directory"):
+        importlib.import_module(f"l2g2g.{name}")  # once for all children
+    found = [target for target in readers.targets() if options.only is None or options.only in target.name]
+    if options.list:
+        print("\n".join(target.name for target in found))
+        return 0
+    contents = [content for target in found for files in target.seeds for content in files.values()]
+    others = [content for content in contents if len(content) < 100_000]
+    whole = sum(target.share for target in found)
+    tallies = []
+    for target in found:
+        count = max(1, round(options.inputs * target.share / whole))
+        started = time.monotonic()
+        tally = run_target(target, count, options, others, root)
+        tallies.append(tally)
+        seconds = time.monotonic() - started
+        say(f"{target.name}: {tally.inputs:,} inputs in {seconds:.1f} s, {len(tally.findings)} findings")
+        for finding in tally.findings:
+            say(f"  {finding}")
+    if options.json:
+        print(json.dumps([asdict(tally) for tally in tallies]))
+    else:
+        print_table(tallies)
+    return 1 if any(tally.findings for tally in tallies) else 0
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_table(tallies):
+    print(f"{'reader':24} {'inputs':>7} {'read':>7} {'exit 2':>7} {'exit 3':>7} {'exit 4':>7} {'slowest':>8} findings")
+    total = Tally("all")
+    for tally in tallies:
+        total.inputs, total.read = total.inputs + tally.inputs, total.read + tally.read
+        total.refused += tally.refused
+        total.slowest = max(total.slowest, tally.slowest)
+        total.findings += tally.findings
+    for tally in [*tallies, total]:
+        codes = [tally.refused[str(code)] for code in (2, 3, 4)]
+        print(
+            f"{tally.reader:24} {tally.inputs:7,} {tally.read:7,} {codes[0]:7,} {codes[1]:7,} {codes[2]:7,} "
+            f"{tally.slowest:6.2f} s {len(tally.findings)}"
+        )
+
+
+def run_target(target, count, options, others, root):
+    """Child after child, each until it has done all, hangs, dies or has found something that spoils it."""
+    tally, number, last = Tally(target.name), options.first, options.first + count
+    while number < last:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            code = 1
+            try:
+                work(target, number, last, options, others, root, writing)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(writing)
+        number = watch(child, reading, number, last, tally, options.show)
+    return tally
+
+
+def watch(child, reading, number, last, tally, show):
+    """Take outcomes from a child until it ends; returns the number of the next input."""
+    buffer, deadline, done = b"", time.monotonic() + SECONDS + 60, number
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        block = os.read(reading, 1 << 16) if ready else b""
+        if not block:
+            break
+        buffer += block
+        *lines, buffer = buffer.split(b"\n")
+        for line in lines:
+            outcome = json.loads(line)
+            if "begun" in outcome:
+                deadline = time.monotonic() + SECONDS
+                continue
+            deadline = time.monotonic() + 60  # to make the next one
+            note(tally, outcome, show)
+            done += 1
+    os.close(reading)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if done < last and (not ready or status != 0):
+        what = f"no answer within {SECONDS:.0f} s" if not ready else f"the process died (status {status})"
+        tally.inputs += 1
+        tally.findings.append(f"{tally.reader} input {done}: {what}")
+        done += 1
+    return done
+
+
+def note(tally, outcome, show):
+    tally.inputs += 1
+    tally.slowest = max(tally.slowest, outcome["seconds"])
+    if show:
+        say(json.dumps(outcome))
+    if outcome["what"] == "read":
+        tally.read += 1
+    elif outcome["what"] == "refused":
+        tally.refused[str(outcome["code"])] += 1
+    else:
+        tally.findings.append(f"{tally.reader} input {outcome['number']} ({outcome['how']}): {outcome['text']}")
+
+
+def work(target, number, last, options, others, root, pipe):
+    """In the child: make, write and read inputs. Ends early after a finding that spoils the measurement of memory."""
+    import numpy as np
+    import readers
+
+    from l2g2g.graphs import archives
+
+    archives._free_memory = lambda: UNPACKED
+    place = root / "box"
+    salt = zlib.crc32(target.name.encode())
+    os.environ["L2G2G_CANARY"] = str(root / "canary")
+    for current in range(number, last):
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        generator = np.random.default_rng([options.seed, salt, current])
+        files, how = readers.mutate(target, generator, others)
+        shutil.rmtree(place, ignore_errors=True)
+        for name, content in files.items():
+            path = place / "in" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        before = listing(root)
+        size = memory("VmSize") + ADDRESSES
+        resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        reset_peak()
+        start = memory("VmRSS")
+        send(pipe, {"begun": current})
+        started = time.perf_counter()
+        outcome = attempt(target, place / "in", options.show)
+        outcome |= {"number": current, "how": how, "seconds": time.perf_counter() - started}
+        grown = memory("VmHWM") - start
+        strangers = sorted(listing(root) ^ before)
+        if outcome["what"] != "finding" and grown > BUDGET:
+            outcome |= {"what": "finding", "text": f"took {grown / 1e6:.0f} MB ({outcome})"}
+        if strangers:
+            outcome |= {"what": "finding", "text": f"left {strangers} ({outcome})"}
+        send(pipe, outcome)
+        if strangers or grown > BUDGET:  # begin with a fresh process; what is left to do is done by another
+            shutil.rmtree(root / "canary", ignore_errors=True)
+            return
+
+
+def attempt(target, folder, show):
+    from l2g2g.alignment.procrustes import AlignmentWarning
+    from l2g2g.errors import L2G2GError
+    from l2g2g.training.checkpoint import CheckpointWarning
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", CheckpointWarning)
+            warnings.simplefilter("ignore", AlignmentWarning)
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+            target.read(folder)
+        return {"what": "read"}
+    except L2G2GError as error:
+        text = str(error)
+        if not text.isprintable() or len(text) > 4000 or not text:
+            return {"what": "finding", "text": f"message is not one printable line: {text[:300]!r}"}
+        return {"what": "refused", "code": error.exit_code, "text": text}
+    except Exception as error:
+        if show:
+            traceback.print_exc()
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [frame for frame in frames if "l2g2g" in frame.filename] or frames
+        place = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
+        return {"what": "finding", "text": f"{type(error).__name__} at {place}: {str(error)[:200]!r}"}
+
+
+def send(pipe, outcome):
+    os.write(pipe, json.dumps(outcome).encode() + b"\n")
+
+
+def memory(name):
+    """Bytes by the system's own count."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def reset_peak():
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def listing(root):
+    """Everything outside the folder of the inputs."""
+    return {str(path.relative_to(root)) for path in root.rglob("*") if "in" not in path.relative_to(root).parts[:2]}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
