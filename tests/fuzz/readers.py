@@ -9,7 +9,9 @@ import io
 import json
 import os
 import pickle
+import shutil
 import traceback
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -484,6 +486,23 @@ def read_labels(folder):
     members = {name: m.npy(value) for name, value in parts(adjacency(), "adj_").items()} | {"labels": content}
     (folder / "graph.npz").write_bytes(m._write_zip([(f"{name}.npy", data) for name, data in members.items()]))
     check_graph(read_graph(folder / "graph.npz"))
+
+
+def read_seeds(target):
+    """What is mutated must be in order before; and what the compiler does the first time, it does here."""
+    for files in target.seeds:
+        folder = Path("seeds") / "whole"
+        shutil.rmtree(folder, ignore_errors=True)
+        write_files(folder, files)
+        with warnings.catch_warnings(action="ignore"):
+            target.read(folder)
+
+
+def write_files(folder, files):
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def mutate(target, generator, others):

@@ -4,9 +4,9 @@
 
 Input number i of a reader is a function of (seed, reader, i), so that a finding can be looked at again:
 `--only READER --first I --inputs 1 --show`. A child process reads them one after another, with little address space and
-a limit of time for each. Allowed are what was read, sound, and an error of l2g2g in one line. Anything else is a finding:
-another exception, a warning, more memory than the budget, a hang, a death, a file outside the folder. Exit code 1 where
-there are findings.
+a limit of time for each. Allowed are what was read, sound, and an error of l2g2g in one line. Anything else is a
+finding: another exception, a warning, more memory than the budget, a hang, a death, a file outside the folder. Exit
+code 1 where there are findings.
 """
 
 import argparse
@@ -78,6 +78,7 @@ def fuzz(options, root):
     if options.list:
         print("\n".join(target.name for target in found))
         return 0
+    readers.apart(lambda: [readers.read_seeds(target) for target in found])
     contents = [content for target in found for files in target.seeds for content in files.values()]
     others = [content for content in contents if len(content) < 100_000]
     whole = sum(target.share for target in found)
@@ -198,10 +199,7 @@ def work(target, number, last, options, others, root, pipe):
         generator = np.random.default_rng([options.seed, salt, current])
         files, how = readers.mutate(target, generator, others)
         shutil.rmtree(place, ignore_errors=True)
-        for name, content in files.items():
-            path = place / "in" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        readers.write_files(place / "in", files)
         before = listing(root)
         size = memory("VmSize") + ADDRESSES
         resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))

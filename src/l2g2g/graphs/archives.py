@@ -120,6 +120,7 @@ def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
             if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (_is_list(field.type) and _is_text(plain)):
                 raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
         table = pq.read_table(path, read_dictionary=[field.name for field in fields if _is_text(field.type)])
+        table.validate(full=True)  # text that is no text, places that are none
         packed = [pa.types.is_dictionary(column.type) for column in table.columns]
         num_bytes = sum(map(_text_size, (column for column, it_is in zip(table.columns, packed, strict=True) if it_is)))
         _refuse_size(path, num_bytes, limit)

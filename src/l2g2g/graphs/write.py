@@ -208,7 +208,7 @@ def _read_npy(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finite(array: np.ndarray, path: Path) -> np.ndarray:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         vectors = np.asarray(array, dtype=np.float32)
     wrong = ~np.isfinite(vectors).all(axis=1)
     if wrong.any():

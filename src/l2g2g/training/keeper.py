@@ -73,7 +73,7 @@ class Keeper:
             return
         try:
             state.restore(self.found.tensors, self.found.values)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{self.store.folder}: the checkpoint does not fit this training ({reason})") from error
         self.found = None  # its tensors are not needed any more

@@ -111,28 +111,32 @@ class LoopState:
         return _apart(tensors | {"history.validations": validations}), values
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Stand where the captured state stood. The model and the settings must be those of the capture."""
+        """Stand where the captured state stood. The model and the settings must be those of the capture.
+
+        Where something is missing or does not fit: KeyError, TypeError, ValueError, OverflowError or RuntimeError.
+        """
         self.model.load_state_dict(_part(tensors, "model"))
+        model, frame = self.model.state_dict(), self.frame
         with torch.no_grad():
             for name, parts in self._optimiser_parts().items():
                 for place, part in enumerate(parts):
                     part.copy_(tensors[f"{name}.{place}"])
         device = self.frame.rotations.device
-        self.frame = _read_frame(tensors, "frame").to(device)
+        self.frame = _read_frame(tensors, "frame", frame).to(device)
         recovery = self.recovery
-        recovery.state, recovery.frame = _part(tensors, "good"), _read_frame(tensors, "good_frame").to(device)
+        recovery.state = _fitting(_part(tensors, "good"), model)
+        recovery.frame = _read_frame(tensors, "good_frame", frame).to(device)
         recovery.count, recovery.rate_factor = int(values["recoveries"]), float(values["rate_factor"])
         recovery.trouble = values["trouble"]
         if values["best_score"] is not None:
             self.best_score = float(values["best_score"])
-            self.best_model = recovery.state if values["best_is_good"] else _part(tensors, "best")
-            self.best_frame = _read_frame(tensors, "best_frame").to(device)
+            self.best_model = recovery.state if values["best_is_good"] else _fitting(_part(tensors, "best"), model)
+            self.best_frame = _read_frame(tensors, "best_frame", frame).to(device)
         self.waited = int(values["waited"])
-        self.history = History(best_epoch=int(values["best_epoch"]))
-        for name in _SERIES:
-            setattr(self.history, name, tensors[f"history.{name}"].tolist())
-        validations = tensors["history.validations"].tolist()
-        self.history.validations = [(int(epoch), score) for epoch, score in validations]
+        series = {name: tensors[f"history.{name}"].tolist() for name in (*_SERIES, "validations")}
+        self.history = read_history({**series, "best_epoch": values["best_epoch"]})
+        if not self.epoch == len(self.history.epoch_seconds) == int(values["epoch"]):
+            raise ValueError(f"epoch {values['epoch']} with {self.epoch} losses")
         self.history.resumed_from_epoch = self.epoch
 
     def _optimiser_parts(self) -> dict[str, list[Tensor]]:
@@ -162,5 +166,17 @@ def _frame_tensors(name: str, frame: Frame) -> Tensors:
     return {f"{name}.{part}": getattr(frame, part).detach().cpu() for part in _FRAME}
 
 
-def _read_frame(tensors: Mapping[str, Tensor], name: str) -> Frame:
-    return Frame(*(tensors[f"{name}.{part}"] for part in _FRAME))
+def _read_frame(tensors: Mapping[str, Tensor], name: str, like: Frame) -> Frame:
+    parts = _fitting(
+        {part: tensors[f"{name}.{part}"] for part in _FRAME}, {part: getattr(like, part) for part in _FRAME}
+    )
+    return Frame(*parts.values())
+
+
+def _fitting(tensors: Tensors, like: Mapping[str, Tensor]) -> Tensors:
+    """The tensors, if they are those that are meant."""
+    for name in tensors.keys() | like.keys():
+        found, wanted = (part[name].shape if name in part else None for part in (tensors, like))
+        if found != wanted:
+            raise ValueError(f"{name} has shape {found}, not {wanted}")
+    return tensors
