@@ -52,7 +52,7 @@ def test_parties_with_an_anchor_scales_and_tensors(known):
 
 def test_bad_files_and_shapes_are_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(b"no archive")
-    with pytest.raises(InputError, match=r"x\.npz is not a file of nodes"):
+    with pytest.raises(InputError, match=r"x\.npz: is neither"):
         OverlapExport.load(tmp_path / "x.npz")
     with pytest.raises(InputError, match="2 nodes do not go with"):
         export_overlaps([1, 2], np.zeros((3, 2)), [1])

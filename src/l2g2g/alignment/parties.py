@@ -22,7 +22,7 @@ from l2g2g.alignment.polar import Route
 from l2g2g.alignment.solve import Weights
 from l2g2g.alignment.streaming import SharedNodes
 from l2g2g.alignment.synchronise import synchronise
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, NumericalError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 
 _MOST_NODES = 2**53  # what a float still counts
@@ -172,4 +172,8 @@ def apply_transform(coordinates: Any, transform: PartyTransform | str | Path) ->
     if isinstance(values, torch.Tensor):
         matrix, move = (torch.from_numpy(part).to(values) for part in (linear, transform.translation))
         return values @ matrix + move
-    return values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
+    if not np.isfinite(moved).all():
+        raise NumericalError(f"the transform takes coordinates beyond what {values.dtype} holds; solve it again")
+    return moved

@@ -73,16 +73,25 @@ def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.n
     # Opened here, because NumPy leaves the file open when it is damaged.
     with reading(path), path.open("rb") as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*created on Python 2")  # read all the same
+        magic = file.read(6)
+        if magic and not magic.startswith((b"\x93NUMPY", b"PK", b"\x80")):  # the last is how a pickle begins
+            raise InputError(f"{path}: is neither an .npy nor an .npz file; write or fetch it again")
+        file.seek(0)
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return {"array": loaded}
+            return {"array": _native(loaded)}
         with loaded:
             keys = [key for key in loaded.files if key not in passed_over or not _is_pickled(loaded, key)]
             arrays = {key: loaded[key] for key in keys}
             for key, array in arrays.items():
                 if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is none
                     raise InputError(f"{path}: {key} is no array; write or fetch it again")
-            return arrays
+            return {key: _native(array) for key, array in arrays.items()}
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """The same array with the bytes of its numbers in the order of this machine, as SciPy, Arrow and torch want them."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:

@@ -107,6 +107,8 @@ def csr_from_arrays(arrays: Arrays, path: Path, prefix: str) -> sp.csr_array:
     data = arrays.get(prefix + "data")
     if data is None:
         data = np.ones(len(indices), np.float32)
+    if data.dtype == np.float16:  # which SciPy has no sparse matrices of
+        data = data.astype(np.float32)
     if data.dtype.kind not in "biuf":
         raise InputError(f"{path}: {prefix}data holds {data.dtype}; convert it to real numbers first")
     if len(shape) != 2 or len(indptr) != shape[0] + 1 or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():

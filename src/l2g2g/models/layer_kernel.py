@@ -28,7 +28,7 @@ _MOST_UNROLLED = 1024  # vectors of the weights: they are written out in the cod
 
 def fits(hidden: int, width: int) -> bool:
     """Whether weights of this size are small enough for these kernels."""
-    return 0 < hidden and 0 < width and hidden * -(-width // 16) <= _MOST_UNROLLED and -(-hidden // 16) * width <= 1024
+    return hidden > 0 and width > 0 and hidden * -(-width // 16) <= _MOST_UNROLLED and -(-hidden // 16) * width <= 1024
 
 
 def forward(
@@ -96,8 +96,11 @@ def _forward(
             for row in range(low, high):
                 combine(hidden, row, bias, 0, values, indices, dense, indptr[row], indptr[row + 1])
                 keep_positive(hidden, row, hidden, row)
-            for row in range(low, high):
-                project(product, row, hidden, row, weight)
+            fours = low + (high - low) // 4 * 4
+            for row in range(low, fours, 4):
+                project(product, row, hidden, row, weight, 4)
+            for row in range(fours, high):
+                project(product, row, hidden, row, weight, 1)
 
 
 @njit(cache=True, parallel=True)
@@ -121,15 +124,16 @@ def _backward(
         for low in range(bounds[part], bounds[part + 1], _BLOCK):
             high = min(low + _BLOCK, bounds[part + 1])
             first = low if through else 0  # the place of row `low` in `rows` is low - first
-            for row in range(low, high):
-                project(rows, row - first, gradient, row, turned)
-                keep_positive(rows, row - first, hidden, row)
-                add_scaled(own_bias, 0, np.float32(1.0), rows, row - first)
             fours = low + (high - low) // 4 * 4
             for row in range(low, fours, 4):
+                project(rows, row - first, gradient, row, turned, 4)
                 add_outer(own_weight, hidden, gradient, row, 4)
             for row in range(fours, high):
+                project(rows, row - first, gradient, row, turned, 1)
                 add_outer(own_weight, hidden, gradient, row, 1)
+            for row in range(low, high):
+                keep_positive(rows, row - first, hidden, row)
+                add_scaled(own_bias, 0, np.float32(1.0), rows, row - first)
             if through:
                 own_dense = of_dense[part]
                 for row in range(low, high):

@@ -51,6 +51,8 @@ class _PairLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, outer: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors  # type: ignore[attr-defined]
+        if outer.device.type == "cpu" and outer == 1:  # the loss itself is differentiated: nothing to multiply
+            return (*saved, None, None)
         return (*(None if gradient is None else outer * gradient for gradient in saved), None, None)
 
 

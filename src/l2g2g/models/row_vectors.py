@@ -185,32 +185,35 @@ def combine(
     return types.void(target, number, added, number, values, columns, source, number, number), generate
 
 
-@intrinsic
-def project(typing: Any, target: Any, row: Any, factors: Any, place: Any, table: Any) -> tuple[Signature, Any]:
-    """target[row] = Σ factors[place][k] · table[k] over the rows of a small table that stays in the cache."""
+@intrinsic(prefer_literal=True)
+def project(
+    typing: Any, target: Any, row: Any, factors: Any, place: Any, table: Any, count: Any
+) -> tuple[Signature, Any] | None:
+    """target[row + i] = Σ factors[place + i][k] · table[k] for i < count; the table stays in the cache.
+
+    count is a literal: several rows at once read the table once, and none waits for the sum of another.
+    """
     del typing, row, place
+    if not isinstance(count, types.IntegerLiteral):
+        return None
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Signature, arguments: Any) -> Any:
-        of_target, _, of_factors, _, of_table = signature.args
-        out, row_, factors_, place_, table_ = arguments
-        width = _width(of_factors)
-        floats = _floats_of_row(context, builder, of_factors, factors_, place_)
-        # Several sums side by side: each addition would wait for the one before it.
-        sums: list[list[Any] | None] = [None] * min(4, width)
-        for number in range(width):
-            factor = builder.load(builder.gep(floats, [ir.Constant(_LONG, number)]))
+        of_target, _, of_factors, _, of_table, _ = signature.args
+        out, row_, factors_, place_, table_, _ = arguments
+        steps = [ir.Constant(_LONG, each) for each in range(count.literal_value)]
+        floats = [_floats_of_row(context, builder, of_factors, factors_, builder.add(place_, step)) for step in steps]
+        sums: list[list[Any]] = [[None] * len(_pieces(_width(of_table))) for _ in steps]
+        for number in range(_width(of_factors)):
             vectors = _Row(context, builder, of_table, table_, ir.Constant(_LONG, number)).load()
-            begun = sums[number % len(sums)]
-            olds = [None] * len(vectors) if begun is None else begun
-            sums[number % len(sums)] = [
-                _add_product(builder, old, factor, vector) for old, vector in zip(olds, vectors, strict=True)
-            ]
-        pieces = [_add_all(builder, list(parts)) for parts in zip(*(each for each in sums if each), strict=True)]
-        _Row(context, builder, of_target, out, row_).store(pieces)
+            for own, own_floats in zip(sums, floats, strict=True):
+                factor = builder.load(builder.gep(own_floats, [ir.Constant(_LONG, number)]))
+                own[:] = [_add_product(builder, old, factor, new) for old, new in zip(own, vectors, strict=True)]
+        for own, step in zip(sums, steps, strict=True):
+            _Row(context, builder, of_target, out, builder.add(row_, step)).store(own)
         return context.get_dummy_value()
 
     number = types.int64
-    return types.void(target, number, factors, number, table), generate
+    return types.void(target, number, factors, number, table, count), generate
 
 
 @intrinsic(prefer_literal=True)

@@ -20,6 +20,8 @@ from l2g2g.models.degree_sampling import TargetUnits, draw_by_units, draw_by_uni
 from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
 
+_ROWS = 64  # rows whose negatives are drawn together
+
 
 @dataclass(frozen=True, eq=False)
 class NegativePlan:
@@ -33,7 +35,7 @@ class NegativePlan:
         pair_offsets: (num_patches + 1,) negatives of each patch.
         patches: (num_patches,) the numbers of the patches, which key their random streams.
         units: How likely each row is as the far end; None for uniformly.
-        filters: (num_excluded,) uint8, eight bits for every excluded pair; see `_build_filters`.
+        filters: (num_excluded,) uint32, a word for every excluded pair; see `_build_filters`.
     """
 
     excluded: tuple[np.ndarray, np.ndarray]
@@ -181,32 +183,39 @@ def _deal(shares: np.ndarray, offsets: np.ndarray, pair_offsets: np.ndarray, shi
 
 
 @njit(cache=True, inline="always")
-def _bit_of(column: int, num_bits: int) -> np.int64:
-    """The bit that stands for a column in the filter of a row."""
-    spread = (np.uint64(column) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
-    return np.int64((spread * np.uint64(num_bits)) >> np.uint64(32))
+def _word_of(column: int, count: int) -> np.int64:
+    """Which of the `count` words of a row's filter stands for a column."""
+    spread = (np.uint64(np.uint32(column)) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
+    return np.int64((spread * np.uint64(count)) >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _bits_of(column: int) -> np.uint32:
+    """Three bits that stand for a column in its word; sometimes two of them are one."""
+    spread = (np.uint64(np.uint32(column)) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)
+    one, last = np.uint32(1), np.uint64(31)
+    first = one << np.uint32(spread >> np.uint64(27))
+    second = one << np.uint32((spread >> np.uint64(22)) & last)
+    third = one << np.uint32((spread >> np.uint64(17)) & last)
+    return np.uint32(first | second | third)
 
 
 @njit(cache=True, parallel=True)
 def _build_filters(indptr: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """Eight bits for each excluded pair; those of a row, together, have a bit set for every excluded column.
+    """A word for each excluded pair; those of a row, together, have three bits set for every excluded column.
 
-    A bit that is not set says that a column is allowed: seven of eight draws need no search.
+    Where not all three are set a column is allowed: one draw in two hundred needs a search.
     """
-    filters = np.zeros(len(excluded), np.uint8)
+    filters = np.zeros(len(excluded), np.uint32)
     for row in prange(len(indptr) - 1):
         low, high = indptr[row], indptr[row + 1]
         for entry in range(low, high):
-            bit = _bit_of(excluded[entry], 8 * (high - low))
-            filters[low + (bit >> 3)] |= np.uint8(1 << (bit & 7))
+            filters[low + _word_of(excluded[entry], high - low)] |= _bits_of(excluded[entry])
     return filters
 
 
 @njit(cache=True, inline="always")
-def _is_excluded(column: int, excluded: np.ndarray, filters: np.ndarray, low: int, high: int) -> bool:
-    bit = _bit_of(column, 8 * (high - low))
-    if not (filters[low + (bit >> 3)] >> (bit & 7)) & 1:
-        return False
+def _is_excluded(column: int, excluded: np.ndarray, low: int, high: int) -> bool:
     found = False
     for entry in range(low, high):  # no early end: vector code
         found |= excluded[entry] == column
@@ -228,20 +237,34 @@ def _draw(
     low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
     for patch in range(len(offsets) - 1):
         start, stop = offsets[patch], offsets[patch + 1]
-        size = np.uint64(stop - start)
-        # The first try of all rows: nothing but arithmetic, so it becomes vector code.
-        for entry in prange(pair_offsets[patch], pair_offsets[patch + 1]):
-            word = random_word(keys[patch], np.uint64(entry - pair_offsets[patch]))
-            columns[entry] = start + np.int64(((word >> bits) * size) >> bits)
-        for row in prange(start, stop):
-            low, high = excluded_indptr[row], excluded_indptr[row + 1]
-            for entry in range(indptr[row], indptr[row + 1]):
-                rows[entry] = row
-                if _is_excluded(columns[entry], excluded, filters, low, high):
-                    position = np.uint64(entry - pair_offsets[patch])
+        size, shift = np.uint64(stop - start), pair_offsets[patch]
+        for block in prange((stop - start + _ROWS - 1) // _ROWS):
+            first_row, last_row = start + block * _ROWS, min(start + (block + 1) * _ROWS, stop)
+            first, last = indptr[first_row], indptr[last_row]
+            # The first try of all rows: nothing but arithmetic, so it becomes vector code.
+            for entry in range(first, last):
+                word = random_word(keys[patch], np.uint64(entry - shift))
+                columns[entry] = start + np.int64(((word >> bits) * size) >> bits)
+            for row in range(first_row, last_row):
+                rows[indptr[row] : indptr[row + 1]] = row
+            flags = np.empty(last - first, np.uint8)
+            for place in range(last - first):  # vector code too
+                row, column = rows[first + place], columns[first + place]
+                low = excluded_indptr[row]
+                bits_set = filters[low + _word_of(column, excluded_indptr[row + 1] - low)]
+                flags[place] = (bits_set & _bits_of(column)) == _bits_of(column)
+            suspects, count = np.empty(last - first + 1, np.int64), 0
+            for place in range(last - first):
+                suspects[count] = first + place  # written always, counted only with its flag: no branch to guess
+                count += flags[place]
+            for entry in suspects[:count]:
+                row = rows[entry]
+                low, high = excluded_indptr[row], excluded_indptr[row + 1]
+                if _is_excluded(columns[entry], excluded, low, high):
+                    position = np.uint64(entry - shift)
                     word = random_word(keys[patch], position)
                     column = start + np.int64(((word & low_half) * size) >> bits)
-                    if _is_excluded(column, excluded, filters, low, high):
+                    if _is_excluded(column, excluded, low, high):
                         word = random_word(second_keys[patch], position)
                         rank = np.int64(((word >> bits) * np.uint64(stop - start - (high - low))) >> bits)
                         column = start + rank
