@@ -41,6 +41,11 @@ class Frame:
             torch.ones(num_patches, dtype=dtype, device=device),
         )
 
+    @property
+    def only_rotates(self) -> bool:
+        """Whether nothing is shifted or scaled: inner products inside a patch stay what they are."""
+        return not bool(self.translations.any()) and bool((self.scales == 1).all())
+
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Frame:
         """Return the same frame on another device or in another precision."""
         parts = (self.rotations, self.translations, self.scales)

@@ -90,7 +90,7 @@ def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.n
 
 
 def _native(array: np.ndarray) -> np.ndarray:
-    """The same array with the bytes of its numbers in the order of this machine, as SciPy, Arrow and torch want them."""
+    """The same array with the bytes of its numbers in the order of this machine, as others want them."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 

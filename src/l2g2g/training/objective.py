@@ -196,7 +196,8 @@ def _accumulate_through(
         rows.requires_grad_()
     sizes = torch.cat([batch.offsets.diff() for batch in batches])
     offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    aligned = apply_frame(rows, offsets, solve(rows))
+    frame = solve(rows)
+    aligned = rows if _is_without_effect(model, frame, settings) else apply_frame(rows, offsets, frame)
     if settings.scope == "global":
         assert global_pairs is not None
         loss = global_loss(model, aligned, global_pairs, settings, epoch)
@@ -237,13 +238,21 @@ def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, e
 def encode_aligned(
     model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
 ) -> tuple[Tensor, Tensor]:
-    """(num_rows, dim) aligned embeddings of a batch as training sees them, and the divergence of its noise."""
+    """(num_rows, dim) aligned embeddings of a batch as training sees them, and the divergence of its noise.
+
+    Where the frame cannot change the loss nor its gradient it is not applied.
+    """
     embedding, divergence = encode(model, batch, settings, epoch)
-    if settings.alignment == "during" and len(frame.rotations) > 1:
+    if settings.alignment == "during" and len(frame.rotations) > 1 and not _is_without_effect(model, frame, settings):
         own = torch.as_tensor(batch.patches, device=embedding.device)
         part = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
         embedding = apply_frame(embedding, batch.offsets, part)
     return embedding, divergence
+
+
+def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSettings) -> bool:
+    """Inner products inside a patch do not see a rotation that all its vectors take."""
+    return settings.scope == "inside" and model.decoder is None and frame.only_rotates
 
 
 def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:
