@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import shutil
+import tempfile
 import traceback
 import warnings
 from dataclasses import dataclass, field
@@ -42,11 +43,12 @@ class Target:
 
     Attributes:
         name: What the table calls it.
-        seeds: Sets of valid files, by name.
+        seeds: Sets of valid files, by name; a function where making them takes long.
         read: Reads a folder that holds one of the sets.
         mutated: Names that are mutated; empty for all.
         share: How many of the inputs go here, beside the others.
         bombs: Mutations that cost much, tried rarely, by ending.
+        command: The command line that reads the files: (folder, folder of outputs) to arguments.
         after: Brings files that belong to the mutated one into agreement (checksums).
     """
 
@@ -56,6 +58,7 @@ class Target:
     mutated: tuple = ()
     share: float = 1.0
     bombs: dict = field(default_factory=dict)
+    command: object = None
     after: object = None
 
 
@@ -245,13 +248,13 @@ def checkpoint_files():
     from l2g2g.graphs.read import read_graph
     from l2g2g.run_directory import open_run
 
-    folder = Path("seeds/run")
+    folder = Path(tempfile.mkdtemp(dir="."))
     config = make_config("l2g2g", epochs=3, **SMALL)
     with open_run(folder, interval=0) as directory:
         embed_graph(read_graph(np.array(RING), features()), config, directory=directory)
     place = folder / "checkpoints" / "embed"
     found = {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.glob("epoch-*/*"))}
-    return {name: data for name, data in found.items() if "epoch-00000002" in name}
+    return [{name: data for name, data in found.items() if "epoch-00000002" in name}]
 
 
 SMALL = {"dim": 2, "hidden": 4, "patches": 2, "threads": 1}
@@ -297,7 +300,7 @@ def model_files():
     from l2g2g import L2G2G
 
     L2G2G(epochs=2, **SMALL).fit((np.array(RING), features())).save("seeds/model")
-    return {name: (Path("seeds/model") / name).read_bytes() for name in ("model.json", "model.safetensors")}
+    return [{name: (Path("seeds/model") / name).read_bytes() for name in ("model.json", "model.safetensors")}]
 
 
 def load_model(folder):
@@ -318,7 +321,7 @@ def journal_lines():
         options = {"epochs": 1, **({"patches": 2} if "l2g" in contender.method else {})}
         lines.append(run_cell(Cell("some", contender.method, contender.preset, options), lambda _: graph, 1))
     assert all("error" not in line for line in lines), lines
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return [{"performance.jsonl": "".join(json.dumps(line) + "\n" for line in lines).encode()}]
 
 
 def read_journal(folder):
@@ -340,6 +343,32 @@ def read_journal(folder):
     page = render_page(document, folder)
     assert "<script>alert(1)" not in page
     render_markdown(document, "figures")
+
+
+# --- the same by the command line -------------------------------------------------------------------
+
+FAST = ("-m", "gae", "--epochs", "1", "--dim", "4", "--threads", "1", "--quiet")
+
+
+def embed(folder, output):
+    return ["embed", only(folder), "-o", output / "o.npy", *FAST]
+
+
+def embed_folder(folder, output):
+    return ["embed", folder, "-o", output / "o.npy", *FAST]
+
+
+def embed_joined(folder, output):
+    features = next(path for path in folder.iterdir() if path.name != "edges.csv")
+    return ["embed", folder / "edges.csv", "--features", features, "-o", output / "o.npy", *FAST]
+
+
+def align_command(folder, output):
+    return ["align", *sorted(folder.iterdir()), "-o", output / "o.parquet", "--quiet"]
+
+
+def solve_command(folder, output):
+    return ["party", "solve", *sorted(folder.iterdir()), "-o", output]
 
 
 # --- the list ---------------------------------------------------------------------------------------
@@ -366,7 +395,6 @@ def apart(make):
 
 def targets():
     """All of them. Called once, in a folder where seeds may be written."""
-    m.use_bombs(apart(m.make_bombs))
     with_bombs = {".npz": (m.zip_bomb,), ".gz": (m.gzip_bomb,), ".parquet": (m.parquet_bomb,)}
     ids = [f"n{number}" for number in range(NUM_NODES)]
     columns = {f"dim_{place}": features()[:, place] for place in range(3)}
@@ -386,9 +414,8 @@ def targets():
     overlap = npz(False, nodes=np.arange(8).astype(str), coordinates=features()[:8], num_nodes=np.int64(NUM_NODES))
     other = npz(False, nodes=np.arange(3, 11).astype(str), coordinates=features()[2:10], num_nodes=np.int64(NUM_NODES))
     transform = npz(False, rotation=np.eye(4), translation=np.ones(4), scale=np.float64(1))
-    kept = apart(checkpoint_files)
     pairs = [
-        {f"a{ending}": next(iter(embeddings["numbers", ending].values())), "b.csv": csv.replace(b"dim_2", b"dim_3")}
+        {f"a{ending}": next(iter(embeddings["numbers", ending].values())), "b.csv": b""}
         for ending in (".txt", ".parquet", ".npy")
     ]
     second = io.BytesIO()
@@ -408,8 +435,15 @@ def targets():
             ],
             read_edges,
             share=3,
+            command=embed,
         ),
-        Target("edges as packed text", [{"edges.csv.gz": gzip.compress(text())}], read_edges, bombs=with_bombs),
+        Target(
+            "edges as packed text",
+            [{"edges.csv.gz": gzip.compress(text())}],
+            read_edges,
+            bombs=with_bombs,
+            command=embed,
+        ),
         Target(
             "edges as Parquet",
             [
@@ -420,8 +454,16 @@ def targets():
             read_edges,
             share=2,
             bombs=with_bombs,
+            command=embed,
         ),
-        Target("graph as .npz", [{"graph.npz": graph} for graph in graphs], read_edges, share=3, bombs=with_bombs),
+        Target(
+            "graph as .npz",
+            [{"graph.npz": graph} for graph in graphs],
+            read_edges,
+            share=3,
+            bombs=with_bombs,
+            command=embed,
+        ),
         Target(
             "labels in .npz",
             [
@@ -443,7 +485,14 @@ def targets():
             share=2,
             bombs=with_bombs,
         ),
-        Target("features as text", [{"edges.csv": text(), "features.csv": csv}], read_joined, ("features.csv",), 2),
+        Target(
+            "features as text",
+            [{"edges.csv": text(), "features.csv": csv}],
+            read_joined,
+            ("features.csv",),
+            share=2,
+            command=embed_joined,
+        ),
         Target(
             "features as Parquet",
             [
@@ -453,8 +502,9 @@ def targets():
             read_joined,
             ("f.parquet",),
             bombs=with_bombs,
+            command=embed_joined,
         ),
-        Target("GraphSAINT folder", [saint], read_folder, share=2, bombs=with_bombs),
+        Target("GraphSAINT folder", [saint], read_folder, share=2, bombs=with_bombs, command=embed_folder),
         Target(
             "embedding as text",
             [embeddings[kind, ending] for kind in ("numbers", "names") for ending in (".csv", ".txt")],
@@ -468,14 +518,20 @@ def targets():
             bombs=with_bombs,
         ),
         Target("embedding as .npy", [embeddings[kind, ".npy"] for kind in ("numbers", "names")], read_vectors),
-        Target("patches of align", pairs, align_patches),
-        Target("exports of parties", [{"a.npz": overlap, "b.npz": other}], solve_parties, bombs=with_bombs),
+        Target("patches of align", pairs, align_patches, command=align_command),
+        Target(
+            "exports of parties",
+            [{"a.npz": overlap, "b.npz": other}],
+            solve_parties,
+            bombs=with_bombs,
+            command=solve_command,
+        ),
         Target("transform of a party", [{"t.npz": transform}], apply_party),
         Target("shared ids of a party", [{"ids.txt": "\n".join(ids).encode()}], read_shared_ids, share=0.3),
-        Target("checkpoint, damaged", [kept], read_checkpoints, share=0.5),
-        Target("checkpoint, sealed", [kept], resume, after=seal, share=0.7),
-        Target("saved model", [apart(model_files)], load_model),
-        Target("lines of reproduce", [{"performance.jsonl": apart(journal_lines)}], read_journal),
+        Target("checkpoint, damaged", checkpoint_files, read_checkpoints, share=0.5),
+        Target("checkpoint, sealed", checkpoint_files, resume, after=seal, share=0.7),
+        Target("saved model", model_files, load_model),
+        Target("lines of reproduce", journal_lines, read_journal),
     ]
 
 

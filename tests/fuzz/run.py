@@ -10,6 +10,7 @@ code 1 where there are findings.
 """
 
 import argparse
+import dataclasses
 import importlib
 import json
 import os
@@ -17,6 +18,7 @@ import resource
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,6 +59,7 @@ def main():
     parser.add_argument("--only", help="one reader, by a part of its name")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--show", action="store_true", help="print every outcome and the traceback of findings")
+    parser.add_argument("--commands", type=int, default=0, help="afterwards, as many files through the command line")
     parser.add_argument("--list", action="store_true", help="names of the readers")
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="l2g2g-fuzz-"))
@@ -72,12 +75,30 @@ def main():
 def fuzz(options, root):
     import readers
 
-    for name in ("reproduce.report", "alignment.parties", "graphs.read", "run_directory"):
-        importlib.import_module(f"l2g2g.{name}")  # once for all children
     found = [target for target in readers.targets() if options.only is None or options.only in target.name]
     if options.list:
         print("\n".join(target.name for target in found))
         return 0
+    tallies = fuzz_readers(found, options, root) if options.inputs else []
+    if options.commands:
+        tallies.append(run_commands(found, options, root))
+    if options.json:
+        print(json.dumps([asdict(tally) for tally in tallies]))
+    else:
+        print_table(tallies)
+    return 1 if any(tally.findings for tally in tallies) else 0
+
+
+def fuzz_readers(found, options, root):
+    import mutations
+    import readers
+
+    for name in ("reproduce.report", "alignment.parties", "graphs.read", "run_directory"):
+        importlib.import_module(f"l2g2g.{name}")  # once for all children
+    if any(target.bombs for target in found):
+        mutations.use_bombs(readers.apart(mutations.make_bombs))
+    for target in found:
+        target.seeds = target.seeds if isinstance(target.seeds, list) else readers.apart(target.seeds)
     readers.apart(lambda: [readers.read_seeds(target) for target in found])
     contents = [content for target in found for files in target.seeds for content in files.values()]
     others = [content for content in contents if len(content) < 100_000]
@@ -92,11 +113,45 @@ def fuzz(options, root):
         say(f"{target.name}: {tally.inputs:,} inputs in {seconds:.1f} s, {len(tally.findings)} findings")
         for finding in tally.findings:
             say(f"  {finding}")
-    if options.json:
-        print(json.dumps([asdict(tally) for tally in tallies]))
-    else:
-        print_table(tallies)
-    return 1 if any(tally.findings for tally in tallies) else 0
+    return tallies
+
+
+def run_commands(targets, options, root):
+    """Some of the same files through the real command line: its exit code, one line on stderr, nothing left behind."""
+    import numpy as np
+    import readers
+
+    targets = [dataclasses.replace(target, bombs={}) for target in targets if target.command]
+    others = [content for target in targets for content in target.seeds[0].values()]
+    tally = Tally("command line")
+    for number in range(options.commands):
+        target = targets[number % len(targets)]
+        generator = np.random.default_rng([options.seed, zlib.crc32(target.name.encode()), number])
+        files, how = readers.mutate(target, generator, others)
+        shutil.rmtree(root / "box", ignore_errors=True)
+        (root / "box" / "out").mkdir(parents=True)
+        readers.write_files(root / "box" / "in", files)
+        before = listing(root)
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "l2g2g", *target.command(root / "box" / "in", root / "box" / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        lines = done.stderr.splitlines()
+        trouble = None
+        if done.returncode not in (0, 2, 3, 4):
+            trouble = f"exit code {done.returncode}"
+        elif done.returncode and (len(lines) != 1 or not lines[0].startswith("l2g2g: ") or done.stdout):
+            trouble = "not one line on stderr"
+        elif done.returncode and listing(root) != before:
+            trouble = f"left {sorted(listing(root) ^ before)}"
+        seconds = time.perf_counter() - started
+        what = "finding" if trouble else "refused" if done.returncode else "read"
+        text = f"{target.name}: {trouble}: {done.stderr[-300:]!r}"
+        outcome = {"number": number, "how": how, "what": what, "seconds": seconds, "text": text}
+        note(tally, {**outcome, "code": done.returncode}, options.show)
+    say(f"command line: {tally.inputs:,} files, {len(tally.findings)} findings")
+    for finding in tally.findings:
+        say(f"  {finding}")
+    return tally
 
 
 def say(text):
@@ -216,8 +271,10 @@ def work(target, number, last, options, others, root, pipe):
         if strangers:
             outcome |= {"what": "finding", "text": f"left {strangers} ({outcome})"}
         send(pipe, outcome)
+        for name in strangers:
+            path = root / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         if strangers or grown > BUDGET:  # begin with a fresh process; what is left to do is done by another
-            shutil.rmtree(root / "canary", ignore_errors=True)
             return
 
 

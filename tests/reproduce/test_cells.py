@@ -70,15 +70,43 @@ def test_an_error_that_is_no_answer_of_ours_does_not_stop_the_rest_either():
     assert line["error"].startswith("KeyError")
 
 
-def test_half_a_line_is_passed_over_and_the_next_one_is_whole(journal):
-    row = {"key": CELL.key, "settings": {}, "auc": 0.5}
-    journal.append({"key": "other"})
+def test_half_a_line_is_passed_over_and_the_next_one_is_whole(journal, make_row):
+    other, row = make_row("tiny", "gae"), make_row("tiny", "default")
+    journal.append(other)
     with journal.path.open("a") as file:
         file.write('{"key": "killed whi')
     journal.append(row)
-    assert [line for _, line in journal.rows()] == [{"key": "other"}, row]
+    assert [line for _, line in journal.rows()] == [other, row]
     assert journal.path.read_text().endswith("\n")
-    assert journal.answers([CELL]) == {CELL.key: row}
+    cell = Cell(**row["cell"])
+    assert journal.answers([cell]) == {cell.key: row}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cell": {"method": "gae"}}, "cell has no dataset"),
+        ({"auc": "high"}, "auc is no score"),
+        ({"auc": None}, "auc and ap are missing"),
+        ({"num_edges": -1}, "num_edges is no count"),
+        ({"seconds": {}}, "seconds"),
+        ({"cell_seconds": float("nan")}, "cell_seconds"),
+        ({"settings": []}, "settings"),
+        ({"error": ["it broke"]}, "error is no text"),
+    ],
+)
+def test_a_line_that_is_none_of_a_cell_is_refused_by_its_number(journal, make_row, change, words):
+    journal.append(make_row("tiny", "gae"))
+    journal.append({**make_row("tiny", "default"), **change})
+    with pytest.raises(InputError, match=f"line 2 is not that of a finished cell.*{words}"):
+        journal.rows()
+
+
+def test_nesting_that_no_parser_follows_is_passed_over(journal, make_row):
+    journal.append(make_row("tiny", "gae"))
+    with journal.path.open("a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert len(journal.rows()) == 1
 
 
 def test_a_cell_belongs_to_one_process_at_a_time(journal):

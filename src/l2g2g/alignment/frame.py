@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from l2g2g.errors import InputError
 
@@ -75,12 +76,46 @@ def apply_frame(coordinates: Tensor, offsets: Tensor, frame: Frame) -> Tensor:
         dim = coordinates.shape[1]
         blocks = coordinates.view(len(lengths), lengths[0], dim)
         return torch.baddbmm(frame.translations[:, None], blocks, linear).reshape(-1, dim)
-    patches = coordinates.split(lengths)
-    aligned = [
-        torch.addmm(shift, patch, matrix)
-        for shift, patch, matrix in zip(frame.translations, patches, linear, strict=True)
-    ]
-    return torch.cat(aligned) if aligned else coordinates
+    return _Move.apply(coordinates, lengths, linear, frame.translations) if lengths else coordinates
+
+
+class _Move(torch.autograd.Function):
+    """Every patch times its matrix, plus its shift, written where it belongs: nothing is put together afterwards."""
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx,
+        coordinates: Tensor,
+        lengths: list[int],
+        linear: Tensor,
+        shifts: Tensor,
+    ) -> Tensor:
+        moved = torch.empty_like(coordinates, memory_format=torch.contiguous_format)
+        parts = zip(shifts, coordinates.split(lengths), linear, moved.split(lengths), strict=True)
+        for shift, patch, matrix, out in parts:
+            torch.addmm(shift, patch, matrix, out=out)
+        ctx.save_for_backward(coordinates, linear)
+        ctx.lengths = lengths  # type: ignore[attr-defined]
+        return moved
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        coordinates, linear = ctx.saved_tensors  # type: ignore[attr-defined]
+        lengths: list[int] = ctx.lengths  # type: ignore[attr-defined]
+        parts, needed = gradient.split(lengths), ctx.needs_input_grad  # type: ignore[attr-defined]
+        of_coordinates, of_linear, of_shifts = None, None, None
+        if needed[0]:
+            of_coordinates = torch.empty_like(coordinates, memory_format=torch.contiguous_format)
+            for part, matrix, out in zip(parts, linear, of_coordinates.split(lengths), strict=True):
+                torch.mm(part, matrix.T, out=out)
+        if needed[2]:
+            of_linear = torch.stack(
+                [patch.T @ part for patch, part in zip(coordinates.split(lengths), parts, strict=True)]
+            )
+        if needed[3]:
+            of_shifts = torch.stack([part.sum(0) for part in parts])
+        return of_coordinates, None, of_linear, of_shifts
 
 
 def assemble(aligned: Tensor, global_nodes: Tensor, num_nodes: int, how: Literal["mean", "median"] = "mean") -> Tensor:
