@@ -26,8 +26,8 @@ _LOCK, _CHECKPOINTS = "lock", "checkpoints"
 class RunDirectory:
     """An open run directory; `open_run` makes it."""
 
-    def __init__(self, folder: Path, resume: bool, interval: float) -> None:
-        self.folder, self.resume, self.interval = folder, resume, interval
+    def __init__(self, folder: Path, resume: bool, interval: float, patient: bool = False) -> None:
+        self.folder, self.resume, self.interval, self.patient = folder, resume, interval, patient
 
     @property
     def names(self) -> list[str]:
@@ -49,14 +49,14 @@ class RunDirectory:
         description = json.loads(json.dumps(description))
         if not self.resume:
             store.clear()
-            return Keeper(store, description, interval=self.interval)
+            return Keeper(store, description, interval=self.interval, patient=self.patient)
         store.clean()
         found = store.load()
         if found is None:
             warnings.warn(
                 f"{self.folder}: nothing was saved of {name}; it starts anew", CheckpointWarning, stacklevel=2
             )
-            return Keeper(store, description, interval=self.interval)
+            return Keeper(store, description, interval=self.interval, patient=self.patient)
         changed = differences({**found.fingerprint, "machine": None}, {**description, "machine": None})
         if changed:
             raise InputError(
@@ -69,7 +69,7 @@ class RunDirectory:
                 f"{self.folder}: goes on with another {'; '.join(moved)}: close to one run in one go, not the same bits"
             )
             warnings.warn(text, CheckpointWarning, stacklevel=2)
-        return Keeper(store, description, found, self.interval)
+        return Keeper(store, description, found, self.interval, self.patient)
 
 
 def differences(then: dict[str, Any], now: dict[str, Any], inside: str = "") -> list[str]:
@@ -92,12 +92,12 @@ def _show(value: Any) -> str:
 
 @contextmanager
 def open_run(
-    folder: str | Path | None, *, resume: bool = False, interval: float | None = None
+    folder: str | Path | None, *, resume: bool = False, interval: float | None = None, patient: bool = False
 ) -> Iterator[RunDirectory | None]:
     """Make and lock a run directory for as long as the context lasts; None where no folder is given.
 
     resume: go on with the run in it, which must be there; otherwise it must hold none.
-    interval: see `Keeper`.
+    interval, patient: see `Keeper`.
     """
     if interval is not None and not interval >= 0:
         raise InputError(f"--checkpoint-every is {interval}; it must not be negative")
@@ -111,7 +111,7 @@ def open_run(
     if resume and not (folder / _LOCK).exists():
         raise InputError(f"{folder}: nothing to resume, no run was started here; leave --resume out to start one")
     with _locked(folder):
-        run = RunDirectory(folder, resume, USUAL_INTERVAL if interval is None else interval)
+        run = RunDirectory(folder, resume, USUAL_INTERVAL if interval is None else interval, patient)
         if not resume and run.names:
             raise InputError(f"{folder}: holds a run already; add --resume to go on with it, or give another --run-dir")
         yield run

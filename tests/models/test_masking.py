@@ -10,8 +10,8 @@ import torch
 from l2g2g.models.masking import (
     deal_groups,
     drop_entries,
-    hidden_edges,
-    hidden_edges_torch,
+    hidden_pairs,
+    hidden_pairs_torch,
     propagate_visible,
     propagate_visible_torch,
 )
@@ -42,9 +42,14 @@ def stacked(patch_set, adjacency):
     return patch_set.induce(adjacency), patch_set.global_nodes.astype(np.int64)
 
 
-def hidden_matrix(block, nodes, key, fraction):
-    indptr, indices = hidden_edges(block.indptr, block.indices, nodes, nodes[block.indices], key, fraction)
-    return sp.csr_array((np.ones(len(indices)), indices.numpy(), indptr.numpy()), shape=block.shape)
+def listed(block):
+    """(rows, columns) of all entries."""
+    return np.repeat(np.arange(block.shape[0], dtype=np.int32), np.diff(block.indptr)), block.indices
+
+
+def hidden_matrix(block, nodes, key, fraction, groups=None):
+    rows, columns = (part.numpy() for part in hidden_pairs(*listed(block), nodes, key, fraction, groups))
+    return sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=block.shape)
 
 
 def visible_pattern(block, nodes, key, fraction):
@@ -67,9 +72,8 @@ def edges_by_node(matrix, nodes):
 @pytest.mark.parametrize("key", KEYS)
 def test_numba_and_torch_hide_the_same_edges(weighted, patch_set, key, fraction):
     block, nodes = stacked(patch_set, weighted)
-    tensors = [torch.from_numpy(part) for part in (block.indptr, block.indices, nodes)]
-    ours = hidden_edges(block.indptr, block.indices, nodes, nodes[block.indices], key, fraction)
-    theirs = hidden_edges_torch(*tensors, key, fraction)
+    ours = hidden_pairs(*listed(block), nodes, key, fraction)
+    theirs = hidden_pairs_torch(*(torch.from_numpy(part) for part in (*listed(block), nodes)), key, fraction)
     for mine, other in zip(ours, theirs, strict=True):
         assert torch.equal(mine, other)
         assert mine.dtype == other.dtype == torch.int32
@@ -204,8 +208,9 @@ def test_numba_and_torch_hide_the_same_edges_between_groups(weighted, patch_set,
     block, nodes = stacked(patch_set, weighted)
     groups = dealt(nodes, num_groups)
     tensors = [torch.from_numpy(part) for part in (block.indptr, block.indices, nodes)]
-    ours = hidden_edges(block.indptr, block.indices, nodes, nodes[block.indices], KEYS[0], fraction, groups)
-    theirs = hidden_edges_torch(*tensors, KEYS[0], fraction, torch.from_numpy(groups))
+    ours = hidden_pairs(*listed(block), nodes, KEYS[0], fraction, groups)
+    pairs = [torch.from_numpy(part) for part in (*listed(block), nodes)]
+    theirs = hidden_pairs_torch(*pairs, KEYS[0], fraction, torch.from_numpy(groups))
     assert all(torch.equal(mine, other) for mine, other in zip(ours, theirs, strict=True))
     seen = propagate_visible(
         block.indptr, block.indices, block.data, nodes, nodes[block.indices], KEYS[0], fraction, groups
@@ -219,10 +224,7 @@ def test_numba_and_torch_hide_the_same_edges_between_groups(weighted, patch_set,
 def test_exactly_the_edges_between_groups_are_hidden(weighted):
     nodes = np.arange(weighted.shape[0])
     groups = dealt(nodes, 3)
-    indptr, indices = hidden_edges(
-        weighted.indptr, weighted.indices, nodes, nodes[weighted.indices], KEYS[0], 1.0, groups
-    )
-    hidden = sp.csr_array((np.ones(len(indices)), indices.numpy(), indptr.numpy()), shape=weighted.shape)
+    hidden = hidden_matrix(weighted, nodes, KEYS[0], 1.0, groups)
     between = groups[:, None] != groups[None]
     assert ((hidden.toarray() != 0) == ((weighted.toarray() != 0) & between)).all()
     seen = propagate_visible(

@@ -53,10 +53,13 @@ def test_of_a_pair_that_stands_twice_one_is_scored():
     matrix.eliminate_zeros()
     matrix.sort_indices()
     indptr, indices = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
-    once = PairPattern(indptr, indices, torch.tensor(1.0), twice=True)
-    scored = [(row, int(indices[e])) for row in range(9) for e in range(once.starts[row], indptr[row + 1])]
-    assert sorted(scored) == sorted(zip(*map(list, np.triu(matrix.toarray(), 1).nonzero()), strict=True))
-    assert torch.equal(PairPattern(indptr, indices, torch.tensor(1.0)).starts, indptr[:-1])
+    rows, columns, weights = PairPattern(indptr, indices, torch.tensor(1.0), twice=True).listed
+    scored = list(zip(rows.tolist(), columns.tolist(), strict=True))
+    assert scored == list(zip(*map(list, np.triu(matrix.toarray(), 1).nonzero()), strict=True))
+    assert weights == 2
+    rows, columns, weights = PairPattern(indptr, indices, torch.tensor(1.0)).listed
+    assert (len(rows), weights) == (matrix.nnz, 1)
+    assert torch.equal(columns, indices)
 
 
 def test_joined_patterns_hold_all_pairs_with_their_weights():

@@ -164,34 +164,42 @@ class Encoder(nn.Module):
             assert isinstance(inputs.features, SparseMatrix)
             hidden, own = hidden_layer(inputs.features, weights[0], biases[0], weights[1]), None
         else:
-            projected, own = self._project_twice(inputs.features)
+            projected, own = self._project_twice(inputs.features, biases[-1])
             hidden = hidden_layer(inputs.propagation, projected, biases[0], weights[1])
         for weight, bias in zip(weights[2:], biases[1:-1], strict=True):
             hidden = hidden_layer(inputs.propagation, hidden, bias, weight)
-        last = biases[-1] if own is None else own + biases[-1]
-        return multiply(inputs.propagation, hidden, last)
+        return multiply(inputs.propagation, hidden, biases[-1] if own is None else own)
 
-    def _project_twice(self, features: Tensor | SparseMatrix | ThinnedMatrix) -> tuple[Tensor, Tensor | None]:
-        """X times the weights of the first layer and of the skip; sparse features are read once for both."""
+    def _project_twice(
+        self, features: Tensor | SparseMatrix | ThinnedMatrix, skip_bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """X times the weights of the first layer and of the skip; sparse features are read once for both.
+
+        skip_bias: (dim,) added to the second.
+        """
         if self.skip is None:
             return self._project(features, self.weights[0]), None
         # Nothing to gain where X is dense, or has so few entries that taking the result apart costs more than it.
         few = isinstance(features, SparseMatrix) and features.entries_per_row < _FEW_ENTRIES
         if isinstance(features, Tensor) or few:
-            return self._project(features, self.weights[0]), self._project(features, self.skip)
-        both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1))
-        hidden, own = both.split([self.weights[0].shape[1], self.skip.shape[1]], dim=1)
+            return self._project(features, self.weights[0]), self._project(features, self.skip, skip_bias)
+        width = self.weights[0].shape[1]
+        bias = None if skip_bias is None else functional.pad(skip_bias, (width, 0))
+        both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1), bias)
+        hidden, own = both.split([width, self.skip.shape[1]], dim=1)
         return hidden.contiguous(), own
 
-    def _project(self, features: Tensor | SparseMatrix | ThinnedMatrix, weight: Tensor) -> Tensor:
-        """scale · (X − 1 meanᵀ) W, as X W and one row to subtract."""
-        row = None
+    def _project(
+        self, features: Tensor | SparseMatrix | ThinnedMatrix, weight: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
+        """scale · (X − 1 meanᵀ) W + bias, as X W and one row to add."""
         if self.feature_mean is not None:
             weight = weight * self.feature_scale
-            row = -(self.feature_mean @ weight)
+            shift = -(self.feature_mean @ weight)
+            bias = shift if bias is None else bias + shift
         if isinstance(features, Tensor):
-            return multiply_features(features, weight, row)
-        return multiply(features, weight, row)
+            return multiply_features(features, weight, bias)
+        return multiply(features, weight, bias)
 
 
 def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

@@ -11,10 +11,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numba import njit, prange
-from torch import Tensor
+from torch import Tensor, get_num_threads
 
 from l2g2g.models.randomness import Purpose, random_word, random_words, scale_to, signed_key, stream_key
+from l2g2g.models.row_vectors import share_rows
 from l2g2g.models.sparse import SparseMatrix, csr_tensor
+
+_ROWS = 64  # rows whose edges are looked at together
 
 
 def edge_threshold(fraction: float) -> int:
@@ -31,7 +34,7 @@ def deal_groups(units: Tensor, num_groups: int, *, seed: int, epoch: int) -> Ten
 def propagate_visible(
     indptr: np.ndarray,
     indices: np.ndarray,
-    weights: np.ndarray,
+    weights: np.ndarray | None,
     nodes: np.ndarray,
     far_nodes: np.ndarray,
     key: int,
@@ -40,12 +43,16 @@ def propagate_visible(
 ) -> SparseMatrix:
     """Â of the visible edges of stacked patches.
 
-    indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal. nodes: (num_rows,) node
-    numbers of the rows. far_nodes: (num_entries,) node numbers of the columns, nodes[indices]. fraction: share of the
+    indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal; no weights: all are 1. nodes:
+    (num_rows,) node numbers of the rows. far_nodes: (num_entries,) node numbers of the columns, nodes[indices]. fraction: share of the
     edges between groups that is hidden. groups: (num_rows,) int64, None for the nodes themselves.
     """
-    hidden = _flag_hidden(indptr[:-1], indptr, indices, nodes, far_nodes, key, fraction, groups)
-    new_indptr, new_indices, values = (torch.from_numpy(part) for part in _visible(indptr, indices, weights, hidden))
+    hidden = _flag_by_chance(indptr, nodes, far_nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
+    if groups is not None:
+        _clear_inside_groups(indptr, indices, groups, hidden)
+    own_weights = np.empty(0, np.float32) if weights is None else weights
+    visible = _visible(indptr, indices, own_weights, hidden, share_rows(indptr, get_num_threads()))
+    new_indptr, new_indices, values = (torch.from_numpy(part) for part in visible)
     matrix = csr_tensor(new_indptr, new_indices, values, (len(nodes), len(nodes)))
     return SparseMatrix(matrix, matrix)
 
@@ -76,46 +83,32 @@ def propagate_visible_torch(
     return SparseMatrix(matrix, matrix)
 
 
-def hidden_edges(
-    indptr: np.ndarray,
-    indices: np.ndarray,
+def hidden_pairs(
+    rows: np.ndarray,
+    columns: np.ndarray,
     nodes: np.ndarray,
-    far_nodes: np.ndarray,
     key: int,
     fraction: float,
     groups: np.ndarray | None = None,
-    *,
-    starts: np.ndarray | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """CSR pattern of the hidden edges of stacked patches. A smaller fraction gives a subset.
+    """(rows, columns) of those edges in a list that are hidden, in order. A smaller fraction gives a subset.
 
-    starts: (num_rows,) the first entry of each row to look at; with those above the diagonal each edge of an undirected
-    graph is found once.
+    rows, columns: (num_edges,) int32. nodes: (num_rows,) their node numbers. groups: as in `propagate_visible`.
     """
-    starts = indptr[:-1] if starts is None else starts
-    hidden = _flag_hidden(starts, indptr, indices, nodes, far_nodes, key, fraction, groups)
-    new_indptr, new_indices = _hidden(starts, indptr, indices, hidden)
-    return torch.from_numpy(new_indptr), torch.from_numpy(new_indices)
+    threshold = np.uint64(edge_threshold(fraction))
+    flags = _flag_list(rows, columns, nodes, np.uint64(key), threshold)
+    if groups is not None:
+        _clear_list_inside_groups(rows, columns, groups, flags)
+    found = _pick(rows, columns, flags, get_num_threads())
+    return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
 
-def hidden_edges_torch(
-    indptr: Tensor,
-    indices: Tensor,
-    nodes: Tensor,
-    key: int,
-    fraction: float,
-    groups: Tensor | None = None,
-    *,
-    starts: Tensor | None = None,
+def hidden_pairs_torch(
+    rows: Tensor, columns: Tensor, nodes: Tensor, key: int, fraction: float, groups: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same with torch operations only, for any device."""
-    rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), indptr.diff())
-    hidden = _is_hidden(nodes, nodes if groups is None else groups, rows, indices.long(), key, fraction)
-    if starts is not None:
-        hidden &= torch.arange(len(rows), device=rows.device) >= starts[rows]
-    counts = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
-    counts.index_add_(0, rows[hidden] + 1, torch.ones_like(rows[hidden]))
-    return counts.cumsum(0).to(torch.int32), indices[hidden]
+    hidden = _is_hidden(nodes, nodes if groups is None else groups, rows.long(), columns.long(), key, fraction)
+    return rows[hidden], columns[hidden]
 
 
 def drop_entries(values: np.ndarray, offsets: np.ndarray, keys: np.ndarray, fraction: float) -> np.ndarray:
@@ -138,44 +131,45 @@ def _is_hidden(nodes: Tensor, groups: Tensor, rows: Tensor, columns: Tensor, key
     return (groups[rows] != groups[columns]) & (((words >> 32) & 0xFFFFFFFF) < edge_threshold(fraction))
 
 
-def _flag_hidden(
-    starts: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    nodes: np.ndarray,
-    far_nodes: np.ndarray,
-    key: int,
-    fraction: float,
-    groups: np.ndarray | None,
-) -> np.ndarray:
-    """(num_entries,) uint8, 1 where an edge is hidden; anything before the start of a row."""
-    flags = _flag_by_chance(starts, indptr, nodes, far_nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
-    if groups is not None:
-        _clear_inside_groups(indptr, indices, groups, flags)
-    return flags
+@njit(cache=True, inline="always")
+def _is_chosen(one: np.uint64, other: np.uint64, key: np.uint64, threshold: np.uint64) -> bool:
+    """Whether chance hides an edge: the same for both of its directions."""
+    low, high = min(one, other), max(one, other)
+    return (random_word(key, (low << np.uint64(32)) + high) >> np.uint64(32)) < threshold
 
 
 @njit(cache=True, parallel=True)
 def _flag_by_chance(
-    starts: np.ndarray,
-    indptr: np.ndarray,
-    nodes: np.ndarray,
-    far_nodes: np.ndarray,
-    key: np.uint64,
-    threshold: np.uint64,
+    indptr: np.ndarray, nodes: np.ndarray, far_nodes: np.ndarray, key: np.uint64, threshold: np.uint64
 ) -> np.ndarray:
-    flags = np.empty(len(far_nodes), np.uint8)
-    bits = np.uint64(32)
-    for row in prange(len(indptr) - 1):
-        own = np.uint64(nodes[row])
-        others = far_nodes[starts[row] : indptr[row + 1]]
-        flagged = flags[starts[row] : indptr[row + 1]]
-        for place in range(len(others)):  # nothing but arithmetic in here: it becomes vector code
-            other = np.uint64(others[place])
-            low = own if own < other else other
-            high = other if own < other else own
-            flagged[place] = (random_word(key, (low << bits) + high) >> bits) < threshold
+    """(num_entries,) uint8, 1 where an edge is hidden."""
+    flags, num_rows = np.empty(len(far_nodes), np.uint8), len(indptr) - 1
+    for block in prange((num_rows + _ROWS - 1) // _ROWS):
+        first, last = block * _ROWS, min((block + 1) * _ROWS, num_rows)
+        start = indptr[first]
+        others, flagged = far_nodes[start : indptr[last]], flags[start : indptr[last]]
+        near = np.empty(len(others), np.uint64)
+        for row in range(first, last):
+            near[indptr[row] - start : indptr[row + 1] - start] = nodes[row]
+        for place in range(len(near)):  # nothing but arithmetic in here, for many rows at once: it becomes vector code
+            flagged[place] = _is_chosen(near[place], np.uint64(others[place]), key, threshold)
     return flags
+
+
+@njit(cache=True, parallel=True)
+def _flag_list(
+    rows: np.ndarray, columns: np.ndarray, nodes: np.ndarray, key: np.uint64, threshold: np.uint64
+) -> np.ndarray:
+    flags = np.empty(len(rows), np.uint8)
+    for edge in prange(len(rows)):
+        flags[edge] = _is_chosen(np.uint64(nodes[rows[edge]]), np.uint64(nodes[columns[edge]]), key, threshold)
+    return flags
+
+
+@njit(cache=True, parallel=True)
+def _clear_list_inside_groups(rows: np.ndarray, columns: np.ndarray, groups: np.ndarray, flags: np.ndarray) -> None:
+    for edge in prange(len(rows)):
+        flags[edge] &= groups[rows[edge]] != groups[columns[edge]]
 
 
 @njit(cache=True, parallel=True)
@@ -189,57 +183,70 @@ def _clear_inside_groups(indptr: np.ndarray, indices: np.ndarray, groups: np.nda
 # branch that is guessed wrong costs more than the work.
 @njit(cache=True, parallel=True)
 def _visible(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, hidden: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, hidden: np.ndarray, bounds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    num_rows = len(indptr) - 1
-    counts = np.zeros(num_rows + 1, np.int32)
-    scale = np.empty(num_rows, np.float32)
-    for row in prange(num_rows):
-        flags, own_weights = hidden[indptr[row] : indptr[row + 1]], weights[indptr[row] : indptr[row + 1]]
-        count, degree = 1 + len(flags), 1.0
-        for place in range(len(flags)):
-            count -= flags[place]
-            degree += own_weights[place] * (1 - flags[place])
-        counts[row + 1] = count
-        scale[row] = 1.0 / np.sqrt(degree)
-    new_indptr = np.cumsum(counts).astype(np.int32)
-    new_indices = np.empty(new_indptr[-1], np.int32)
-    values = np.empty(new_indptr[-1], np.float32)
-    for row in prange(num_rows):
-        place, last = new_indptr[row], new_indptr[row + 1] - 1
-        entry = indptr[row]
-        while place < last:
-            column = indices[entry]
-            new_indices[place] = column
-            values[place] = weights[entry] * scale[row] * scale[column]
-            place += 1 - hidden[entry]
-            entry += 1
-        new_indices[last] = row
-        values[last] = scale[row] * scale[row]
+    """CSR of Â of the entries that are not hidden; the node itself is the last of its row. bounds: rows of each part."""
+    num_rows, num_parts = len(indptr) - 1, len(bounds) - 1
+    starts = np.zeros(num_parts + 1, np.int64)
+    for part in prange(num_parts):
+        low, high = bounds[part], bounds[part + 1]
+        starts[part + 1] = high - low + _count_zeros(hidden[indptr[low] : indptr[high]])
+    starts = np.cumsum(starts)
+    new_indptr, scale = np.zeros(num_rows + 1, np.int32), np.empty(num_rows, np.float32)
+    new_indices, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    for part in prange(num_parts):
+        place = starts[part]
+        for row in range(bounds[part], bounds[part + 1]):
+            first, degree = place, np.float32(1.0)
+            if len(weights) == 0:
+                for entry in range(indptr[row], indptr[row + 1]):
+                    new_indices[place] = indices[entry]
+                    place += 1 - hidden[entry]
+                degree = np.float32(1 + place - first)
+            else:
+                for entry in range(indptr[row], indptr[row + 1]):
+                    new_indices[place], values[place] = indices[entry], weights[entry]
+                    degree += weights[entry] * np.float32(1 - hidden[entry])
+                    place += 1 - hidden[entry]
+            new_indices[place], values[place] = row, np.float32(1.0)
+            place += 1
+            scale[row] = np.float32(1.0) / np.sqrt(degree)
+            new_indptr[row + 1] = place
+    for part in prange(num_parts):
+        for row in range(bounds[part], bounds[part + 1]):
+            for place in range(new_indptr[row], new_indptr[row + 1]):
+                weight = np.float32(1.0) if len(weights) == 0 else values[place]
+                values[place] = weight * (scale[row] * scale[new_indices[place]])
     return new_indptr, new_indices, values
 
 
+@njit(cache=True, inline="always")
+def _count_zeros(flags: np.ndarray) -> int:
+    count = 0
+    for place in range(len(flags)):
+        count += 1 - flags[place]
+    return count
+
+
 @njit(cache=True, parallel=True)
-def _hidden(
-    starts: np.ndarray, indptr: np.ndarray, indices: np.ndarray, hidden: np.ndarray
+def _pick(
+    rows: np.ndarray, columns: np.ndarray, flags: np.ndarray, num_parts: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    num_rows = len(indptr) - 1
-    counts = np.zeros(num_rows + 1, np.int32)
-    for row in prange(num_rows):
-        flags = hidden[starts[row] : indptr[row + 1]]
-        count = 0
-        for place in range(len(flags)):
-            count += flags[place]
-        counts[row + 1] = count
-    new_indptr = np.cumsum(counts).astype(np.int32)
-    new_indices = np.empty(new_indptr[-1], np.int32)
-    for row in prange(num_rows):
-        place, last, entry = new_indptr[row], new_indptr[row + 1], starts[row]
-        while place < last:
-            new_indices[place] = indices[entry]
-            place += hidden[entry]
-            entry += 1
-    return new_indptr, new_indices
+    """The pairs of a list that have a flag."""
+    bounds = np.arange(num_parts + 1) * len(rows) // num_parts
+    starts = np.zeros(num_parts + 1, np.int64)
+    for part in prange(num_parts):
+        own = flags[bounds[part] : bounds[part + 1]]
+        starts[part + 1] = len(own) - _count_zeros(own)
+    starts = np.cumsum(starts)
+    new_rows, new_columns = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
+    for part in prange(num_parts):
+        place, edge = starts[part], bounds[part]
+        while place < starts[part + 1]:
+            new_rows[place], new_columns[place] = rows[edge], columns[edge]
+            place += flags[edge]
+            edge += 1
+    return new_rows, new_columns
 
 
 @njit(cache=True, parallel=True)

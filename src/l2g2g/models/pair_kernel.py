@@ -15,6 +15,7 @@ from numpy.polynomial import chebyshev, polynomial
 from l2g2g.models.row_vectors import add_scaled, as_rows, dot, dot_sixteen, float_of_bits, zero_table
 
 _BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
+_STRIDE = 37  # no divisor in common with the block
 _LOG2_E = np.float32(1.4426950408889634)
 _SMALLEST = np.float32(-87.0)  # e^x is still a normal float32
 
@@ -140,7 +141,9 @@ def _pass_pairs(
         block_loss, block_slope = _take_slopes(slopes, own_weights, count, bias, sign)
         loss += block_loss
         slope += block_slope
-        for pair in range(count):
+        for turn in range(count):
+            # Pairs of one row lie together, and each sum would wait for the one before: so they take turns.
+            pair = (turn * _STRIDE) % _BLOCK if count == _BLOCK else turn
             row, column = rows[start + pair], columns[start + pair]
             add_scaled(left_sums, row, slopes[pair], right, column)
             add_scaled(right_sums, column, slopes[pair], left, row)

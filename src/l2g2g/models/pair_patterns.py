@@ -35,16 +35,6 @@ class PairPattern:
         return len(self.indices)
 
     @cached_property
-    def starts(self) -> Tensor:
-        """(num_rows,) the first entry of every row that must be scored; of a pair that stands twice, one is enough."""
-        if not self.twice:
-            return self.indptr[:-1]
-        rows = rows_of(self.indptr)
-        below = torch.zeros(len(self.indptr) - 1, dtype=self.indptr.dtype, device=self.indptr.device)
-        lower = (self.indices <= rows).to(below.dtype)
-        return self.indptr[:-1] + below.index_add_(0, rows, lower)
-
-    @cached_property
     def listed(self) -> tuple[Tensor, Tensor, Tensor]:
         """(rows, columns, weights) of all pairs, each once, those of a row together; weights may be a scalar."""
         rows = rows_of(self.indptr).to(torch.int32) if self.rows is None else self.rows

@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import metadata
@@ -17,15 +18,18 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, Interrupted
 from l2g2g.experiment import evaluate_graph
 from l2g2g.graphs.archives import reading
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Protocol
 from l2g2g.reproduce.lines import line_trouble
+from l2g2g.run_directory import open_run
 
 # Where and how fast, but not what: two runs that differ in these only are the same cell.
 _PLACES = ("device", "threads")
+# Seconds between two checkpoints of a cell; a shorter cell has none.
+KEPT_EVERY = 20.0
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,36 @@ class Cell:
         """Epochs, where the settings say how many."""
         return self.config.epochs
 
-    def run(self, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
-        """Train and score. Returns the line of `evaluate` with the settings."""
+    def run(
+        self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
+    ) -> dict[str, Any]:
+        """Train and score. Returns the line of `evaluate` with the settings.
+
+        folder: where a long training is kept, and gone on with where it was killed. What was kept by another version
+        or of another graph is dropped.
+        """
         options = self.options if threads is None else {**self.options, "threads": threads}
         config = make_config(self.method, self.preset, seed=self.seed, **options)
-        row, _ = evaluate_graph(load(self.dataset), config, protocol=self.protocol)
+        graph = load(self.dataset)
+        if folder is None or not any(folder.glob("checkpoints/*/epoch-*")):
+            return self._train(graph, config, folder, resume=False)
+        try:
+            return self._train(graph, config, folder, resume=True)
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)
+            return self._train(graph, config, folder, resume=False)
+
+    def _train(self, graph: Graph, config: Config, folder: Path | None, resume: bool) -> dict[str, Any]:
+        try:
+            interval = None if folder is None else KEPT_EVERY
+            with open_run(folder, resume=resume, interval=interval, patient=True) as directory:
+                row, run = evaluate_graph(graph, config, protocol=self.protocol, directory=directory)
+        except Interrupted as stop:
+            raise Interrupted(stop.number, "interrupted; start the same command again to go on") from stop
+        # A time is that of the whole training, also of the part that an earlier process did.
+        earlier = sum(run.trained.history.epoch_seconds[: row["resumed_from_epoch"]])
+        for stage in ("train", "total"):
+            row["seconds"][stage] += earlier
         return {"settings": config.to_dict(), **row}
 
     def is_answered_by(self, row: dict[str, Any]) -> bool:
@@ -86,7 +115,9 @@ class GraphCell:
     def config(self) -> None:
         """Nothing is set."""
 
-    def run(self, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
+    def run(
+        self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
+    ) -> dict[str, Any]:
         """Count."""
         graph = load(self.dataset)
         return {
@@ -106,12 +137,14 @@ class GraphCell:
 AnyCell: TypeAlias = Cell | GraphCell
 
 
-def run_cell(cell: AnyCell, load: Callable[[str], Graph], threads: int | None = None) -> dict[str, Any]:
+def run_cell(
+    cell: AnyCell, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
+) -> dict[str, Any]:
     """Run a cell. Returns its line; a failure, of whatever kind, becomes a line with `error` instead of scores."""
     line: dict[str, Any] = {"key": cell.key, "cell": asdict(cell)}
     started = time.perf_counter()
     try:
-        line |= cell.run(load, threads)
+        line |= cell.run(load, threads, folder)
     except Exception as error:
         line["error"] = f"{type(error).__name__}: {error}"
     line["cell_seconds"] = time.perf_counter() - started
@@ -222,6 +255,16 @@ class Journal:
             file.write(broken + json.dumps(row).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+    def folder(self, cell: AnyCell) -> Path:
+        """Where a cell that lasts long keeps its state until its line is written."""
+        return self.path.parent / "cells" / cell.key
+
+    def forget(self, cell: AnyCell) -> None:
+        """Remove what a finished cell kept."""
+        shutil.rmtree(self.folder(cell), ignore_errors=True)
+        with suppress(OSError):  # others may have theirs there
+            self.folder(cell).parent.rmdir()
 
     @contextmanager
     def claim(self, cell: AnyCell) -> Iterator[bool]:

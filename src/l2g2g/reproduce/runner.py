@@ -84,8 +84,9 @@ def work(
                     # Another process may have finished it between our look at the file and the claim.
                     if not mine or cell.key in journal.settled([cell], since):
                         continue
-                    row = run_cell(cell, load, threads)
+                    row = run_cell(cell, load, threads, journal.folder(cell))
                     journal.append(row)
+                    journal.forget(cell)
                     worked = True
                 if on_progress is not None:
                     on_progress(measure_progress(cells, journal, since, row))

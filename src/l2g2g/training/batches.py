@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,12 +15,12 @@ from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.masking import (
     deal_groups,
-    hidden_edges,
-    hidden_edges_torch,
+    hidden_pairs,
+    hidden_pairs_torch,
     propagate_visible,
     propagate_visible_torch,
 )
-from l2g2g.models.pair_patterns import PairPattern, join_patterns, values_at, weigh_pairs
+from l2g2g.models.pair_patterns import PairPattern, join_patterns, rows_of, values_at, weigh_pairs
 from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, plan_negatives
 from l2g2g.models.sparse import SparseMatrix
@@ -82,6 +83,11 @@ class PairSource:
         """Where the tensors live."""
         return self.edges.indices.device
 
+    @cached_property
+    def all_alike(self) -> bool:
+        """Whether every edge has the weight 1."""
+        return bool((self.adjacency.data == 1).all())
+
     def fixed_negatives(self, *, seed: int) -> PairPattern:
         """One set of non-edges for all epochs, drawn once."""
         if seed not in self._fixed:
@@ -103,8 +109,8 @@ class PairSource:
     def draw_edges(self, fraction: float, *, seed: int, epoch: int, num_groups: int = 0) -> PairPattern:
         """The edges that are hidden from the encoder in this epoch, each once, weighted like `edges`."""
         matrix = self.adjacency if self.arcs is None else self.arcs
-        indptr, indices = self._hidden(matrix, fraction, seed, epoch, num_groups, once=self.arcs is None)
-        return _weighed(matrix, indptr, indices, self.negatives.offsets, self.shares, self.weighted, twice=False)
+        hidden = self._hidden(*self.edges.listed[:2], fraction, seed, epoch, num_groups)
+        return _weighed_list(matrix, *hidden, self.negatives.offsets, self.shares, self.weighted)
 
     def add_reversed(
         self, negatives: PairPattern, fraction: float, *, seed: int, epoch: int, num_groups: int = 0
@@ -112,26 +118,22 @@ class PairSource:
         """The negatives and, of a directed graph, the reverses of the one-way arcs that are hidden in this epoch."""
         if self.backward is None:
             return negatives
-        indptr, indices = self._hidden(self.backward, fraction, seed, epoch, num_groups, once=False)
+        indptr, columns = (torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices))
+        hidden = self._hidden(rows_of(indptr).to(torch.int32), columns, fraction, seed, epoch, num_groups)
         shares = self.reversed_share * self.shares
-        wrong = _weighed(self.backward, indptr, indices, self.negatives.offsets, shares, False, twice=False)
-        return join_patterns(negatives, wrong)
+        return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.negatives.offsets, shares, False))
 
     def _hidden(
-        self, matrix: sp.csr_array, fraction: float, seed: int, epoch: int, num_groups: int, *, once: bool
+        self, rows: Tensor, columns: Tensor, fraction: float, seed: int, epoch: int, num_groups: int
     ) -> tuple[Tensor, Tensor]:
+        """(rows, columns) of the pairs of a list that are hidden in this epoch."""
         key = stream_key(seed, Purpose.MASK, epoch)
         groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
             dealt = None if groups is None else groups.numpy()
-            far = self.far_nodes if matrix is self.adjacency else self.nodes[matrix.indices]
-            starts = self.edges.starts.numpy() if once else None
-            return hidden_edges(matrix.indptr, matrix.indices, self.nodes, far, key, fraction, dealt, starts=starts)
-        indptr, indices, nodes = (
-            torch.from_numpy(part).to(self.device) for part in (matrix.indptr, matrix.indices, self.nodes)
-        )
-        first = self.edges.starts if once else None
-        return hidden_edges_torch(indptr, indices, nodes, key, fraction, groups, starts=first)
+            return hidden_pairs(rows.numpy(), columns.numpy(), self.nodes, key, fraction, dealt)
+        nodes = torch.from_numpy(self.nodes).to(self.device)
+        return hidden_pairs_torch(rows, columns, nodes, key, fraction, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +188,8 @@ class PatchBatch:
         if self.device.type == "cpu":
             dealt = None if groups is None else groups.numpy()
             far = self.pairs.far_nodes
-            return propagate_visible(block.indptr, block.indices, block.data, nodes, far, key, mask, dealt)
+            weights = None if self.pairs.all_alike else block.data
+            return propagate_visible(block.indptr, block.indices, weights, nodes, far, key, mask, dealt)
         weights = torch.from_numpy(block.data).to(self.device)
         return propagate_visible_torch(
             torch.from_numpy(block.indptr).to(self.device),
@@ -311,14 +314,24 @@ def _weighed(
     weighted: bool,
     *,
     twice: bool,
+    rows: Tensor | None = None,
 ) -> PairPattern:
-    """Some entries of a matrix as pairs whose weights add up to the share of every patch."""
+    """Some entries of a matrix as pairs whose weights add up to the share of every patch. rows: as in PairPattern."""
     bounds = indptr[torch.from_numpy(offsets).to(indptr.device)].cpu().numpy().astype(np.int64)
     if weighted:
         weights = weigh_pairs(values_at(matrix, indptr, indices), bounds, shares)
     else:
         weights = _expand(shares / np.maximum(np.diff(bounds), 1), np.diff(bounds)).to(indptr.device)
-    return PairPattern(indptr, indices, weights, twice=twice)
+    return PairPattern(indptr, indices, weights, twice=twice, rows=rows)
+
+
+def _weighed_list(
+    matrix: sp.csr_array, rows: Tensor, columns: Tensor, offsets: np.ndarray, shares: np.ndarray, weighted: bool
+) -> PairPattern:
+    """The same for entries that are told by their rows and columns, in order."""
+    indptr = torch.zeros(matrix.shape[0] + 1, dtype=torch.int32, device=rows.device)
+    torch.cumsum(torch.bincount(rows, minlength=matrix.shape[0]), 0, out=indptr[1:])
+    return _weighed(matrix, indptr, columns, offsets, shares, weighted, twice=False, rows=rows)
 
 
 def _expand(per_patch: np.ndarray, counts: np.ndarray) -> Tensor:

@@ -29,6 +29,7 @@ class Keeper:
         fingerprint: What is trained and how, written into every checkpoint.
         found: The checkpoint to go on from; None starts at the beginning.
         interval: Least number of seconds between two saves; 0 saves after every epoch and waits for it.
+        patient: Save for the first time after one interval: a training that is shorter leaves nothing on disk.
 
     The first save follows the first epoch. A save copies the state and leaves the writing to a thread; while that
     is not done there is no other. After the last epoch there is a save that is waited for.
@@ -44,11 +45,13 @@ class Keeper:
         fingerprint: dict[str, Any],
         found: Checkpoint | None = None,
         interval: float = USUAL_INTERVAL,
+        patient: bool = False,
     ) -> None:
         self.store, self.fingerprint, self.found, self.interval = store, fingerprint, found, interval
         self.num_saves, self.seconds = 0, 0.0
         self._saved_epoch = -1 if found is None else found.epoch
-        self._due = 0.0
+        self.patient = patient
+        self._due = time.perf_counter() + interval if patient else 0.0
         self._pending: Future[float] | None = None
         self._signal: int | None = None
         self._previous: dict[int, Any] = {}
@@ -97,6 +100,8 @@ class Keeper:
 
     def finish(self, state: LoopState) -> None:
         """Keep the end of training, so that a later failure does not cost it."""
+        if self.patient and self._pending is None and self._saved_epoch < 0:
+            return
         self._save_now(state)
 
     def _save_now(self, state: LoopState) -> None:
