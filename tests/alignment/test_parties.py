@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from l2g2g.alignment.align import align
-from l2g2g.alignment.parties import OverlapExport, apply_transform, export_overlaps, solve_transforms
-from l2g2g.errors import InputError
+from l2g2g.alignment.parties import OverlapExport, apply_transform, export_overlaps, read_ids, solve_transforms
+from l2g2g.errors import InputError, NumericalError
 
 
 def shared_ids(data):
@@ -56,3 +56,49 @@ def test_bad_files_and_shapes_are_refused(tmp_path):
         OverlapExport.load(tmp_path / "x.npz")
     with pytest.raises(InputError, match="2 nodes do not go with"):
         export_overlaps([1, 2], np.zeros((3, 2)), [1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes": np.zeros((2, 2))},
+        {"nodes": np.array([1.5, 2.5])},
+        {"num_nodes": np.array([3, 4])},
+        {"num_nodes": np.int64(1)},
+        {"coordinates": np.array([[1.0], [np.nan]])},
+        {"coordinates": np.array([["a"], ["b"]])},
+        {"coordinates": np.zeros((3, 1))},
+    ],
+)
+def test_exports_that_do_not_fit_together_are_refused(tmp_path, change):
+    whole = {"nodes": np.array([1, 2]), "coordinates": np.zeros((2, 1)), "num_nodes": np.int64(5)}
+    np.savez(tmp_path / "good.npz", **whole)
+    assert OverlapExport.load(tmp_path / "good.npz").num_nodes == 5
+    np.savez(tmp_path / "bad.npz", **{**whole, **change})
+    with pytest.raises(InputError, match=r"bad\.npz"):
+        OverlapExport.load(tmp_path / "bad.npz")
+
+
+def test_transforms_that_do_not_fit_are_refused(tmp_path):
+    points = np.ones((3, 2), np.float32)
+    whole = {"rotation": np.eye(2), "translation": np.ones(2), "scale": np.float64(1)}
+    np.savez(tmp_path / "t.npz", **whole)
+    assert (apply_transform(points, tmp_path / "t.npz") == 2).all()
+    for change in ({"rotation": np.eye(3)}, {"translation": np.full(2, np.nan)}, {"scale": np.array(1j)}):
+        np.savez(tmp_path / "t.npz", **{**whole, **change})
+        with pytest.raises(InputError, match=r"t\.npz"):
+            apply_transform(points, tmp_path / "t.npz")
+    np.savez(tmp_path / "t.npz", **{**whole, "scale": np.float64(1e300)})
+    with pytest.raises(NumericalError, match="beyond what float32 holds"):
+        apply_transform(points, tmp_path / "t.npz")
+    np.savez(tmp_path / "t.npz", rotation=np.eye(3), translation=np.ones(3), scale=np.float64(1))
+    with pytest.raises(InputError, match="3 dimensions"):
+        apply_transform(points, tmp_path / "t.npz")
+
+
+def test_shared_ids_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "ids.txt").write_bytes(b"a\n\nb\n")
+    assert read_ids(tmp_path / "ids.txt").tolist() == ["a", "b"]
+    (tmp_path / "ids.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="damaged"):
+        read_ids(tmp_path / "ids.txt")

@@ -52,11 +52,22 @@ def test_several_classes_per_node_are_left_aside(folder):
         ("role.json", "[1]", "no JSON object"),
         ("role.json", '{"tr": [0', "damaged"),
         ("class_map.json", '{"17": 1}', "node '17' is none of the 4"),
+        ("class_map.json", '{"²": 1}', "node '²' is none of the 4"),
+        ("class_map.json", '{"0": 99999999999999999999}', "64 bits"),
+        ("class_map.json", "[" * 100_000, "damaged"),
+        ("role.json", '{"tr": [true], "va": [], "te": []}', "node True is none of the 4"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(folder, name, text, message):
     (folder / name).write_text(text)
     with pytest.raises(InputError, match=message):
+        load_dataset("reddit", folder.parent)
+
+
+def test_features_that_are_an_archive_are_refused(folder):
+    np.savez(folder / "other.npz", a=np.zeros((4, 2)))
+    (folder / "other.npz").rename(folder / "feats.npy")
+    with pytest.raises(InputError, match="an archive, not one array"):
         load_dataset("reddit", folder.parent)
 
 

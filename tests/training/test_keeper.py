@@ -142,6 +142,14 @@ def test_a_checkpoint_that_does_not_fit_is_refused(store):
         run(keeper, 4)
 
 
+def test_a_patient_keeper_saves_nothing_of_a_short_training(store):
+    keeper = Keeper(store, {}, interval=60, patient=True)
+    run(keeper, 4)
+    assert (keeper.num_saves, store.paths()) == (0, [])
+    run(Keeper(store, {}, interval=0.01, patient=True), 20, lambda _: time.sleep(0.005))
+    assert store.load().epoch == 20
+
+
 def test_outside_the_main_thread_signals_are_left_alone(store):
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=run, args=(Keeper(store, {}, interval=0), 3))

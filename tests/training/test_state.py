@@ -81,3 +81,29 @@ def test_training_that_goes_on_does_not_change_what_was_captured():
     state.recovery.keep(state.frame)
     assert all(tensors[name].numpy().tobytes() == value.numpy().tobytes() for name, value in before.items())
     assert tensors["adam.steps.0"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("history.losses", lambda value: value[None]),
+        ("history.losses", lambda value: value[:-1]),
+        ("history.validations", lambda value: value.T.contiguous().repeat(1, 3)),
+        ("frame.rotations", lambda value: value[:1]),
+        ("good_frame.scales", lambda value: value[None]),
+        ("good.encoders.0.weights.0", lambda value: value[:1]),
+        ("model.encoders.0.weights.0", lambda value: value[:1]),
+        ("adam.means.0", lambda value: value.flatten()[:2]),
+    ],
+)
+def test_tensors_of_other_shapes_are_not_restored(name, change):
+    tensors, values = moved().capture()
+    with pytest.raises((KeyError, TypeError, ValueError, RuntimeError)):
+        fresh().restore({**tensors, name: change(tensors[name])}, values)
+
+
+@pytest.mark.parametrize("change", [{"epoch": 7}, {"waited": math.inf}, {"recoveries": None}, {"best_epoch": "x"}])
+def test_values_that_make_no_sense_are_not_restored(change):
+    tensors, values = moved().capture()
+    with pytest.raises((KeyError, TypeError, ValueError, OverflowError)):
+        fresh().restore(tensors, {**values, **change})
