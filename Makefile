@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test faults lint bench bench-check clean
+.PHONY: run test faults fuzz lint bench bench-check clean
 
 run: .venv/ready
 	$(BIN)/python examples/demo.py runs/demo
@@ -12,6 +12,10 @@ test: .venv/ready lint
 
 faults: .venv/ready
 	$(BIN)/python tests/faults/scoreboard.py
+
+# Mutated files for every reader; `--inputs N --seed S` for others.
+fuzz: .venv/ready
+	$(BIN)/python tests/fuzz/run.py --inputs 20000
 
 lint: .venv/ready
 	$(BIN)/ruff check .

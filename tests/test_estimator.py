@@ -168,3 +168,40 @@ def test_directed_graphs_and_other_decoders_are_saved_whole(tmp_path):
     model = GAE(dim=4, epochs=3, decoder="distance", negative_sampling="degree").fit((arcs, None))
     model.save(tmp_path / "b")
     assert "model.decoder.log_scale" in GAE.load(tmp_path / "b")._loaded_tensors
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parameters": {"no_such": 1}},
+        {"parameters": None},
+        {"history": {"losses": "high"}},
+        {"history": {"validations": [[1, 2, 3]]}},
+        {"config": {"dim": "wide"}},
+        {"config": {"lr": [1]}},
+        {"node_ids": [1, 2]},
+        {"node_ids": 7},
+        {"format": []},
+        {"estimator": None},
+    ],
+)
+def test_a_saved_model_that_was_changed_is_refused(tmp_path, change):
+    edges = [(node, (node + 1) % 24) for node in range(24)]
+    small(GAE).fit((edges, None)).save(tmp_path)
+    manifest = json.loads((tmp_path / "model.json").read_text())
+    (tmp_path / "model.json").write_text(json.dumps({**manifest, **change}))
+    with pytest.raises(InputError):
+        GAE.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"[" * 100_000, b"\xff"])
+def test_a_saved_model_that_is_damaged_is_refused(tmp_path, content):
+    edges = [(node, (node + 1) % 24) for node in range(24)]
+    small(GAE).fit((edges, None)).save(tmp_path)
+    for name in ("model.json", "model.safetensors"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=str(tmp_path)):
+            GAE.load(tmp_path)
+        (tmp_path / name).write_bytes(whole)
+    GAE.load(tmp_path)

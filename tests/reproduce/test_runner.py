@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from l2g2g.graphs.read import read_graph
 from l2g2g.reproduce.cells import Cell
 from l2g2g.reproduce.runner import expect_seconds, measure_sizes, run_cells
 
@@ -80,6 +81,52 @@ def test_killed_in_the_middle_and_started_again_nothing_is_repeated(data_dir, tm
     assert path.read_bytes().startswith(before)
     assert set(rows) == {cell.key for cell in cells}
     assert collections.Counter(keys_in(path)) == collections.Counter(cell.key for cell in cells)
+
+
+def test_a_long_cell_that_was_killed_goes_on_from_its_checkpoint(data_dir, tmp_path, monkeypatch):
+    options = {"patches": 3, "epochs": 400, "patience": 0, "threads": 1}
+    cell, path = Cell("tiny", options=options), tmp_path / "cells.jsonl"
+    script = (
+        "import sys; from pathlib import Path; from l2g2g.reproduce import cells, runner\n"
+        "cells.KEPT_EVERY = 0.05\n"
+        f"cell = cells.Cell('tiny', options={options})\n"
+        "runner.run_cells([cell], Path(sys.argv[1]), data_dir=Path(sys.argv[2]))"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", script, str(path), str(data_dir)])
+    kept = tmp_path / "cells" / cell.key
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not any(kept.glob("checkpoints/*/epoch-*")):
+        assert worker.poll() is None
+        time.sleep(0.001)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    assert not path.exists()
+    row = run_cells([cell], path, data_dir=data_dir)[cell.key]
+    assert 0 < row["resumed_from_epoch"] < 400
+    assert not (tmp_path / "cells").exists()
+    whole = run_cells([cell], tmp_path / "whole.jsonl", data_dir=data_dir)[cell.key]
+    assert whole["resumed_from_epoch"] == 0
+    assert (row["auc"], row["ap"], row["epochs"]) == (whole["auc"], whole["ap"], whole["epochs"])
+    # The time of the epochs before the kill counts.
+    assert row["seconds"]["total"] > row["seconds"]["epoch_median"] * 400 * 0.5
+
+
+def test_what_another_version_kept_is_dropped_and_the_cell_starts_anew(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr("l2g2g.reproduce.cells.KEPT_EVERY", 0.0)
+    first, second = (Cell("tiny", options={"patches": 3, "epochs": epochs, "threads": 1}) for epochs in (3, 4))
+    graph = read_graph(data_dir / "tiny.npz")
+    first.run(lambda _: graph, folder=tmp_path / "kept")
+    row = second.run(lambda _: graph, folder=tmp_path / "kept")
+    assert (row["resumed_from_epoch"], row["epochs"]) == (0, 4)
+    assert second.run(lambda _: graph, folder=tmp_path / "kept")["resumed_from_epoch"] == 4
+
+
+def test_a_short_cell_leaves_nothing_behind(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "l2g2g.training.checkpoint.CheckpointStore.save", lambda *_: pytest.fail("saved for a moment's work")
+    )
+    run_cells(cells_of(1), tmp_path / "cells.jsonl", data_dir=data_dir)
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["cells.jsonl", "cells.jsonl.lock"]
 
 
 def test_two_processes_share_the_cells(data_dir, tmp_path):
