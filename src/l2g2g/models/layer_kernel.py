@@ -46,7 +46,7 @@ def forward(
     num_rows = len(indptr) - 1
     hidden, product = blank_table(num_rows, dense.shape[1]), blank_table(num_rows, weight.shape[1])
     tables = (as_rows(table) for table in (product, hidden, bias[None], dense, weight))
-    _forward(*tables, values, indices, indptr, share_rows(indptr, get_num_threads()))
+    _forward(*tables, values, indices, indptr, share_rows(indptr, get_num_threads()))  # type: ignore[call-arg]
     return hidden, product
 
 
@@ -73,7 +73,7 @@ def backward(
     turned, block = blank_table(*weight.shape[::-1]), blank_table(num_parts, _BLOCK, width)
     turned[:] = weight.T
     tables = [as_rows(table) for table in (of_dense, of_bias, of_weight, block, hidden, gradient, turned)]
-    _backward(*tables, values, indices, indptr, bounds, through)
+    _backward(*tables, values, indices, indptr, bounds, through)  # type: ignore[call-arg, arg-type]
     summed = of_dense.sum(0) if through and num_parts > 1 else of_dense[0]
     return summed, of_bias.sum((0, 1)), of_weight.sum(0)
 

@@ -43,9 +43,9 @@ def propagate_visible(
 ) -> SparseMatrix:
     """Â of the visible edges of stacked patches.
 
-    indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal; no weights: all are 1. nodes:
-    (num_rows,) node numbers of the rows. far_nodes: (num_entries,) node numbers of the columns, nodes[indices]. fraction: share of the
-    edges between groups that is hidden. groups: (num_rows,) int64, None for the nodes themselves.
+    indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal; no weights: all are 1.
+    nodes: (num_rows,) node numbers of the rows. far_nodes: (num_entries,) those of the columns, nodes[indices].
+    fraction: share of the edges between groups that is hidden. groups: (num_rows,) int64, None for the nodes.
     """
     hidden = _flag_by_chance(indptr, nodes, far_nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
     if groups is not None:
@@ -135,7 +135,7 @@ def _is_hidden(nodes: Tensor, groups: Tensor, rows: Tensor, columns: Tensor, key
 def _is_chosen(one: np.uint64, other: np.uint64, key: np.uint64, threshold: np.uint64) -> bool:
     """Whether chance hides an edge: the same for both of its directions."""
     low, high = min(one, other), max(one, other)
-    return (random_word(key, (low << np.uint64(32)) + high) >> np.uint64(32)) < threshold
+    return bool((random_word(key, (low << np.uint64(32)) + high) >> np.uint64(32)) < threshold)
 
 
 @njit(cache=True, parallel=True)
@@ -185,7 +185,7 @@ def _clear_inside_groups(indptr: np.ndarray, indices: np.ndarray, groups: np.nda
 def _visible(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, hidden: np.ndarray, bounds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """CSR of Â of the entries that are not hidden; the node itself is the last of its row. bounds: rows of each part."""
+    """CSR of Â of the entries that are not hidden; the node itself is the last of its row. bounds: rows of parts."""
     num_rows, num_parts = len(indptr) - 1, len(bounds) - 1
     starts = np.zeros(num_parts + 1, np.int64)
     for part in prange(num_parts):
@@ -229,9 +229,7 @@ def _count_zeros(flags: np.ndarray) -> int:
 
 
 @njit(cache=True, parallel=True)
-def _pick(
-    rows: np.ndarray, columns: np.ndarray, flags: np.ndarray, num_parts: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _pick(rows: np.ndarray, columns: np.ndarray, flags: np.ndarray, num_parts: int) -> tuple[np.ndarray, np.ndarray]:
     """The pairs of a list that have a flag."""
     bounds = np.arange(num_parts + 1) * len(rows) // num_parts
     starts = np.zeros(num_parts + 1, np.int64)

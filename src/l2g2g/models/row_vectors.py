@@ -7,6 +7,7 @@ operations on rows are written as vector operations.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -36,9 +37,9 @@ def _record(width: int) -> np.dtype[np.void]:
 
 def blank_table(*shape: int) -> np.ndarray:
     """A float32 table, contents undefined, whose rows of sixteen are lines of the cache and not parts of two."""
-    count = int(np.prod(shape))
-    room = np.empty(count + _LINE, np.float32)
-    first = -room.ctypes.data // 4 % _LINE
+    count = math.prod(shape)
+    room = np.empty(count + _LINE, np.float32)  # numpy asks for large pages, which torch does not
+    first = -room.__array_interface__["data"][0] // 4 % _LINE
     return room[first : first + count].reshape(shape)
 
 

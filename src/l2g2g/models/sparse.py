@@ -20,6 +20,8 @@ from l2g2g.models.product_kernel import multiply_rows, multiply_transposed
 # torch says so once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
 
+_FEW_COLUMNS = 256
+
 
 def to_torch_csr(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
     """A torch CSR tensor that shares memory with a scipy CSR matrix (on the CPU)."""
@@ -42,8 +44,8 @@ class SparseMatrix:
 
     Attributes:
         matrix: The matrix.
-        transposed: Its transpose; itself where it is symmetric; None where products do without it, which they can on
-            the CPU.
+        transposed: Its transpose; itself where it is symmetric; None where it has so few columns that sums over its
+            rows stay in the nearest cache, which on the CPU is the quicker way.
     """
 
     matrix: Tensor
@@ -56,14 +58,13 @@ class SparseMatrix:
         device: torch.device | str = "cpu",
         *,
         symmetric: bool = False,
-        keep_transpose: bool = False,
     ) -> SparseMatrix:
-        """Take over a scipy CSR matrix. keep_transpose: for one with so many columns that sums over its transpose would
-        not stay in the cache."""
+        """Take over a scipy CSR matrix."""
         forward = to_torch_csr(matrix, device)
         if symmetric:
             return cls(forward, forward)
-        needless = forward.device.type == "cpu" and forward.dtype == torch.float32 and not keep_transpose
+        few = matrix.shape[1] <= _FEW_COLUMNS
+        needless = forward.device.type == "cpu" and forward.dtype == torch.float32 and few
         return cls(forward, None if needless else to_torch_csr(sp.csr_array(matrix.T.tocsr()), device))
 
     @property
@@ -147,8 +148,7 @@ def _product(
 
 def transposed_product(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
     """The transpose times dense."""
-    if sparse.transposed is not None:
-        assert kept is None
+    if sparse.transposed is not None and kept is None:
         return _product(sparse.turned, dense)
     dense = dense.contiguous()
     return torch.from_numpy(multiply_transposed(*sparse.arrays, dense.numpy(), sparse.shape[1], kept))

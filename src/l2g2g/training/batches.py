@@ -118,7 +118,9 @@ class PairSource:
         """The negatives and, of a directed graph, the reverses of the one-way arcs that are hidden in this epoch."""
         if self.backward is None:
             return negatives
-        indptr, columns = (torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices))
+        indptr, columns = (
+            torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices)
+        )
         hidden = self._hidden(rows_of(indptr).to(torch.int32), columns, fraction, seed, epoch, num_groups)
         shares = self.reversed_share * self.shares
         return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.negatives.offsets, shares, False))

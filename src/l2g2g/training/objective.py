@@ -107,7 +107,7 @@ def prepare_global_pairs(
         ),
         shape=(patch_set.num_nodes, patch_set.num_rows),
     )
-    return GlobalPairs(pairs, SparseMatrix.from_scipy(average, device, keep_transpose=True))
+    return GlobalPairs(pairs, SparseMatrix.from_scipy(average, device))
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
