@@ -54,7 +54,7 @@ def test_threads_change_nothing_but_rounding():
     finally:
         torch.set_num_threads(before)
     for one, two in zip(*found, strict=True):
-        assert torch.allclose(one, two, rtol=1e-5, atol=1e-4)
+        assert (one - two).abs().max() < 1e-4 * (1 + two.abs().max())
 
 
 def test_what_is_not_a_number_stays_one():
