@@ -26,7 +26,7 @@ import traceback
 import warnings
 import zlib
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS"):
@@ -83,7 +83,7 @@ def fuzz(options, root):
     if options.commands:
         tallies.append(run_commands(found, options, root))
     if options.json:
-        print(json.dumps([asdict(tally) for tally in tallies]))
+        print(json.dumps([{**vars(tally), "refused": dict(tally.refused)} for tally in tallies]))
     else:
         print_table(tallies)
     return 1 if any(tally.findings for tally in tallies) else 0
