@@ -52,19 +52,19 @@ def tallies(arguments, expected):
 
 
 def test_hostile_files_are_read_or_refused():
-    found = tallies([sys.executable, HERE / "run.py", "--inputs", "1500", "--seed", "7", "--json"], 0)
+    found = tallies([sys.executable, HERE / "run.py", "--inputs", "700", "--seed", "7", "--json"], 0)
     assert len(found) == 22
-    assert sum(tally["inputs"] for tally in found) >= 1450
+    assert sum(tally["inputs"] for tally in found) >= 680
     assert [tally["findings"] for tally in found] == [[]] * len(found)
     # Neither all refused nor all read: the files are close to valid ones.
-    assert sum(tally["read"] for tally in found) > 150
-    assert sum(sum(tally["refused"].values()) for tally in found) > 500
+    assert sum(tally["read"] for tally in found) > 70
+    assert sum(sum(tally["refused"].values()) for tally in found) > 300
 
 
 def test_hostile_files_through_the_command_line():
-    command = [sys.executable, HERE / "run.py", "--inputs", "0", "--commands", "5", "--seed", "7", "--json"]
+    command = [sys.executable, HERE / "run.py", "--inputs", "0", "--commands", "2", "--seed", "7", "--json"]
     last = tallies(command, 0)[-1]
-    assert (last["reader"], last["inputs"], last["findings"]) == ("command line", 5, [])
+    assert (last["reader"], last["inputs"], last["findings"]) == ("command line", 2, [])
 
 
 def test_what_no_reader_may_do_is_noticed():
