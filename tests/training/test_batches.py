@@ -132,7 +132,7 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
         assert set(zip(columns[backward].tolist(), rows[backward].tolist(), strict=True)) <= drawn
         assert float(negatives.weights[torch.from_numpy(backward)].sum()) == pytest.approx(0.5, abs=1e-4)
         assert float(negatives.weights.sum()) == pytest.approx(1, abs=1e-4)
-        assert float((edges.weights.expand(edges.num_pairs)).sum()) == pytest.approx(1, abs=1e-4)
+        assert float((edges.entry_weights).sum()) == pytest.approx(1, abs=1e-4)
         num_reversed += int(backward.sum())
     assert num_reversed > 100
 

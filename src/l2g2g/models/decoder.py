@@ -8,7 +8,7 @@ from numba import get_num_threads, njit, prange
 from torch import Tensor, nn
 from torch.nn import functional
 
-from l2g2g.models.pair_patterns import PairPattern
+from l2g2g.models.pair_patterns import PairPattern, spread_weights
 from l2g2g.models.sparse import csr_tensor
 
 _SLICE = 4096  # pairs whose products stay in the second-level cache
@@ -63,7 +63,7 @@ class ProductDecoder(nn.Module):
 def _list_pairs(pattern: PairPattern, sign: float) -> tuple[Tensor, Tensor, Tensor]:
     """(rows, columns, sign · weight) of every pair, once."""
     rows, columns, weights = pattern.listed
-    return rows.long(), columns.long(), sign * weights.expand(len(rows))
+    return rows.long(), columns.long(), sign * spread_weights(weights, rows)
 
 
 class _ProductLoss(torch.autograd.Function):

@@ -68,10 +68,12 @@ class Sums:
     ) -> Sums:
         """Add Σ weight · −log σ(sign (left_u · right_v + bias)) and its gradient.
 
-        rows, columns: (num_pairs,) the ends of every pair, those of a row together. weights: (num_pairs,), or (1,).
+        rows, columns: (num_pairs,) the ends of every pair, those of a row together. weights: (num_pairs,), a scalar,
+        or (num_rows, 1) by the row of a pair.
         """
         tables = [as_rows(table) for table in (left, right, self.left, self.right)]
-        loss, slope = _pass(*tables, rows, columns, weights, np.float32(bias), np.float32(sign))  # type: ignore[call-arg, arg-type]
+        by_row, flat = weights.ndim == 2, weights.reshape(-1)
+        loss, slope = _pass(*tables, rows, columns, flat, by_row, np.float32(bias), np.float32(sign))  # type: ignore[call-arg, arg-type]
         return Sums(self.left, self.right, self.bias + slope, self.loss + loss)
 
     def gradients(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -96,6 +98,7 @@ def _pass(
     rows: np.ndarray,
     columns: np.ndarray,
     weights: np.ndarray,
+    by_row: bool,
     bias: np.float32,
     sign: np.float32,
 ) -> tuple[float, float]:
@@ -103,10 +106,10 @@ def _pass(
     losses, slopes = np.zeros(num_parts), np.zeros(num_parts)
     for part in prange(num_parts):
         low, high = part * num_pairs // num_parts, (part + 1) * num_pairs // num_parts
-        own_weights = weights[low:high] if len(weights) > 1 else weights
+        own_weights = weights[low:high] if len(weights) > 1 and not by_row else weights
         sums = (left_sums[part], right_sums[part])
         losses[part], slopes[part] = _pass_pairs(
-            left, right, *sums, rows[low:high], columns[low:high], own_weights, bias, sign
+            left, right, *sums, rows[low:high], columns[low:high], own_weights, by_row, bias, sign
         )
     return losses.sum(), slopes.sum()
 
@@ -121,6 +124,7 @@ def _pass_pairs(
     rows: np.ndarray,
     columns: np.ndarray,
     weights: np.ndarray,
+    by_row: bool,
     bias: np.float32,
     sign: np.float32,
 ) -> tuple[float, float]:
@@ -135,7 +139,10 @@ def _pass_pairs(
             dot_sixteen(slopes, pair, left, rows, right, columns, start + pair)
         for pair in range(in_sixteens, count):
             slopes[pair] = dot(left, rows[start + pair], right, columns[start + pair])
-        if len(weights) > 1:
+        if by_row:
+            for pair in range(count):
+                own_weights[pair] = weights[rows[start + pair]]
+        elif len(weights) > 1:
             for pair in range(count):
                 own_weights[pair] = weights[start + pair]
         block_loss, block_slope = _take_slopes(slopes, own_weights, count, bias, sign)

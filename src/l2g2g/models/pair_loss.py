@@ -68,7 +68,7 @@ def _loss_compiled(
     sums = Sums.empty(one, None if right is None else other, min(get_num_threads(), _MOST_PARTS))
     for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
         rows, columns, weights = (part.numpy() for part in pattern.listed)
-        sums = sums.add_pairs(one, other, rows, columns, weights.reshape(-1), bias=float(bias), sign=sign)
+        sums = sums.add_pairs(one, other, rows, columns, weights, bias=float(bias), sign=sign)
     of_left, of_right = sums.gradients()
     return (
         left.new_tensor(sums.loss),
@@ -88,8 +88,9 @@ def loss_by_products(
     shape = (len(left), len(other))
     for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
         signed = score_pairs(left, other, pattern).add_(bias).mul_(-sign)
-        loss += (torch.nn.functional.softplus(signed) * pattern.weights).sum()
-        slope = signed.sigmoid_().mul_(pattern.weights).mul_(-sign)
+        weights = pattern.entry_weights
+        loss += (torch.nn.functional.softplus(signed) * weights).sum()
+        slope = signed.sigmoid_().mul_(weights).mul_(-sign)
         of_bias += slope.sum()
         slopes = csr_tensor(pattern.indptr, pattern.indices, slope, shape)
         of_left += slopes @ other

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numba import njit
 from torch import Tensor
 
 
@@ -17,7 +18,7 @@ class PairPattern:
 
     Attributes:
         indptr, indices: (num_rows + 1,) and (num_entries,) int32, the columns of a row in order where `twice`.
-        weights: Weight of every entry in the loss: a scalar, or (num_entries,).
+        weights: Weight of every entry in the loss: a scalar, a column (num_rows, 1) by its row, or (num_entries,).
         twice: Whether every pair stands in it in both directions, as in an adjacency; then only scores that are the
             same in both are asked for.
         rows: (num_entries,) int32 row of every entry, where whoever made the pattern knew them; see `listed`.
@@ -34,15 +35,23 @@ class PairPattern:
         """Entries of the pattern."""
         return len(self.indices)
 
+    @property
+    def entry_weights(self) -> Tensor:
+        """(num_entries,) weight of every entry."""
+        return spread_weights(self.weights, rows_of(self.indptr) if self.rows is None else self.rows)
+
     @cached_property
     def listed(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(rows, columns, weights) of all pairs, each once, those of a row together; weights may be a scalar."""
-        rows = rows_of(self.indptr).to(torch.int32) if self.rows is None else self.rows
+        """(rows, columns, weights) of all pairs, each once, those of a row together; weights as in the pattern."""
         if not self.twice:
+            rows = rows_of(self.indptr) if self.rows is None else self.rows
             return rows, self.indices, self.weights
+        if self.indices.device.type == "cpu" and self.weights.dim() != 1:
+            rows, columns = (torch.from_numpy(part) for part in _upper_half(self.indptr.numpy(), self.indices.numpy()))
+            return rows, columns, 2 * self.weights
+        rows = rows_of(self.indptr)
         upper = self.indices > rows
-        weights = 2 * (self.weights if self.weights.dim() == 0 else self.weights[upper])
-        return rows[upper], self.indices[upper], weights
+        return rows[upper], self.indices[upper], 2 * (self.weights[upper] if self.weights.dim() == 1 else self.weights)
 
     @cached_property
     def transpose(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,19 +59,41 @@ class PairPattern:
         rows, order = rows_of(self.indptr), torch.argsort(self.indices, stable=True)
         every = torch.arange(len(self.indptr), device=self.indptr.device)
         indptr = torch.searchsorted(self.indices[order].long(), every)
-        return indptr.to(torch.int32), rows[order].to(torch.int32), order.to(torch.int32)
+        return indptr.to(torch.int32), rows[order], order.to(torch.int32)
 
 
 def rows_of(indptr: Tensor) -> Tensor:
-    """(num_pairs,) row of every entry of a CSR pattern."""
-    return torch.repeat_interleave(torch.arange(len(indptr) - 1, device=indptr.device), indptr.diff())
+    """(num_pairs,) int32 row of every entry of a CSR pattern."""
+    every = torch.arange(len(indptr) - 1, dtype=torch.int32, device=indptr.device)
+    return torch.repeat_interleave(every, indptr.diff())
+
+
+def spread_weights(weights: Tensor, rows: Tensor) -> Tensor:
+    """(num_pairs,) weight of every pair, from a scalar, a column by rows, or the weights themselves."""
+    return weights[rows.long(), 0] if weights.dim() == 2 else weights.expand(len(rows))
+
+
+@njit(cache=True)
+def _upper_half(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, columns) of the entries above the diagonal."""
+    count = 0
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            count += indices[entry] > row
+    rows, columns, place = np.empty(count, np.int32), np.empty(count, np.int32), 0
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            if indices[entry] > row:
+                rows[place], columns[place] = row, indices[entry]
+                place += 1
+    return rows, columns
 
 
 def join_patterns(first: PairPattern, second: PairPattern) -> PairPattern:
     """All pairs of two patterns over the same rows, each with its weight; a pair may stand in both."""
     parts = (first, second)
     order = torch.argsort(torch.cat([rows_of(part.indptr) for part in parts]), stable=True)
-    weights = torch.cat([part.weights.expand(part.num_pairs) for part in parts])[order]
+    weights = torch.cat([part.entry_weights for part in parts])[order]
     return PairPattern(
         first.indptr + second.indptr, torch.cat([part.indices for part in parts])[order], weights.contiguous()
     )
@@ -74,8 +105,8 @@ def values_at(matrix: sp.csr_array, indptr: Tensor, indices: Tensor) -> Tensor:
     all_indptr, all_indices, values = (
         torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
     )
-    keys = rows_of(all_indptr) * width + all_indices
-    return values[torch.searchsorted(keys, rows_of(indptr) * width + indices)]
+    keys = rows_of(all_indptr).long() * width + all_indices
+    return values[torch.searchsorted(keys, rows_of(indptr).long() * width + indices)]
 
 
 def weigh_pairs(values: Tensor, bounds: np.ndarray, shares: np.ndarray) -> Tensor:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 from l2g2g.models.product_kernel import multiply_rows, multiply_transposed
@@ -163,13 +164,43 @@ def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor 
 
 
 def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
-    """Â = D^(-1/2) (A + I) D^(-1/2), the propagation of a graph convolution. D counts the self-loop."""
-    with_loops = sp.csr_array(adjacency + sp.eye_array(adjacency.shape[0], dtype=adjacency.dtype, format="csr"))
-    with_loops.sort_indices()
-    indptr, indices = with_loops.indptr, with_loops.indices
-    if with_loops.nnz < 2**31:
-        indptr, indices = indptr.astype(np.int32, copy=False), indices.astype(np.int32, copy=False)
-    scale = 1.0 / np.sqrt(np.add.reduceat(with_loops.data.astype(np.float64), indptr[:-1]))
-    rows = np.repeat(scale, np.diff(indptr))
-    data = (with_loops.data * rows * scale[indices]).astype(adjacency.dtype)
-    return sp.csr_array((data, indices, indptr), shape=adjacency.shape)
+    """Â = D^(-1/2) (A + I) D^(-1/2), the propagation of a graph convolution. D counts the self-loop.
+
+    adjacency: (num_nodes, num_nodes), no entry twice; loops it has already count beside the new ones.
+    """
+    if not adjacency.has_sorted_indices:
+        adjacency = adjacency.sorted_indices()
+    parts = _normalise(adjacency.indptr, adjacency.indices, adjacency.data)
+    narrow = np.int32 if len(parts[1]) < 2**31 else np.int64
+    return sp.csr_array((parts[2], parts[1], parts[0].astype(narrow)), shape=adjacency.shape)
+
+
+@njit(cache=True, parallel=True)
+def _normalise(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, values) of Â, columns in order; nothing of the size of the graph is made but the result."""
+    num_rows = len(indptr) - 1
+    new_indptr, scale = np.zeros(num_rows + 1, np.int64), np.empty(num_rows)
+    for row in prange(num_rows):
+        degree, count = 1.0, 1
+        for entry in range(indptr[row], indptr[row + 1]):
+            degree += values[entry]
+            count += indices[entry] != row
+        new_indptr[row + 1], scale[row] = count, 1.0 / np.sqrt(degree)
+    new_indptr = np.cumsum(new_indptr)
+    new_indices, new_values = np.empty(new_indptr[-1], indices.dtype), np.empty(new_indptr[-1], values.dtype)
+    for row in prange(num_rows):
+        place, own = new_indptr[row], 1.0
+        entry = indptr[row]
+        while entry < indptr[row + 1] and indices[entry] < row:
+            new_indices[place], new_values[place] = indices[entry], values[entry] * scale[row] * scale[indices[entry]]
+            place, entry = place + 1, entry + 1
+        if entry < indptr[row + 1] and indices[entry] == row:
+            own, entry = own + values[entry], entry + 1
+        new_indices[place], new_values[place] = row, own * scale[row] * scale[row]
+        place += 1
+        while entry < indptr[row + 1]:
+            new_indices[place], new_values[place] = indices[entry], values[entry] * scale[row] * scale[indices[entry]]
+            place, entry = place + 1, entry + 1
+    return new_indptr, new_indices, new_values

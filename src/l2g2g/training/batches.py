@@ -52,10 +52,9 @@ class PairSource:
     Attributes:
         adjacency: Block-diagonal scipy CSR of the edges.
         nodes: (num_rows,) node numbers of the rows.
-        far_nodes: (num_entries,) node numbers of the columns of the adjacency.
         edges: All edges in both directions, weighted N_j / (Σ N · 2 M_j): the mean of every patch.
         negatives: How non-edges are drawn.
-        negative_weights: Weight of each non-edge, N_j / (Σ N · negatives of j).
+        negative_weights: Weight of a non-edge, N_j / (Σ N · negatives of j): a scalar, or a column by rows.
         shares: (num_patches,) N_j / Σ N of all patches.
         units: (num_rows,) what is dealt into the groups of a mask: nodes, or clusters of nodes.
         arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then `edges` holds these.
@@ -66,7 +65,6 @@ class PairSource:
 
     adjacency: sp.csr_array
     nodes: np.ndarray
-    far_nodes: np.ndarray
     edges: PairPattern
     negatives: NegativePlan
     negative_weights: Tensor
@@ -82,6 +80,13 @@ class PairSource:
     def device(self) -> torch.device:
         """Where the tensors live."""
         return self.edges.indices.device
+
+    @cached_property
+    def far_nodes(self) -> np.ndarray:
+        """(num_entries,) node numbers of the columns of the adjacency."""
+        if (self.nodes == np.arange(len(self.nodes))).all():
+            return self.adjacency.indices
+        return self.nodes.astype(self.adjacency.indices.dtype)[self.adjacency.indices]
 
     @cached_property
     def all_alike(self) -> bool:
@@ -121,7 +126,7 @@ class PairSource:
         indptr, columns = (
             torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices)
         )
-        hidden = self._hidden(rows_of(indptr).to(torch.int32), columns, fraction, seed, epoch, num_groups)
+        hidden = self._hidden(rows_of(indptr), columns, fraction, seed, epoch, num_groups)
         shares = self.reversed_share * self.shares
         return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.negatives.offsets, shares, False))
 
@@ -280,12 +285,11 @@ def prepare_pairs(
     drawn_shares = shares
     if backward is not None:  # a patch in which every arc has its reverse leaves all weight to the others
         drawn_shares = np.where(np.diff(backward.indptr[part.offsets]) > 0, 1 - options.reversed_share, 1.0) * shares
-    negative_weights = _expand(drawn_shares / np.maximum(drawn, 1), drawn).to(device)
+    negative_weights = _by_row(drawn_shares / np.maximum(drawn, 1), part.offsets).to(device)
     nodes = part.global_nodes.astype(np.int64)
     return PairSource(
         block,
         nodes,
-        block.indices if whole else nodes[block.indices].astype(block.indices.dtype),
         edges,
         plan,
         negative_weights,
@@ -323,7 +327,7 @@ def _weighed(
     if weighted:
         weights = weigh_pairs(values_at(matrix, indptr, indices), bounds, shares)
     else:
-        weights = _expand(shares / np.maximum(np.diff(bounds), 1), np.diff(bounds)).to(indptr.device)
+        weights = _by_row(shares / np.maximum(np.diff(bounds), 1), offsets).to(indptr.device)
     return PairPattern(indptr, indices, weights, twice=twice, rows=rows)
 
 
@@ -336,8 +340,8 @@ def _weighed_list(
     return _weighed(matrix, indptr, columns, offsets, shares, weighted, twice=False, rows=rows)
 
 
-def _expand(per_patch: np.ndarray, counts: np.ndarray) -> Tensor:
-    """One weight per entry, or a scalar where there is only one patch."""
+def _by_row(per_patch: np.ndarray, offsets: np.ndarray) -> Tensor:
+    """(num_rows, 1) the number of the patch of every row, or a scalar where there is only one patch."""
     if len(per_patch) == 1:
         return torch.tensor(per_patch[0], dtype=torch.float32)
-    return torch.from_numpy(np.repeat(per_patch.astype(np.float32), counts))
+    return torch.from_numpy(np.repeat(per_patch.astype(np.float32), np.diff(offsets))[:, None])
