@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.polynomial import chebyshev, polynomial
 
-from l2g2g.models.row_vectors import add_scaled, as_rows, dot, dot_sixteen, float_of_bits, zero_table
+from l2g2g.models.row_vectors import add_scaled, as_rows, blank_table, dot, dot_sixteen, float_of_bits
 
 _BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
 _STRIDE = 37  # no divisor in common with the block
@@ -52,8 +52,10 @@ class Sums:
     @classmethod
     def empty(cls, left: np.ndarray, right: np.ndarray | None, num_parts: int) -> Sums:
         """Nothing added yet. left, right: (num_rows, width) float32; no right one: both sides are one."""
-        first = zero_table(num_parts, *left.shape)
-        return cls(first, first if right is None else zero_table(num_parts, *right.shape))
+        tables = [blank_table(num_parts, *side.shape) for side in ([left] if right is None else [left, right])]
+        for table in tables:
+            _clear(table.reshape(num_parts, -1))
+        return cls(tables[0], tables[-1])
 
     def add_pairs(
         self,
@@ -83,10 +85,29 @@ class Sums:
 
 
 def _add_parts(parts: np.ndarray) -> np.ndarray:
-    total: np.ndarray = parts[0]
-    for part in parts[1:]:
-        total += part
-    return total
+    _add_up(parts.reshape(len(parts), -1))
+    first: np.ndarray = parts[0]
+    return first
+
+
+@njit(cache=True, parallel=True)
+def _clear(tables: np.ndarray) -> None:
+    """Zeros everywhere, each table by the thread that will fill it."""
+    for part in prange(len(tables)):
+        tables[part] = 0.0
+
+
+@njit(cache=True, parallel=True)
+def _add_up(tables: np.ndarray) -> None:
+    """Add all tables to the first one."""
+    num_parts, length = tables.shape
+    for stretch in prange(num_parts):
+        low, high = stretch * length // num_parts, (stretch + 1) * length // num_parts
+        total = tables[0, low:high]
+        for part in range(1, num_parts):
+            other = tables[part, low:high]
+            for place in range(len(total)):
+                total[place] += other[place]
 
 
 @njit(cache=True, parallel=True)
