@@ -19,6 +19,7 @@ from l2g2g.models.encoder import EncoderInput
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatch
+from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
@@ -102,7 +103,7 @@ def train(
     frame = Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=batches[0].device)
     optimiser = Adam(model.parameters(), settings.learning_rate)
     state = LoopState(model, optimiser, frame, Recovery(model, frame))
-    with nullcontext() if keeper is None else keeper.watch():
+    with keep_freed_memory(), nullcontext() if keeper is None else keeper.watch():
         if keeper is not None:
             keeper.begin(state)
         while not _is_over(state, settings):
