@@ -33,6 +33,7 @@ from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole
 from l2g2g.patches.partition import partition
 from l2g2g.run_directory import RunDirectory
 from l2g2g.training.batches import PairOptions, PatchBatch, prepare_batches
+from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
@@ -153,6 +154,7 @@ def run_split(
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph."""
     clock = clock or Stopwatch()
     graph = split.train
+    return_freed_memory()
     prepare_torch(config, graph.adjacency.nnz)
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")

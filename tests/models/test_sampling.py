@@ -10,6 +10,7 @@ import torch
 from l2g2g.models.sampling import (
     draw_negatives,
     draw_negatives_torch,
+    exclude,
     plan_negatives,
     sample_nodes_by_degree,
 )
@@ -36,6 +37,20 @@ def excluded_pattern(sizes, density=0.5, seed=0):
 
 def rows_of(pattern):
     return np.repeat(np.arange(len(pattern.indptr) - 1), np.diff(pattern.indptr.numpy()))
+
+
+@pytest.mark.parametrize("density", [0.0, 0.2, 0.9])
+def test_edges_held_out_pairs_and_the_diagonal_are_excluded(density):
+    parts = [
+        sp.csr_array(sp.random_array((30, 30), density=share, rng=seed, dtype=np.float32))
+        for seed, share in ((0, density), (1, 0.1))
+    ]
+    excluded = exclude(*parts)
+    expected = sum(part.toarray() != 0 for part in parts) + np.eye(30) > 0
+    assert (excluded.toarray() == expected).all()
+    assert excluded.nnz == expected.sum()
+    assert excluded.indptr.dtype == excluded.indices.dtype == np.int32
+    assert all((np.diff(excluded.indices[low:high]) > 0).all() for low, high in itertools.pairwise(excluded.indptr))
 
 
 def test_never_an_excluded_pair_nor_one_outside_its_patch():

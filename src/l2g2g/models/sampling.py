@@ -52,6 +52,15 @@ class NegativePlan:
         return int(self.pair_offsets[-1])
 
 
+def exclude(edges: sp.csr_array, held_out: sp.csr_array) -> sp.csr_array:
+    """Pattern of all pairs that are no negatives: edges, held-out pairs and the diagonal. All (num_rows, num_rows)."""
+    parts = [part if part.has_sorted_indices else part.sorted_indices() for part in (edges, held_out)]
+    indptr, indices = _unite(parts[0].indptr, parts[0].indices, parts[1].indptr, parts[1].indices)
+    if len(indices) < 2**31:
+        indptr = indptr.astype(np.int32)
+    return sp.csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=edges.shape)
+
+
 def plan_negatives(
     excluded: sp.csr_array,
     offsets: np.ndarray,
@@ -180,6 +189,43 @@ def _deal(shares: np.ndarray, offsets: np.ndarray, pair_offsets: np.ndarray, shi
         for row in range(offsets[patch], offsets[patch + 1]):
             indptr[row + 1] = pair_offsets[patch] + min(np.int64(np.floor(shares[row] + shifts[patch])), count)
     return indptr
+
+
+@njit(cache=True, parallel=True)
+def _unite(
+    indptr: np.ndarray, indices: np.ndarray, other_indptr: np.ndarray, other_indices: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(indptr, indices) of the union of two patterns, columns in order, and the diagonal."""
+    num_rows = len(indptr) - 1
+    new_indptr = np.zeros(num_rows + 1, np.int64)
+    for row in prange(num_rows):
+        one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
+        new_indptr[row + 1] = _merge(row, one, other, indices[:0])
+    new_indptr = np.cumsum(new_indptr)
+    new_indices = np.empty(new_indptr[-1], indices.dtype)
+    for row in prange(num_rows):
+        one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
+        _merge(row, one, other, new_indices[new_indptr[row] : new_indptr[row + 1]])
+    return new_indptr, new_indices
+
+
+@njit(cache=True)
+def _merge(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray) -> int:
+    """How many different columns two lists and the diagonal have; they go to the target, in order, if it has room."""
+    first, second, count, loop = 0, 0, 0, False
+    while first < len(one) or second < len(other) or not loop:
+        column = np.int64(2**62) if loop else np.int64(row)
+        if first < len(one):
+            column = min(column, np.int64(one[first]))
+        if second < len(other):
+            column = min(column, np.int64(other[second]))
+        loop |= column == row
+        first += first < len(one) and one[first] == column
+        second += second < len(other) and other[second] == column
+        if len(target):
+            target[count] = column
+        count += 1
+    return count
 
 
 @njit(cache=True, inline="always")

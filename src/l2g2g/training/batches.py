@@ -22,7 +22,7 @@ from l2g2g.models.masking import (
 )
 from l2g2g.models.pair_patterns import PairPattern, join_patterns, rows_of, values_at, weigh_pairs
 from l2g2g.models.randomness import Purpose, stream_key
-from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, plan_negatives
+from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, exclude, plan_negatives
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import PatchSet
 
@@ -264,11 +264,7 @@ def prepare_pairs(
     options = options or PairOptions()
     whole = part.num_patches == 1 and part.num_rows == part.num_nodes
     block = adjacency if whole else part.induce(adjacency)
-    excluded = block + sp.eye_array(block.shape[0], dtype=np.float32, format="csr")
-    if held_out.nnz:
-        excluded = excluded + (held_out if whole else part.induce(held_out))
-    excluded = sp.csr_array(excluded)
-    excluded.sort_indices()
+    excluded = exclude(block, held_out if whole else part.induce(held_out))
     arcs, backward = None, None
     if options.arcs is not None:
         arcs = restrict(options.arcs if whole else part.induce(options.arcs), block)

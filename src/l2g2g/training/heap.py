@@ -15,6 +15,7 @@ from typing import Any
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's <malloc.h>
 _USUAL = 128 * 1024  # what both of them are unless told otherwise
 _NEVER = 2**31 - 1
+_LARGE = 16 << 20  # bytes: tables above it go back at once after all, for what is left between them could add up
 
 
 @cache
@@ -26,16 +27,23 @@ def _libc() -> Any | None:
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Hold what is freed until the end of the block; does nothing where the C library is another one."""
+    """Hold what is freed, unless it is very large, until the end of the block; nothing without glibc."""
     library = _libc()
     if library is None:
         yield
         return
-    library.mallopt(_MMAP_THRESHOLD, _NEVER)
+    library.mallopt(_MMAP_THRESHOLD, _LARGE)
     library.mallopt(_TRIM_THRESHOLD, _NEVER)
     try:
         yield
     finally:
         library.mallopt(_MMAP_THRESHOLD, _USUAL)
         library.mallopt(_TRIM_THRESHOLD, _USUAL)
+        return_freed_memory()
+
+
+def return_freed_memory() -> None:
+    """Give the system what was freed since, too: a second training in a process needs no more than the first."""
+    library = _libc()
+    if library is not None:
         library.malloc_trim(0)
