@@ -164,3 +164,25 @@ def test_negatives_by_degree_are_never_known(planted):
         rows, columns = ends(source.draw_negatives(seed=0, epoch=epoch))
         assert not known[rows, columns].any()
         assert (rows != columns).all()
+
+
+def test_fresh_negatives_are_those_of_the_epoch_in_the_same_place(planted):
+    source = pairs_of(planted, keep_all(planted).held_out, PairOptions())
+    fixed = source.fixed_negatives(seed=0)
+    kept = fixed.indices.clone()
+    place = source.fresh_negatives(seed=0, epoch=1).indices.data_ptr()
+    fresh = source.fresh_negatives(seed=0, epoch=2)
+    assert fresh.indices.data_ptr() == place
+    expected = source.draw_negatives(seed=0, epoch=2)
+    assert torch.equal(fresh.indices, expected.indices)
+    assert torch.equal(fresh.rows, expected.rows)
+    assert torch.equal(fixed.indices, kept)
+
+
+def test_one_of_several_batches_holds_no_room_for_negatives(planted):
+    patches = make_patches(planted.adjacency, partition(planted.adjacency, 3))
+    part, numbers = patches.select(np.array([1])), np.array([1])
+    held_out = keep_all(planted).held_out
+    source = prepare_pairs(part, planted.adjacency, held_out, patches.num_rows, numbers, 1.0, "cpu")
+    first, second = (source.fresh_negatives(seed=0, epoch=epoch) for epoch in (1, 2))
+    assert first.indices.data_ptr() != second.indices.data_ptr()

@@ -96,8 +96,13 @@ def plan_negatives(
     )
 
 
-def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int) -> PairPattern:
-    """Draw fresh negatives on the CPU, the same for the same (seed, epoch, patch). weights: as in PairPattern."""
+def draw_negatives(
+    plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int, room: tuple[np.ndarray, np.ndarray] | None = None
+) -> PairPattern:
+    """Draw fresh negatives on the CPU, the same for the same (seed, epoch, patch). weights: as in PairPattern.
+
+    room: two (num_pairs,) int32 arrays to write rows and columns to; what was drawn there before is gone.
+    """
     keys = _patch_keys(plan, seed, epoch)
     indptr = _deal(plan.shares, plan.offsets, plan.pair_offsets, _shifts(keys))
     if plan.num_pairs < 2**31:
@@ -106,8 +111,9 @@ def draw_negatives(plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int
     rows = None
     if plan.units is None:
         assert plan.filters is not None
-        drawn = _draw(*plan.excluded, plan.filters, *where, _second_keys(keys))
-        rows, columns = torch.from_numpy(drawn[0]), drawn[1]
+        ends = (np.empty(plan.num_pairs, np.int32), np.empty(plan.num_pairs, np.int32)) if room is None else room
+        _draw(*ends, *plan.excluded, plan.filters, *where, _second_keys(keys))  # type: ignore[call-arg]
+        rows, columns = torch.from_numpy(ends[0]), ends[1]
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
     return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights, rows=rows)
@@ -270,6 +276,8 @@ def _is_excluded(column: int, excluded: np.ndarray, low: int, high: int) -> bool
 
 @njit(cache=True, parallel=True)
 def _draw(
+    rows: np.ndarray,
+    columns: np.ndarray,
     excluded_indptr: np.ndarray,
     excluded: np.ndarray,
     filters: np.ndarray,
@@ -278,8 +286,7 @@ def _draw(
     pair_offsets: np.ndarray,
     keys: np.ndarray,
     second_keys: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    rows, columns = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32)
+) -> None:
     low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
     for patch in range(len(offsets) - 1):
         start, stop = offsets[patch], offsets[patch + 1]
@@ -317,4 +324,3 @@ def _draw(
                         for other in range(low, high):
                             column += excluded[other] - start - (other - low) <= rank
                     columns[entry] = column
-    return rows, columns

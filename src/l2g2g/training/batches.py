@@ -100,9 +100,23 @@ class PairSource:
         return self._fixed[seed]
 
     def draw_negatives(self, *, seed: int, epoch: int) -> PairPattern:
-        """Non-edges of this epoch."""
+        """Non-edges of an epoch."""
+        return self._draw(seed, epoch, None)
+
+    def fresh_negatives(self, *, seed: int, epoch: int) -> PairPattern:
+        """Non-edges of this epoch, written where those of the last one were."""
+        return self._draw(seed, epoch, self._room)
+
+    @cached_property
+    def _room(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Held from epoch to epoch where one batch has all patches; several would hold the rooms of all of them."""
+        if self.negatives.units is not None or self.shares.sum() < 1 - 1e-9:
+            return None
+        return np.empty(self.negatives.num_pairs, np.int32), np.empty(self.negatives.num_pairs, np.int32)
+
+    def _draw(self, seed: int, epoch: int, room: tuple[np.ndarray, np.ndarray] | None) -> PairPattern:
         if self.device.type == "cpu":
-            return draw_negatives(self.negatives, self.negative_weights, seed=seed, epoch=epoch)
+            return draw_negatives(self.negatives, self.negative_weights, seed=seed, epoch=epoch, room=room)
         return draw_negatives_torch(self.negatives, self.negative_weights, seed=seed, epoch=epoch, device=self.device)
 
     def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> Tensor | None:

@@ -287,7 +287,7 @@ def _draw_pairs(source: PairSource, settings: ObjectiveSettings, epoch: int) -> 
     if fraction < 1.0 or groups:
         edges = source.draw_edges(fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
     if settings.fresh_negatives:
-        negatives = source.draw_negatives(seed=settings.seed, epoch=epoch)
+        negatives = source.fresh_negatives(seed=settings.seed, epoch=epoch)
     else:
         negatives = source.fixed_negatives(seed=settings.seed)
     return edges, source.add_reversed(negatives, fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
