@@ -15,7 +15,7 @@ from typing import Any
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's <malloc.h>
 _USUAL = 128 * 1024  # what both of them are unless told otherwise
 _NEVER = 2**31 - 1
-_LARGE = 64 << 20  # bytes: tables above it go back at once after all, for what is left between them could add up
+_LARGE = 16 << 20  # bytes: tables above it go back at once after all, for what is left between them could add up
 
 
 @cache
