@@ -206,17 +206,17 @@ def _unite(
     new_indptr = np.zeros(num_rows + 1, np.int64)
     for row in prange(num_rows):
         one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
-        new_indptr[row + 1] = _merge(row, one, other, indices[:0])
+        new_indptr[row + 1] = _unite_row(row, one, other, indices[:0])
     new_indptr = np.cumsum(new_indptr)
     new_indices = np.empty(new_indptr[-1], indices.dtype)
     for row in prange(num_rows):
         one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
-        _merge(row, one, other, new_indices[new_indptr[row] : new_indptr[row + 1]])
+        _unite_row(row, one, other, new_indices[new_indptr[row] : new_indptr[row + 1]])
     return new_indptr, new_indices
 
 
 @njit(cache=True)
-def _merge(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray) -> int:
+def _unite_row(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray) -> int:
     """How many different columns two lists and the diagonal have; they go to the target, in order, if it has room."""
     first, second, count, loop = 0, 0, 0, False
     while first < len(one) or second < len(other) or not loop:
