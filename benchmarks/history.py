@@ -67,11 +67,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--commits", default=",".join(STEPS), help="of the steps; each one compiles its kernels first")
     options = parser.parse_args()
+    steps = {commit: STEPS[commit] for commit in options.commits.split(",")}
     print(json.dumps({"machine": describe_machine()}), flush=True)
     spent: dict[tuple[str, str, str], list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="l2g2g-history-") as name:
-        sources = {commit: unpack(commit, Path(name)) for commit in STEPS}
+        sources = {commit: unpack(commit, Path(name)) for commit in steps}
         for turn in range(options.repeats):
             for commit, source in sources.items():
                 progress(f"turn {turn + 1} of {options.repeats}: {commit}")
@@ -80,7 +82,7 @@ def main() -> None:
                     spent.setdefault((commit, *setting), []).append(seconds)
     lines = ["| step | " + " | ".join(f"{method} {preset}" for method, preset in SETTINGS) + " |"]
     lines.append("|---|" + "---|" * len(SETTINGS))
-    for commit, step in STEPS.items():
+    for commit, step in steps.items():
         cells = [median(spent[commit, *setting]) for setting in SETTINGS]
         row = {"commit": commit, "step": step, "dataset": options.dataset, "load_average": os.getloadavg()[0]}
         row |= {f"{method}_{preset}_seconds": cell for (method, preset), cell in zip(SETTINGS, cells, strict=True)}
