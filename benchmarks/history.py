@@ -34,7 +34,7 @@ STEPS = {
     "6cf6be3": "first layer, ReLU and next weights in one pass; sixteen scores at a time",
     "fc657f6": "filter words tested in vector code",
     "9561c9b": "rotations inside patches left out, masks by flat passes, patches moved in place",
-    "HEAD": "wide features by their transpose, weights by row",
+    "HEAD": "now",
 }
 SETTINGS = (("gae", "paper"), ("l2g2g", "paper"), ("gae", "default"), ("l2g2g", "default"))
 

@@ -7,6 +7,7 @@ every page again when it hands it out: up to a third of an epoch.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -21,13 +22,18 @@ _LARGE = 16 << 20  # bytes: tables above it go back at once after all, for what 
 @cache
 def _libc() -> Any | None:
     """The C library, where it is glibc."""
+    if not sys.platform.startswith("linux"):
+        return None
     library: Any = ctypes.CDLL(None)
     return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
 
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Hold what is freed, unless it is very large, until the end of the block; nothing without glibc."""
+    """Hold what is freed, unless it is very large, until the end of the block; nothing without glibc.
+
+    Afterwards the limits are the usual ones, but glibc, once told, no longer adapts them to what a process frees.
+    """
     library = _libc()
     if library is None:
         yield
