@@ -1,0 +1,200 @@
+"""Array folders: arrays in .npy files beside a manifest, read piece by piece and checked before they are used.
+
+FOLDER/manifest.json   format, kind, values, and of every array its type, shape and SHA-256, and its own SHA-256
+FOLDER/NAME.npy        one array, rows one after the other; its SHA-256 is that of the numbers behind the header
+
+Pieces are read into memory of their own and never mapped: pages of a mapped file count as memory of the process.
+`array_writer` makes these folders, complete or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from l2g2g.errors import InputError
+
+FORMAT = "l2g2g arrays 1"
+MANIFEST = "manifest.json"
+HEADER_BYTES = 128
+_BLOCK_BYTES = 1 << 24
+_LONGEST_READ = 1 << 30  # the system takes no more than 2 GB at once
+_REMEDY = "write the store again with l2g2g prepare"
+
+
+@dataclass(frozen=True)
+class ArrayInfo:
+    """What the manifest says of one array."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    sha256: str
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the numbers, without the header of the file."""
+        return self.shape[0] * self.row_bytes
+
+
+class StoredArray:
+    """One array on disk. Pieces of it are read by plain file reads."""
+
+    def __init__(self, path: Path, info: ArrayInfo) -> None:
+        self.path, self.info = path, info
+        self._handle = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._handle)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows first."""
+        return self.info.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the numbers."""
+        return self.info.dtype
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self.info.shape[0]
+
+    def read(self, low: int = 0, high: int | None = None) -> np.ndarray:
+        """(high - low, ...) rows low:high, in an array of their own."""
+        high = len(self) if high is None else high
+        out = np.empty((max(0, high - low), *self.shape[1:]), self.dtype)
+        self.read_into(out, low)
+        return out
+
+    def read_into(self, out: np.ndarray, low: int) -> None:
+        """Fill out with the rows that begin at low."""
+        if not 0 <= low <= low + len(out) <= len(self):
+            raise IndexError(f"rows {low}:{low + len(out)} of {len(self)} in {self.path.name}")
+        view = memoryview(out).cast("B") if out.size else memoryview(b"")
+        place, done = HEADER_BYTES + low * self.info.row_bytes, 0
+        while done < len(view):
+            count = os.preadv(self._handle, [view[done : done + _LONGEST_READ]], place + done)
+            if count == 0:
+                raise InputError(f"{self.path}: is cut off; {_REMEDY}")
+            done += count
+
+    def blocks(self, num_rows: int) -> Iterator[np.ndarray]:
+        """All rows in order, num_rows at a time."""
+        for low in range(0, len(self), num_rows):
+            yield self.read(low, min(low + num_rows, len(self)))
+
+    def map(self) -> np.ndarray:
+        """The array mapped from the file: pages that are touched count as memory until they are given back."""
+        return np.load(self.path, mmap_mode="r", allow_pickle=False)
+
+    def check_size(self) -> None:
+        """Refuse a file that is not as long as its manifest says, or that begins with another header."""
+        expected = HEADER_BYTES + self.info.num_bytes
+        found = os.fstat(self._handle).st_size
+        if found != expected:
+            raise InputError(f"{self.path}: is damaged ({found:,} bytes of {expected:,}); {_REMEDY}")
+        if os.pread(self._handle, HEADER_BYTES, 0) != npy_header(self.dtype, self.shape):
+            raise InputError(f"{self.path}: is damaged (its header differs); {_REMEDY}")
+
+    def check_hash(self) -> None:
+        """Refuse a file whose numbers are not those that were written."""
+        if file_hash(self._handle, self.info.num_bytes) != self.info.sha256:
+            raise InputError(f"{self.path}: is damaged (its checksum differs); {_REMEDY}")
+
+
+class ArrayFolder:
+    """An open folder of arrays; `open_folder` makes it.
+
+    Attributes:
+        folder: Where it lies.
+        values: What the manifest says besides the arrays.
+        arrays: The arrays by name.
+        sha256: That of the manifest, which holds those of all arrays: equal where the folders are.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.values: dict[str, Any] = manifest["values"]
+        self.sha256: str = manifest["sha256"]
+        self.arrays = {
+            name: StoredArray(
+                folder / f"{name}.npy", ArrayInfo(np.dtype(item["dtype"]), tuple(item["shape"]), item["sha256"])
+            )
+            for name, item in manifest["arrays"].items()
+        }
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on disk of all arrays."""
+        return sum(HEADER_BYTES + array.info.num_bytes for array in self.arrays.values())
+
+
+def is_folder_of(folder: Path, kind: str) -> bool:
+    """Whether a complete folder of this kind lies here; it may still be damaged."""
+    try:
+        return bool(json.loads((folder / MANIFEST).read_bytes())["kind"] == kind)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return False
+
+
+def open_folder(folder: Path, kind: str, *, verify: bool = False) -> ArrayFolder:
+    """Open a folder and check its manifest and the size of every file; verify: also the SHA-256 of every array."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(f"{folder}: no store of {kind} is here, or it was never finished; {_REMEDY}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{folder / MANIFEST}: is damaged (no JSON); {_REMEDY}") from error
+    if not isinstance(manifest, dict) or manifest.get("sha256") != manifest_hash(manifest):
+        raise InputError(f"{folder / MANIFEST}: is damaged (its checksum differs); {_REMEDY}")
+    if manifest.get("format") != FORMAT or manifest.get("kind") != kind:
+        found = f"{manifest.get('kind')} of '{manifest.get('format')}'"
+        raise InputError(f"{folder}: holds {found}, this version reads {kind} of '{FORMAT}'; {_REMEDY}")
+    try:
+        opened = ArrayFolder(folder, manifest)
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename}: is missing; {_REMEDY}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / MANIFEST}: is no manifest of arrays ({error}); {_REMEDY}") from error
+    for array in opened.arrays.values():
+        array.check_size()
+        if verify:
+            array.check_hash()
+    return opened
+
+
+def manifest_hash(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest without its own, the same before writing and after reading."""
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def file_hash(handle: int, num_bytes: int) -> str:
+    """SHA-256 of the bytes behind the header."""
+    digest, place, end = hashlib.sha256(), HEADER_BYTES, HEADER_BYTES + num_bytes
+    while place < end:
+        block = os.pread(handle, min(_BLOCK_BYTES, end - place), place)
+        if not block:
+            break
+        digest.update(block)
+        place += len(block)
+    return digest.hexdigest()
+
+
+def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """The header of an .npy file, always HEADER_BYTES long: it is written again when the number of rows is known."""
+    text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    length = HEADER_BYTES - 10
+    return b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin1") + b"\n"

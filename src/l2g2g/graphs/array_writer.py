@@ -1,0 +1,192 @@
+"""Writing array folders: into a folder beside, forced to disk, renamed at the end. Half of one never counts."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.array_folder import FORMAT, HEADER_BYTES, MANIFEST, ArrayInfo, file_hash, manifest_hash, npy_header
+
+
+class ArrayWriter:
+    """One array on its way to disk: rows are appended, or placed anywhere where the shape is known."""
+
+    def __init__(self, path: Path, dtype: np.dtype, row_shape: tuple[int, ...], num_rows: int | None) -> None:
+        self.path, self.dtype, self.row_shape = path, dtype, row_shape
+        self.num_rows = 0 if num_rows is None else num_rows
+        self._row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
+        self._digest = hashlib.sha256() if num_rows is None else None
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        if num_rows is not None:
+            os.ftruncate(self._handle, HEADER_BYTES + num_rows * self._row_bytes)
+
+    def append(self, rows: np.ndarray) -> None:
+        """Add rows at the end."""
+        data = self._bytes(rows)
+        assert self._digest is not None, "an array of known length is placed, not appended"
+        self._digest.update(data)
+        self._write(data, HEADER_BYTES + self.num_rows * self._row_bytes)
+        self.num_rows += len(rows)
+
+    def place(self, low: int, rows: np.ndarray) -> None:
+        """Put rows at low of an array of known length."""
+        assert self._digest is None, "an array of unknown length is appended to"
+        if not 0 <= low <= low + len(rows) <= self.num_rows:
+            raise IndexError(f"rows {low}:{low + len(rows)} of {self.num_rows} in {self.path.name}")
+        self._write(self._bytes(rows), HEADER_BYTES + low * self._row_bytes)
+
+    def finish(self) -> ArrayInfo:
+        """Write the header, force the file to disk, and say what was written."""
+        shape = (self.num_rows, *self.row_shape)
+        self._write(memoryview(npy_header(self.dtype, shape)), 0)
+        if self._digest is not None:
+            sha256 = self._digest.hexdigest()
+        else:
+            sha256 = file_hash(self._handle, self.num_rows * self._row_bytes)
+        os.fsync(self._handle)
+        self.close()
+        return ArrayInfo(self.dtype, shape, sha256)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
+
+    def _bytes(self, rows: np.ndarray) -> memoryview:
+        rows = np.ascontiguousarray(rows, self.dtype)
+        assert rows.shape[1:] == self.row_shape, f"rows of {rows.shape[1:]}, not {self.row_shape}"
+        return memoryview(rows).cast("B") if rows.size else memoryview(b"")
+
+    def _write(self, data: memoryview, place: int) -> None:
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._handle, data[done:], place + done)
+
+
+class FolderWriter:
+    """A folder of arrays on its way to disk; `write_folder` makes it.
+
+    Attributes:
+        part: The folder while it is not finished; files put there that are no arrays must be removed again.
+        values: What the manifest is to say besides the arrays.
+    """
+
+    def __init__(self, part: Path) -> None:
+        self.part = part
+        self.values: dict[str, Any] = {}
+        self._open: dict[str, ArrayWriter] = {}
+
+    def array(
+        self, name: str, dtype: Any, row_shape: tuple[int, ...] = (), *, num_rows: int | None = None
+    ) -> ArrayWriter:
+        """Begin an array: rows are appended, or placed where num_rows is given."""
+        self._open[name] = ArrayWriter(self.part / f"{name}.npy", np.dtype(dtype), row_shape, num_rows)
+        return self._open[name]
+
+    def save(self, name: str, array: np.ndarray) -> None:
+        """Write a whole array."""
+        self.array(name, array.dtype, array.shape[1:]).append(array)
+
+    def finish(self, kind: str) -> None:
+        """Close all arrays and write the manifest."""
+        arrays = {name: writer.finish() for name, writer in self._open.items()}
+        manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": kind,
+            "values": self.values,
+            "arrays": {
+                name: {"dtype": info.dtype.str, "shape": list(info.shape), "sha256": info.sha256}
+                for name, info in arrays.items()
+            },
+        }
+        manifest = json.loads(json.dumps(manifest))
+        manifest["sha256"] = manifest_hash(manifest)
+        with (self.part / MANIFEST).open("xb") as file:
+            file.write(json.dumps(manifest, indent=1).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for writer in self._open.values():
+            writer.close()
+
+
+@contextmanager
+def write_folder(folder: Path, kind: str) -> Iterator[FolderWriter]:
+    """Write a folder of arrays. It has its name only when all is on disk; one of that name is replaced then.
+
+    What goes wrong leaves everything as it was. One process at a time writes beside another: see `locked`.
+    """
+    part = folder.with_name(f".{folder.name}.part")
+    writer = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+        part.mkdir()
+        writer = FolderWriter(part)
+        yield writer
+        writer.finish(kind)
+        _force(part)
+        _move_into_place(part, folder)
+        _force(folder.parent)
+    except (InputError, ResourceError):
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ResourceError(
+            f"{folder}: cannot be written ({reason}); free some space or give another folder"
+        ) from error
+    finally:
+        if writer is not None:
+            writer.close()
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder and be the only process that writes into it; the system unlocks it however the process ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{folder}: is a file; a store needs a directory") from error
+    except OSError as error:
+        raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another folder") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{folder}: another process is writing it; wait for it, or give another folder") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def _move_into_place(part: Path, folder: Path) -> None:
+    """Rename; what had the name is renamed first and deleted last."""
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    part.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _force(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,231 @@
+"""Graph store: a graph on disk, read piece by piece, so that memory need never hold all of it.
+
+STORE/graph     an array folder (see `array_folder`): indptr, indices, perhaps weights, features, ids and labels
+STORE/patches   the patches cut from it, see `patches.store`
+STORE/lock      held by the process that writes
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
+from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.graph import Cleaning, Features, Graph
+from l2g2g.graphs.stored_text import read_text, write_text
+
+GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
+KIND = "graph"
+_PIECE_BYTES = 1 << 26
+
+
+class StoredGraph:
+    """A graph on disk; `open_graph` opens it. Rows are read into arrays of their own, never mapped.
+
+    Attributes:
+        directory: The store.
+        name: What messages and results call this graph.
+        num_nodes: Number of nodes, isolated ones included.
+        num_edges: Number of undirected edges.
+        num_features: Number of feature columns, 0 for a graph without features.
+        weighted: Whether edge weights were given.
+        cleaning: What was changed on the way in.
+        indptr: (num_nodes + 1,) int64 on disk.
+        indices: (2 num_edges,) int32 on disk, ascending in each row, no diagonal, both directions.
+        weights: (2 num_edges,) float32 on disk; None where every weight is 1.
+    """
+
+    def __init__(self, directory: Path, folder: ArrayFolder) -> None:
+        values, arrays = folder.values, folder.arrays
+        self.directory, self.folder, self.arrays = directory, folder, arrays
+        self.name: str = values["name"]
+        self.num_nodes: int = values["num_nodes"]
+        self.num_edges: int = values["num_edges"]
+        self.num_features: int = values["num_features"]
+        self.weighted: bool = values["weighted"]
+        self.cleaning = Cleaning(**values["cleaning"])
+        self.source: dict[str, Any] | None = values["source"]
+        self.indptr: StoredArray = arrays["indptr"]
+        self.indices: StoredArray = arrays["indices"]
+        self.weights: StoredArray | None = arrays.get("weights")
+
+    @property
+    def sha256(self) -> str:
+        """Of the manifest, which holds those of all arrays: patches remember which graph they were cut from."""
+        return self.folder.sha256
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on disk."""
+        return self.folder.num_bytes
+
+    @property
+    def has_sparse_features(self) -> bool:
+        """Whether features are CSR."""
+        return "features_indptr" in self.arrays
+
+    @property
+    def feature_dtype(self) -> np.dtype | None:
+        """float32 or float16, as the features lie on disk; None without features."""
+        name = "features_data" if self.has_sparse_features else "features"
+        return self.arrays[name].dtype if name in self.arrays else None
+
+    @property
+    def has_node_ids(self) -> bool:
+        """Whether nodes have ids of their own; otherwise a node is its row number."""
+        return "ids" in self.arrays or "ids_offsets" in self.arrays
+
+    def read_node_ids(self, low: int = 0, high: int | None = None) -> np.ndarray | None:
+        """Ids of the nodes low:high, integers or strings; None where a node is its row number."""
+        return _read_names(self.arrays, "ids", low, high)
+
+    def read_labels(self) -> np.ndarray | None:
+        """(num_nodes,) class of each node, where known."""
+        return _read_names(self.arrays, "labels", 0, None)
+
+    def read_rows(self, low: int, high: int) -> sp.csr_array:
+        """(high - low, num_nodes) rows low:high of the adjacency matrix."""
+        indptr = self.indptr.read(low, high + 1)
+        first, last = int(indptr[0]), int(indptr[-1])
+        return self._matrix(indptr - first, *self._entries(first, last))
+
+    def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
+        nodes = np.asarray(nodes, np.int64)
+        bounds = self._bounds_of(nodes)
+        lengths = bounds[:, 1] - bounds[:, 0]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        indices = np.empty(indptr[-1], np.int32)
+        weights = np.ones(indptr[-1], np.float32)
+        for row in range(len(nodes)):
+            first, last = bounds[row]
+            indices[indptr[row] : indptr[row + 1]], weights[indptr[row] : indptr[row + 1]] = self._entries(first, last)
+        return self._matrix(indptr, indices, weights)
+
+    def read_features(self, nodes: np.ndarray | slice) -> Features:
+        """(len(nodes), num_features) feature rows, dense or CSR, float32 or float16. Ascending nodes read best."""
+        if self.num_features == 0:
+            raise InputError(f"{self.name}: the graph has no features")
+        if isinstance(nodes, slice):
+            low, high, _ = nodes.indices(self.num_nodes)
+            return self._feature_rows(low, high)
+        nodes = np.asarray(nodes, np.int64)
+        return self._feature_rows(0, self.num_nodes)[nodes]
+
+    def to_graph(self) -> Graph:
+        """The whole graph in memory."""
+        return Graph(
+            self.read_rows(0, self.num_nodes),
+            None if self.num_features == 0 else _widened(self.read_features(slice(None))),
+            self.read_node_ids(),
+            self.read_labels(),
+            self.name,
+            weighted=self.weighted,
+            cleaning=self.cleaning,
+        )
+
+    def _entries(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        weights = np.ones(last - first, np.float32) if self.weights is None else self.weights.read(first, last)
+        return self.indices.read(first, last), weights
+
+    def _matrix(self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> sp.csr_array:
+        if len(indices) < 2**31:
+            indptr = indptr.astype(np.int32)
+        return sp.csr_array((weights, indices, indptr), shape=(len(indptr) - 1, self.num_nodes))
+
+    def _bounds_of(self, nodes: np.ndarray) -> np.ndarray:
+        indptr = self._whole_indptr
+        return np.stack([indptr[nodes], indptr[nodes + 1]], axis=1)
+
+    @cached_property
+    def _whole_indptr(self) -> np.ndarray:
+        return self.indptr.read()
+
+    def _feature_rows(self, low: int, high: int) -> Features:
+        if not self.has_sparse_features:
+            return self.arrays["features"].read(low, high)
+        indptr = self.arrays["features_indptr"].read(low, high + 1)
+        first, last = int(indptr[0]), int(indptr[-1])
+        columns = self.arrays["features_indices"].read(first, last)
+        data = self.arrays["features_data"].read(first, last)
+        return sp.csr_array((data, columns, (indptr - first).astype(np.int32)), shape=(high - low, self.num_features))
+
+
+def is_store(directory: str | Path) -> bool:
+    """Whether a finished store of a graph lies here."""
+    return is_folder_of(Path(directory) / GRAPH_FOLDER, KIND)
+
+
+def open_graph(directory: str | Path, *, verify: bool = False) -> StoredGraph:
+    """Open a store that `l2g2g prepare` or `write_graph` made. verify: read everything and check its SHA-256."""
+    directory = Path(directory)
+    return StoredGraph(directory, open_folder(directory / GRAPH_FOLDER, KIND, verify=verify))
+
+
+def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] | None = None) -> StoredGraph:
+    """Write a graph that is in memory as a store. source: what it was read from, to know it again."""
+    if graph.directed:
+        raise InputError(f"{graph.name}: a store keeps no directions; read the graph without --directed")
+    directory = Path(directory)
+    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+        adjacency = graph.adjacency
+        writer.save("indptr", adjacency.indptr.astype(np.int64))
+        writer.save("indices", adjacency.indices.astype(np.int32, copy=False))
+        if graph.weighted:
+            writer.save("weights", adjacency.data.astype(np.float32, copy=False))
+        if graph.features is not None:
+            save_features(writer, graph.features)
+        save_names(writer, "ids", graph.node_ids)
+        save_names(writer, "labels", graph.labels)
+        writer.values = store_values(
+            name=graph.name,
+            num_nodes=graph.num_nodes,
+            num_edges=graph.num_edges,
+            num_features=graph.num_features,
+            weighted=graph.weighted,
+            cleaning=graph.cleaning,
+            source=source,
+        )
+    return open_graph(directory)
+
+
+def store_values(*, cleaning: Cleaning, **values: Any) -> dict[str, Any]:
+    """What the manifest of a graph says besides its arrays."""
+    return {**values, "cleaning": asdict(cleaning)}
+
+
+def save_features(writer: FolderWriter, features: Features) -> None:
+    """Write features that are in memory, as they are."""
+    if sp.issparse(features):
+        writer.save("features_indptr", features.indptr.astype(np.int64))
+        writer.save("features_indices", features.indices.astype(np.int32, copy=False))
+        writer.save("features_data", features.data)
+    else:
+        writer.save("features", features)
+
+
+def save_names(writer: FolderWriter, name: str, names: np.ndarray | None) -> None:
+    """Write ids or labels, integers or text; nothing where there are none."""
+    if names is None:
+        return
+    if names.dtype.kind in "iu":
+        writer.save(name, names.astype(np.int64))
+    else:
+        write_text(writer, name, names)
+
+
+def _read_names(arrays: dict[str, StoredArray], name: str, low: int, high: int | None) -> np.ndarray | None:
+    if name in arrays:
+        return arrays[name].read(low, high)
+    return read_text(arrays, name, low, high) if f"{name}_offsets" in arrays else None
+
+
+def _widened(features: Features) -> Features:
+    return features if features.dtype == np.float32 else features.astype(np.float32)
