@@ -35,7 +35,7 @@ from l2g2g.run_directory import RunDirectory
 from l2g2g.training.batches import PairOptions, PatchBatch, prepare_batches
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
-from l2g2g.training.loop import LoopSettings, Trained, embed_nodes, train
+from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.recovery import embedding_trouble
 
@@ -181,7 +181,7 @@ def run_split(
             patch_set,
             settings,
             global_pairs=prepared.global_pairs,
-            whole=prepared.whole,
+            whole=prepared.whole_pass,
             validate=validate if validation else None,
             on_epoch=on_epoch,
             keeper=keeper,
@@ -191,7 +191,7 @@ def run_split(
         if final_graph is not graph or (passes_whole_graph(patch_set, config) and prepared.whole is None):
             prepared = None  # large graphs need its memory for the next one
             prepared = _prepare(final_graph, split, patch_set, features, config, "embed")
-        embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole)
+        embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole_pass)
         trouble = embedding_trouble(embedding)
         if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
             raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
@@ -225,6 +225,12 @@ class _Prepared:
     batches: list[PatchBatch]
     global_pairs: GlobalPairs | None
     whole: EncoderInput | None
+
+    @property
+    def whole_pass(self) -> WholePass | None:
+        """The pass of a shared encoder over the whole graph, where vectors come from one."""
+        whole = self.whole
+        return None if whole is None else lambda model: model.encode(whole)[0]
 
 
 def _prepare(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,37 +50,72 @@ class PairOptions:
 class PairSource:
     """Edges and non-edges of some stacked patches, to be scored: all of them, or this epoch's share.
 
+    What only scoring needs is made when it is first asked for: where pairs of all nodes are scored, or patches come
+    and go, it never is.
+
     Attributes:
         adjacency: Block-diagonal scipy CSR of the edges.
+        held_out: The same of the pairs that are never drawn as negatives.
         nodes: (num_rows,) node numbers of the rows.
-        edges: All edges in both directions, weighted N_j / (Σ N · 2 M_j): the mean of every patch.
-        negatives: How non-edges are drawn.
-        negative_weights: Weight of a non-edge, N_j / (Σ N · negatives of j): a scalar, or a column by rows.
+        offsets: (num_patches + 1,) rows of each patch.
+        patches: (num_patches,) the numbers of the patches.
         shares: (num_patches,) N_j / Σ N of all patches.
         units: (num_rows,) what is dealt into the groups of a mask: nodes, or clusters of nodes.
+        negatives_per_edge: Non-edges drawn for every edge.
         arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then `edges` holds these.
-        backward: The reverses of its one-way arcs, which are negatives; None where these are not used.
-        reversed_share: Share of the negatives' weight that they have.
-        weighted: Whether an edge counts by its weight.
+        options: How pairs are drawn and counted.
+        device: Where the tensors live.
     """
 
     adjacency: sp.csr_array
+    held_out: sp.csr_array
     nodes: np.ndarray
-    edges: PairPattern
-    negatives: NegativePlan
-    negative_weights: Tensor
+    offsets: np.ndarray
+    patches: np.ndarray
     shares: np.ndarray
     units: np.ndarray
-    arcs: sp.csr_array | None = None
-    backward: sp.csr_array | None = None
-    reversed_share: float = 0.0
-    weighted: bool = False
+    negatives_per_edge: float
+    arcs: sp.csr_array | None
+    options: PairOptions
+    device: torch.device
     _fixed: dict[int, PairPattern] = field(default_factory=dict, repr=False)
 
     @property
-    def device(self) -> torch.device:
-        """Where the tensors live."""
-        return self.edges.indices.device
+    def scored(self) -> sp.csr_array:
+        """What is to be predicted: the edges, or the arcs of a directed graph."""
+        return self.adjacency if self.arcs is None else self.arcs
+
+    @cached_property
+    def edges(self) -> PairPattern:
+        """All edges in both directions, weighted N_j / (Σ N · 2 M_j): the mean of every patch."""
+        matrix = self.scored
+        indptr, indices = (torch.from_numpy(each).to(self.device) for each in (matrix.indptr, matrix.indices))
+        weighted = self.options.weighted
+        return _weighed(matrix, indptr, indices, self.offsets, self.shares, weighted, twice=self.arcs is None)
+
+    @cached_property
+    def negatives(self) -> NegativePlan:
+        """How non-edges are drawn."""
+        excluded = exclude(self.adjacency, self.held_out)
+        num_pairs = np.diff(self.scored.indptr[self.offsets].astype(np.int64)) // (2 if self.arcs is None else 1)
+        wanted = np.ceil(self.negatives_per_edge * num_pairs).astype(np.int64)
+        degrees = np.diff(self.adjacency.indptr) if self.options.by_degree else None
+        return plan_negatives(excluded, self.offsets, wanted, self.patches, degrees)
+
+    @cached_property
+    def negative_weights(self) -> Tensor:
+        """Weight of a non-edge, N_j / (Σ N · negatives of j): a scalar, or a column by rows."""
+        shares = self.shares
+        if self.backward is not None:  # a patch in which every arc has its reverse leaves all weight to the others
+            has_reverses = np.diff(self.backward.indptr[self.offsets]) > 0
+            shares = np.where(has_reverses, 1 - self.options.reversed_share, 1.0) * shares
+        drawn = np.diff(self.negatives.pair_offsets)
+        return _by_row(shares / np.maximum(drawn, 1), self.offsets).to(self.device)
+
+    @cached_property
+    def backward(self) -> sp.csr_array | None:
+        """The reverses of the one-way arcs, which are negatives; None where these are not used."""
+        return one_way_reversed(self.arcs) if self.arcs is not None and self.options.reversed_share else None
 
     @cached_property
     def far_nodes(self) -> np.ndarray:
@@ -127,9 +163,8 @@ class PairSource:
 
     def draw_edges(self, fraction: float, *, seed: int, epoch: int, num_groups: int = 0) -> PairPattern:
         """The edges that are hidden from the encoder in this epoch, each once, weighted like `edges`."""
-        matrix = self.adjacency if self.arcs is None else self.arcs
         hidden = self._hidden(*self.edges.listed[:2], fraction, seed, epoch, num_groups)
-        return _weighed_list(matrix, *hidden, self.negatives.offsets, self.shares, self.weighted)
+        return _weighed_list(self.scored, *hidden, self.offsets, self.shares, self.options.weighted)
 
     def add_reversed(
         self, negatives: PairPattern, fraction: float, *, seed: int, epoch: int, num_groups: int = 0
@@ -141,8 +176,8 @@ class PairSource:
             torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices)
         )
         hidden = self._hidden(rows_of(indptr), columns, fraction, seed, epoch, num_groups)
-        shares = self.reversed_share * self.shares
-        return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.negatives.offsets, shares, False))
+        shares = self.options.reversed_share * self.shares
+        return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.offsets, shares, False))
 
     def _hidden(
         self, rows: Tensor, columns: Tensor, fraction: float, seed: int, epoch: int, num_groups: int
@@ -164,7 +199,7 @@ class PatchBatch:
     Attributes:
         patches: (num_patches,) their numbers.
         offsets: (num_patches + 1,) their rows inside the batch.
-        inputs: What the encoder sees when nothing is hidden.
+        make_inputs: Makes `inputs`.
         features: The feature rows, for dropout.
         pairs: What is scored inside the patches.
         share: Rows of this batch as a fraction of all rows.
@@ -172,10 +207,20 @@ class PatchBatch:
 
     patches: np.ndarray
     offsets: Tensor
-    inputs: EncoderInput
+    make_inputs: Callable[[], EncoderInput]
     features: FeatureTable
     pairs: PairSource
     share: float
+
+    @cached_property
+    def inputs(self) -> EncoderInput:
+        """What the encoder sees when nothing is hidden."""
+        return self.make_inputs()
+
+    @property
+    def nodes(self) -> Tensor:
+        """(num_rows,) int64 node numbers of the rows; none stands twice in a patch."""
+        return torch.from_numpy(self.pairs.nodes).to(self.device)
 
     @property
     def adjacency(self) -> sp.csr_array:
@@ -248,19 +293,29 @@ def prepare_batches(
     if not together:
         groups = [np.array([patch]) for patch in range(patch_set.num_patches)]
     batches = []
+    options, device = options or PairOptions(), torch.device(device)
     for patches in groups:
         part = patch_set.select(patches)
         pairs = prepare_pairs(
             part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device, units, options
         )
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
-        table = FeatureTable.build(rows, part.offsets, patches, device, storage)
-        inputs = prepare_input(
-            pairs.adjacency, rows, device=device, propagate_once=propagate_once, held=table.matrix, storage=storage
-        )
-        share = part.num_rows / patch_set.num_rows
-        batches.append(PatchBatch(patches, torch.from_numpy(part.offsets).to(device), inputs, table, pairs, share))
+        batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage))
     return batches
+
+
+def make_batch(pairs: PairSource, rows: Features, *, propagate_once: bool, storage: str = "float32") -> PatchBatch:
+    """A batch of the patches of some pairs. rows: (num_rows, num_features) their features."""
+    device, adjacency = pairs.device, pairs.adjacency
+    table = FeatureTable.build(rows, pairs.offsets, pairs.patches, device, storage)
+    make_inputs: Callable[[], EncoderInput] = partial(
+        prepare_input, adjacency, None, device=device, propagate_once=False, held=table.matrix
+    )
+    if propagate_once:  # at once, because it needs the rows as they are, which are not kept
+        inputs = prepare_input(adjacency, rows, device=device, held=table.matrix, storage=storage)
+        make_inputs = lambda: inputs  # noqa: E731
+    offsets = torch.from_numpy(pairs.offsets).to(device)
+    return PatchBatch(pairs.patches, offsets, make_inputs, table, pairs, float(pairs.shares.sum()))
 
 
 def prepare_pairs(
@@ -278,37 +333,22 @@ def prepare_pairs(
     options = options or PairOptions()
     whole = part.num_patches == 1 and part.num_rows == part.num_nodes
     block = adjacency if whole else part.induce(adjacency)
-    excluded = exclude(block, held_out if whole else part.induce(held_out))
-    arcs, backward = None, None
+    arcs = None
     if options.arcs is not None:
         arcs = restrict(options.arcs if whole else part.induce(options.arcs), block)
-        backward = one_way_reversed(arcs) if options.reversed_share else None
-    matrix = block if arcs is None else arcs
-    num_pairs = np.diff(matrix.indptr[part.offsets].astype(np.int64)) // (2 if arcs is None else 1)
-    wanted = np.ceil(negatives_per_edge * num_pairs).astype(np.int64)
-    degrees = np.diff(block.indptr) if options.by_degree else None
-    plan = plan_negatives(excluded, part.offsets, wanted, patches, degrees)
-    shares = np.diff(part.offsets) / num_rows_of_all
-    indptr, indices = (torch.from_numpy(each).to(device) for each in (matrix.indptr, matrix.indices))
-    edges = _weighed(matrix, indptr, indices, part.offsets, shares, options.weighted, twice=arcs is None)
-    drawn = np.diff(plan.pair_offsets)
-    drawn_shares = shares
-    if backward is not None:  # a patch in which every arc has its reverse leaves all weight to the others
-        drawn_shares = np.where(np.diff(backward.indptr[part.offsets]) > 0, 1 - options.reversed_share, 1.0) * shares
-    negative_weights = _by_row(drawn_shares / np.maximum(drawn, 1), part.offsets).to(device)
     nodes = part.global_nodes.astype(np.int64)
     return PairSource(
         block,
+        held_out if whole else part.induce(held_out),
         nodes,
-        edges,
-        plan,
-        negative_weights,
-        shares,
+        part.offsets,
+        patches,
+        np.diff(part.offsets) / num_rows_of_all,
         nodes if units is None else units[nodes],
+        negatives_per_edge,
         arcs,
-        backward,
-        options.reversed_share,
-        options.weighted,
+        options,
+        torch.device(device),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import fmean
@@ -15,7 +15,6 @@ from torch import Tensor
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import EncoderInput
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatch
@@ -31,6 +30,7 @@ _REFRESH: dict[str, Any] = {"start": "tree", "tolerance": 1e-3, "max_steps": 5}
 # A loss that falls by more than this share while patience runs out is not on a plateau.
 _FAST_FALL = 0.1
 AlignGradient = Literal["held", "through"]
+WholePass = Callable[[Autoencoder], Tensor]  # (num_nodes, dim) vectors from one pass over the whole graph
 
 
 @dataclass(frozen=True)
@@ -84,23 +84,26 @@ class Trained:
 
 def train(
     model: Autoencoder,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     patch_set: PatchSet,
     settings: LoopSettings,
     *,
     global_pairs: GlobalPairs | None = None,
-    whole: EncoderInput | None = None,
+    whole: WholePass | None = None,
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: Callable[[int, float], None] | None = None,
     keeper: Keeper | None = None,
 ) -> Trained:
     """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
 
+    batches: gone through one by one, once or twice an epoch; a batch may be made when its turn comes.
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
     With `validate`, the state of the best validation is kept. on_epoch(epoch, loss) reports progress.
     keeper: saves the state while it changes, and brings it back where it has one.
     """
-    frame = Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=batches[0].device)
+    frame = Frame.identity(
+        patch_set.num_patches, model.dim, dtype=torch.float32, device=next(model.parameters()).device
+    )
     optimiser = Adam(model.parameters(), settings.learning_rate)
     state = LoopState(model, optimiser, frame, Recovery(model, frame))
     with keep_freed_memory(), nullcontext() if keeper is None else keeper.watch():
@@ -147,7 +150,7 @@ def _falls_fast(losses: list[float]) -> bool:
 
 def _run_epoch(
     state: LoopState,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     patch_set: PatchSet,
     settings: LoopSettings,
     global_pairs: GlobalPairs | None,
@@ -180,10 +183,10 @@ def _run_epoch(
 
 def _validate(
     state: LoopState,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     patch_set: PatchSet,
     settings: LoopSettings,
-    whole: EncoderInput | None,
+    whole: WholePass | None,
     validate: Callable[[Tensor], float],
 ) -> None:
     """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
@@ -203,11 +206,11 @@ def _validate(
 
 def embed_nodes(
     model: Autoencoder,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     patch_set: PatchSet,
     settings: LoopSettings,
     frame: Frame,
-    whole: EncoderInput | None = None,
+    whole: WholePass | None = None,
 ) -> tuple[Tensor, Frame]:
     """The global (num_nodes, dim) embedding, and the frame of the patches.
 
@@ -216,7 +219,7 @@ def embed_nodes(
     """
     with torch.no_grad():
         if whole is not None:
-            return model.encode(whole)[0], frame
+            return whole(model), frame
         stacked = encode_patches(model, batches)
         if patch_set.num_patches == 1:
             return stacked, frame
@@ -227,7 +230,7 @@ def embed_nodes(
         return assemble(apply_frame(stacked, offsets, frame), global_nodes, patch_set.num_nodes), frame
 
 
-def encode_patches(model: Autoencoder, batches: list[PatchBatch]) -> Tensor:
+def encode_patches(model: Autoencoder, batches: Sequence[PatchBatch]) -> Tensor:
     """(Σ N_j, dim) mean embeddings of all patches, stacked."""
     with torch.no_grad():
         return torch.cat([model.encode(batch.inputs, int(batch.patches[0]))[0] for batch in batches])
@@ -235,7 +238,7 @@ def encode_patches(model: Autoencoder, batches: list[PatchBatch]) -> Tensor:
 
 def _refresh(
     model: Autoencoder,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     patch_set: PatchSet,
     settings: LoopSettings,
     frame: Frame,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,11 +63,14 @@ class GlobalPairs:
 
     Attributes:
         pairs: Edges and non-edges of the whole graph.
-        average: (num_nodes, num_rows) mean over the patches that hold a node; None for one patch.
+        shares: (num_nodes, 1) one over the number of patches that hold a node.
+        average: (num_nodes, num_rows) the mean over these patches; None for one patch, or where it is never taken of
+            all patches at once.
     """
 
     pairs: PairSource
-    average: SparseMatrix | None
+    shares: Tensor
+    average: SparseMatrix | None = None
 
     def assemble(self, aligned: Tensor) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable."""
@@ -95,9 +98,10 @@ def prepare_global_pairs(
     pairs = prepare_pairs(
         whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device, units, options
     )
-    if patch_set.num_patches == 1:
-        return GlobalPairs(pairs, None)
     counts = np.bincount(patch_set.global_nodes, minlength=patch_set.num_nodes)
+    shares = torch.from_numpy((1.0 / counts).astype(np.float32)[:, None]).to(device)
+    if patch_set.num_patches == 1:
+        return GlobalPairs(pairs, shares)
     order = np.argsort(patch_set.global_nodes, kind="stable").astype(np.int32)
     average = sp.csr_array(
         (
@@ -107,7 +111,7 @@ def prepare_global_pairs(
         ),
         shape=(patch_set.num_nodes, patch_set.num_rows),
     )
-    return GlobalPairs(pairs, SparseMatrix.from_scipy(average, device))
+    return GlobalPairs(pairs, shares, SparseMatrix.from_scipy(average, device))
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
@@ -123,7 +127,7 @@ def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
 
 def accumulate_gradients(
     model: Autoencoder,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     frame: Frame,
     settings: ObjectiveSettings,
     epoch: int,
@@ -154,31 +158,48 @@ def accumulate_gradients(
 
 def _accumulate_in_turn(
     model: Autoencoder,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     frame: Frame,
     settings: ObjectiveSettings,
     epoch: int,
     global_pairs: GlobalPairs,
 ) -> float:
-    """The same gradient in the memory of one batch: encode all, take the gradient of the rows, encode again."""
+    """The same gradient in the memory of one batch and of two vectors per node.
+
+    Encode all and add up the vectors of the nodes, take the gradient of these, encode again. A batch may be made when
+    its turn comes and forgotten after it.
+    """
+    shares = global_pairs.shares
+    embedding = shares.new_zeros(len(shares), model.dim)
     with torch.no_grad():
-        parts = [encode_aligned(model, batch, frame, settings, epoch)[0] for batch in batches]
-    rows = torch.cat(parts).requires_grad_()
-    loss = global_loss(model, rows, global_pairs, settings, epoch)
-    loss.backward()
-    assert rows.grad is not None
-    total, low = float(loss.detach()), 0
+        for batch in batches:
+            aligned, _ = encode_aligned(model, batch, frame, settings, epoch)
+            embedding[batch.nodes] += aligned * shares[batch.nodes]
+    loss, gradient = global_gradient(model, embedding, global_pairs, settings, epoch)
     for batch in batches:
         aligned, divergence = encode_aligned(model, batch, frame, settings, epoch)
-        ((aligned * rows.grad[low : low + batch.num_rows]).sum() + divergence).backward()
-        total += float(divergence.detach())
-        low += batch.num_rows
-    return total
+        ((aligned * (gradient[batch.nodes] * shares[batch.nodes])).sum() + divergence).backward()
+        loss += float(divergence.detach())
+    return loss
+
+
+def global_gradient(
+    model: Autoencoder, embedding: Tensor, global_pairs: GlobalPairs, settings: ObjectiveSettings, epoch: int
+) -> tuple[float, Tensor]:
+    """The loss of pairs of all nodes and its gradient by their vectors; that of the decoder goes to its parameters.
+
+    embedding: (num_nodes, dim) as it was assembled, a constant.
+    """
+    embedding = embedding.detach().requires_grad_()
+    loss = model.pair_loss(embedding, *_draw_pairs(global_pairs.pairs, settings, epoch))
+    loss.backward()
+    assert embedding.grad is not None
+    return float(loss.detach()), embedding.grad
 
 
 def _accumulate_through(
     model: Autoencoder,
-    batches: list[PatchBatch],
+    batches: Sequence[PatchBatch],
     solve: FrameSolver,
     settings: ObjectiveSettings,
     epoch: int,
@@ -189,20 +210,23 @@ def _accumulate_through(
     Several batches: the gradient of the rows first, then encode again, as in `_accumulate_in_turn`.
     """
     in_turn = len(batches) > 1
+    encoded, sizes = [], []
     with torch.set_grad_enabled(not in_turn):
-        encoded = [encode(model, batch, settings, epoch) for batch in batches]
+        for batch in batches:
+            encoded.append(encode(model, batch, settings, epoch))
+            sizes.append(batch.offsets.diff())
         rows = torch.cat([embedding for embedding, _ in encoded])
     if in_turn:
         rows.requires_grad_()
-    sizes = torch.cat([batch.offsets.diff() for batch in batches])
-    offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+    lengths = [len(embedding) for embedding, _ in encoded]
+    offsets = torch.cat([sizes[0].new_zeros(1), torch.cat(sizes).cumsum(0)])
     frame = solve(rows)
     aligned = rows if _is_without_effect(model, frame, settings) else apply_frame(rows, offsets, frame)
     if settings.scope == "global":
         assert global_pairs is not None
         loss = global_loss(model, aligned, global_pairs, settings, epoch)
     else:
-        parts = aligned.split([batch.num_rows for batch in batches])
+        parts = aligned.split(lengths)
         losses = [inside_loss(model, part, batch, settings, epoch) for part, batch in zip(parts, batches, strict=True)]
         loss = torch.stack(losses).sum()
     if not in_turn:
@@ -211,7 +235,7 @@ def _accumulate_through(
     total = float(loss.detach())
     if in_turn:
         assert rows.grad is not None
-        for batch, gradient in zip(batches, rows.grad.split([batch.num_rows for batch in batches]), strict=True):
+        for batch, gradient in zip(batches, rows.grad.split(lengths), strict=True):
             embedding, divergence = encode(model, batch, settings, epoch)
             ((embedding * gradient).sum() + divergence).backward()
             total += float(divergence.detach())
