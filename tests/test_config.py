@@ -97,6 +97,8 @@ def test_settings_survive_json():
         ({"layers": 0}, "--layers is 0"),
         ({"patches": 0}, "--patches is 0; it must be at least 1"),
         ({"refresh_every": 0}, "--refresh-every is 0"),
+        ({"partition": "fennel", "fennel_passes": 0}, "--fennel-passes is 0; it must be at least 1"),
+        ({"fennel_passes": 2}, "--fennel-passes is 2, and --partition is metis, not fennel"),
         ({"epochs": -1}, "--epochs is -1; it must not be negative"),
         ({"seed": -1}, "--seed is -1; it must not be negative"),
         ({"threads": -2}, "--threads is -2"),

@@ -7,7 +7,7 @@ import pytest
 
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.experiment import evaluate_graph, pair_scorer, run_split
+from l2g2g.experiment import cut, evaluate_graph, pair_scorer, run_split
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 
@@ -135,3 +135,11 @@ def test_auto_without_features_or_validation_is_none(plain, weak):
     config = make_config("gae", structure="auto", epochs=3, **FAST)
     assert embed_graph(plain, config).config.structure == "none"
     assert embed_graph(weak, config, validation_fraction=0).config.structure == "none"
+
+
+def test_further_passes_of_fennel_reach_the_patches(planted):
+    kept = []
+    for passes in (1, 5):
+        config = make_config("gae+l2g", "paper", patches=4, fennel_passes=passes)
+        kept.append(cut(planted, config).count_covered_edges(planted.adjacency))
+    assert kept[1] > kept[0]

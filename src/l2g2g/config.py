@@ -27,6 +27,7 @@ class Config:
         residual: Add the hidden layers to the vector; hidden may then not be wider than dim.
         patches: Number of patches for the methods that use them; None chooses from the size of the graph.
         partition: metis, fennel or random.
+        fennel_passes: How often FENNEL moves every node; once as published, more often keeps more edges.
         min_overlap, target_overlap: Nodes that joined patches share; None for dim + 1 and 2 (dim + 1).
         patch_degree: Mean degree of the patch graph.
         share_encoder: One encoder for all patches; None for what the method says.
@@ -90,6 +91,7 @@ class Config:
     residual: bool = False
     patches: int | None = None
     partition: Literal["metis", "fennel", "random"] = "metis"
+    fennel_passes: int = 1
     min_overlap: int | None = None
     target_overlap: int | None = None
     patch_degree: float = 4.0
@@ -136,7 +138,7 @@ class Config:
             raise InputError(f"unknown method '{self.method}'; {suggest(self.method, list(METHODS))}")
         if self.preset not in PRESETS:
             raise InputError(f"unknown preset '{self.preset}'; {suggest(self.preset, list(PRESETS))}")
-        for name in ("dim", "hidden", "layers", "refresh_every", "validate_every", "structure_width"):
+        for name in ("dim", "hidden", "layers", "refresh_every", "validate_every", "structure_width", "fennel_passes"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be at least 1")
         if self.patches is not None and self.patches < 1:
@@ -157,6 +159,8 @@ class Config:
                 raise InputError(f"--{name.replace('_', '-')} is {value}; it must be at least 0 and below 1")
         if self.score_fraction is not None and not 0 < self.score_fraction <= 1:
             raise InputError(f"--score-fraction is {self.score_fraction}; it must be above 0 and at most 1")
+        if self.fennel_passes > 1 and self.partition != "fennel":
+            raise InputError(f"--fennel-passes is {self.fennel_passes}, and --partition is {self.partition}, not fennel")
         if self.residual and self.hidden > self.dim:
             raise InputError(f"--hidden {self.hidden} is wider than --dim {self.dim}; --residual adds it to the vector")
         if self.scope == "global" and self.definition.alignment == "after":

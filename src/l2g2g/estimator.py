@@ -247,6 +247,7 @@ class PatchEmbedding(GraphEmbedding):
         *,
         patches: int | None = None,
         partition: str | None = None,
+        fennel_passes: int | None = None,
         min_overlap: int | None = None,
         target_overlap: int | None = None,
         rotate: bool | None = None,
@@ -257,6 +258,7 @@ class PatchEmbedding(GraphEmbedding):
         super().__init__(dim, **settings)
         self.patches = patches
         self.partition = partition
+        self.fennel_passes = fennel_passes
         self.min_overlap = min_overlap
         self.target_overlap = target_overlap
         self.rotate = rotate

@@ -438,7 +438,13 @@ def cut(graph: Graph, config: Config) -> PatchSet:
     """The patches of a graph; one patch for the methods that use none."""
     if not config.definition.uses_patches:
         return whole_graph(graph.num_nodes)
-    labels = partition(graph.adjacency, config.num_patches(graph.num_nodes), method=config.partition, seed=config.seed)
+    labels = partition(
+        graph.adjacency,
+        config.num_patches(graph.num_nodes),
+        method=config.partition,
+        seed=config.seed,
+        fennel_passes=config.fennel_passes,
+    )
     least, wanted = config.overlap_range
     return make_patches(
         graph.adjacency, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree

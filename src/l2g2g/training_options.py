@@ -26,6 +26,7 @@ def settings(
     ] = None,
     patches: Annotated[int | None, typer.Option(help="Number of patches; without it chosen from the size.")] = None,
     partition: Annotated[str | None, typer.Option(help="metis, fennel or random.")] = None,
+    fennel_passes: Annotated[int | None, typer.Option(help="How often FENNEL moves every node.")] = None,
     share_encoder: Annotated[
         bool | None,
         typer.Option("--share-encoder/--separate-encoders", help="One encoder for all patches, or one each."),
