@@ -11,9 +11,9 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from l2g2g.graphs.parquet_sizes import decoded_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 # Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
 _LARGEST_DEFLATE_RATIO = 1032
@@ -89,6 +90,21 @@ def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.n
             return {key: _native(array) for key, array in arrays.items()}
 
 
+def plain_npy_shape(path: Path, kinds: str) -> tuple[int, ...] | None:
+    """The shape of an .npy file of numbers of these kinds; None where it is anything else, or damaged."""
+    with suppress(OSError, ValueError, TypeError, EOFError, SyntaxError, tokenize.TokenError), path.open("rb") as file:
+        if file.read(6) == b"\x93NUMPY":
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            return array.shape if array.dtype.kind in kinds else None
+    return None
+
+
+def read_npy_rows(path: Path, low: int, high: int) -> np.ndarray:
+    """The rows low:high of an .npy file in memory of their own: pages of the file are given back at once."""
+    with reading(path):
+        return _native(np.array(np.load(path, mmap_mode="r", allow_pickle=False)[low:high]))
+
+
 def _native(array: np.ndarray) -> np.ndarray:
     """The same array with the bytes of its numbers in the order of this machine, as others want them."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -105,11 +121,15 @@ def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
 
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file, unpacked where its name ends in .gz."""
-    with reading(path):
-        if path.suffix.lower() != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as stream:
-            return stream.read()
+    with open_bytes(path) as stream:
+        return stream.read()
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[Any]:
+    """A file opened to be read piece by piece, unpacked on the way where its name ends in .gz."""
+    with reading(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+        yield stream
 
 
 def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
@@ -117,27 +137,62 @@ def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
 
     A few bytes can stand for any number of rows and any length of text, so both are counted before they are unpacked.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     check_unpacked_size(path, memory_limit)
     limit = _free_memory() if memory_limit is None else memory_limit
     with reading(path):
-        fields = list(pq.read_schema(path))
-        for field in fields:
-            plain = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
-            if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (_is_list(field.type) and _is_text(plain)):
-                raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
-        table = pq.read_table(path, read_dictionary=[field.name for field in fields if _is_text(field.type)])
-        table.validate(full=True)  # text that is no text, places that are none
-        packed = [pa.types.is_dictionary(column.type) for column in table.columns]
-        num_bytes = sum(map(_text_size, (column for column, it_is in zip(table.columns, packed, strict=True) if it_is)))
-        _refuse_size(path, num_bytes, limit)
-        columns = [
-            column.cast(column.type.value_type) if it_is else column
-            for column, it_is in zip(table.columns, packed, strict=True)
-        ]
-        return pa.table(columns, names=table.column_names)
+        table = pq.read_table(path, read_dictionary=_text_columns(pq.read_schema(path), path))
+        return _unpacked(table, path, limit)
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """A Parquet file that is read piece by piece with `parquet_batches`."""
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
+        texts = _text_columns(pq.read_schema(path), path)
+        # Read page by page: a part of a column may be as large as the file.
+        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as file:
+            yield file
+
+
+def parquet_batches(path: Path, num_rows: int, memory_limit: int) -> Iterator[pa.Table]:
+    """The rows of a Parquet file as in `read_parquet`, so many at a time; memory_limit: for each batch."""
+    import pyarrow as pa
+
+    with open_parquet(path) as file:
+        for batch in file.iter_batches(batch_size=num_rows):
+            if batch.num_rows:
+                yield _unpacked(pa.Table.from_batches([batch]), path, memory_limit)
+
+
+def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
+    """Names of the columns of text; a column that is neither numbers, text nor lists of numbers is refused."""
+    import pyarrow as pa
+
+    for field in schema:
+        plain = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (_is_list(field.type) and _is_text(plain)):
+            raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
+    return [field.name for field in schema if _is_text(field.type)]
+
+
+def _unpacked(table: pa.Table, path: Path, limit: int) -> pa.Table:
+    """The same table, checked, with text in full where it was a dictionary."""
+    import pyarrow as pa
+
+    table.validate(full=True)  # text that is no text, places that are none
+    packed = [pa.types.is_dictionary(column.type) for column in table.columns]
+    num_bytes = sum(map(_text_size, (column for column, it_is in zip(table.columns, packed, strict=True) if it_is)))
+    _refuse_size(path, num_bytes, limit)
+    columns = [
+        column.cast(column.type.value_type) if it_is else column
+        for column, it_is in zip(table.columns, packed, strict=True)
+    ]
+    return pa.table(columns, names=table.column_names)
 
 
 def _is_list(kind: pa.DataType) -> bool:

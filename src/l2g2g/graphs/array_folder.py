@@ -82,7 +82,7 @@ class StoredArray:
         """Fill out with the rows that begin at low."""
         if not 0 <= low <= low + len(out) <= len(self):
             raise IndexError(f"rows {low}:{low + len(out)} of {len(self)} in {self.path.name}")
-        view = memoryview(out).cast("B") if out.size else memoryview(b"")
+        view = out.data.cast("B") if out.size else memoryview(b"")
         place, done = HEADER_BYTES + low * self.info.row_bytes, 0
         while done < len(view):
             count = os.preadv(self._handle, [view[done : done + _LONGEST_READ]], place + done)

@@ -66,7 +66,7 @@ class ArrayWriter:
     def _bytes(self, rows: np.ndarray) -> memoryview:
         rows = np.ascontiguousarray(rows, self.dtype)
         assert rows.shape[1:] == self.row_shape, f"rows of {rows.shape[1:]}, not {self.row_shape}"
-        return memoryview(rows).cast("B") if rows.size else memoryview(b"")
+        return rows.data.cast("B") if rows.size else memoryview(b"")
 
     def _write(self, data: memoryview, place: int) -> None:
         done = 0

@@ -160,11 +160,7 @@ class Graph:
         sources, targets = check_node_numbers(sources, targets, num_nodes, name)
         if num_nodes is None:
             num_nodes = int(max(sources.max(), targets.max())) + 1 if len(sources) else 0
-            if num_nodes > _LARGEST_SPARE + _SPARE_NODES_PER_ARC * len(sources):
-                raise InputError(
-                    f"{name}: node number {num_nodes - 1} among only {len(sources):,} edges; number the nodes from 0, "
-                    f"or give an edge list or table, where ids may be any integers or names"
-                )
+            check_num_nodes(num_nodes, len(sources), name)
         if num_nodes == 0 or len(sources) == 0:
             raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
         if weights is not None:
@@ -189,9 +185,16 @@ class Graph:
 
 
 def check_node_numbers(
-    sources: np.ndarray | list[int], targets: np.ndarray | list[int], num_nodes: int | None, name: str
+    sources: np.ndarray | list[int],
+    targets: np.ndarray | list[int],
+    num_nodes: int | None,
+    name: str,
+    first_row: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Refuse node numbers that are negative, not integers, or beyond num_nodes; name the row."""
+    """Refuse node numbers that are negative, not integers, or beyond num_nodes; name the row.
+
+    first_row: how many rows came before, where these are a part of the whole.
+    """
     sources, targets = np.asarray(sources), np.asarray(targets)
     if sources.shape != targets.shape or sources.ndim != 1:
         raise InputError(f"{name}: {sources.shape} sources but {targets.shape} targets; give two equally long columns")
@@ -200,16 +203,24 @@ def check_node_numbers(
             raise InputError(f"{name}: {column} numbers are {numbers.dtype}, not integers; number the nodes from 0")
         if len(numbers) and numbers.min() < 0:
             row = int(np.argmax(numbers < 0))
-            raise InputError(
-                f"{name}: row {row}: negative {column} {numbers[row]}; node numbers start at 0 (or use names)"
-            )
+            where = f"row {first_row + row}: negative {column} {numbers[row]}"
+            raise InputError(f"{name}: {where}; node numbers start at 0 (or use names)")
         if num_nodes is not None and len(numbers) and numbers.max() >= num_nodes:
             row = int(np.argmax(numbers >= num_nodes))
             raise InputError(
-                f"{name}: row {row}: {column} {numbers[row]} is beyond the {num_nodes:,} nodes "
+                f"{name}: row {first_row + row}: {column} {numbers[row]} is beyond the {num_nodes:,} nodes "
                 f"that the features or the shape give; add rows or correct the id"
             )
     return sources, targets
+
+
+def check_num_nodes(num_nodes: int, num_arcs: int, name: str) -> None:
+    """Refuse node numbers that cannot be meant as such."""
+    if num_nodes > _LARGEST_SPARE + _SPARE_NODES_PER_ARC * num_arcs:
+        raise InputError(
+            f"{name}: node number {num_nodes - 1} among only {num_arcs:,} edges; number the nodes from 0, "
+            f"or give an edge list or table, where ids may be any integers or names"
+        )
 
 
 def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
@@ -228,8 +239,13 @@ def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
     return weights
 
 
-def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int, name: str) -> Features:
-    """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf."""
+def check_features(
+    features: Features | sp.sparray | sp.spmatrix, num_nodes: int, name: str, first_row: int = 0
+) -> Features:
+    """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf.
+
+    first_row: how many rows came before, where these are a part of the whole.
+    """
     is_sparse = sp.issparse(features)
     dtype = features.dtype if hasattr(features, "dtype") else np.asarray(features).dtype
     if dtype.kind == "b":
@@ -248,7 +264,7 @@ def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int
             entry = int(np.argmin(np.isfinite(matrix.data)))
             row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
             raise InputError(
-                f"{name}: feature row {row}, column {matrix.indices[entry]} is {matrix.data[entry]}; "
+                f"{name}: feature row {first_row + row}, column {matrix.indices[entry]} is {matrix.data[entry]}; "
                 f"replace NaN and Inf by numbers"
             )
         return _narrow(matrix)
@@ -257,9 +273,8 @@ def check_features(features: Features | sp.sparray | sp.spmatrix, num_nodes: int
         total = dense.sum(dtype=np.float64)  # far cheaper than looking at every number
     if not np.isfinite(total) and not np.isfinite(dense).all():
         row, column = np.argwhere(~np.isfinite(dense))[0]
-        raise InputError(
-            f"{name}: feature row {row}, column {column} is {dense[row, column]}; replace NaN and Inf by numbers"
-        )
+        where = f"feature row {first_row + row}, column {column}"
+        raise InputError(f"{name}: {where} is {dense[row, column]}; replace NaN and Inf by numbers")
     return dense
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size
+from l2g2g.graphs.archives import check_unpacked_size, load_arrays
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.graph import Graph, check_features
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
@@ -20,7 +20,7 @@ from l2g2g.graphs.read_features import VectorTable, read_features
 from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
 from l2g2g.graphs.text_tables import is_text_file
 
-GRAPH_ENDINGS = ".npz, .csv, .tsv, .txt (also .gz) or .parquet"
+GRAPH_ENDINGS = ".npz, .npy, .csv, .tsv, .txt (also .gz) or .parquet"
 
 
 def read_graph(
@@ -36,11 +36,11 @@ def read_graph(
     """Read a graph from wherever it is.
 
     Args:
-        source: A path (`.npz`; an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; a folder of
-            GraphSAINT's files), the name of a dataset, a Graph, a SciPy sparse matrix, edges as an integer
-            array (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx graph, a PyG
-            `Data`, a pandas DataFrame or an Arrow table of two or three columns (source, target, weight). A
-            file wins over a dataset of the same name; a (2, 2) array is taken as two columns of edges.
+        source: A path (`.npz`; an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; node numbers in
+            an `.npy`; a folder of GraphSAINT's files), the name of a dataset, a Graph, a SciPy sparse matrix,
+            edges as an integer array (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx
+            graph, a PyG `Data`, a pandas DataFrame or an Arrow table of two or three columns (source, target,
+            weight). A file wins over a dataset of the same name; a (2, 2) array is taken as two columns of edges.
         features: A path (`.npy`, `.npz`: rows by node number; `.csv`, `.parquet`: an id column first), an
             array or sparse matrix (rows by node number, or in the order of the nodes of a networkx
             graph), or a table with an id column first. They replace features that the source has.
@@ -73,14 +73,14 @@ def read_graph(
     if isinstance(source, (str, Path)):
         if is_graphsaint_folder(Path(source)):
             return _with_features(read_graphsaint(Path(source), directed=directed), vectors, name)
-        path = _find_file(source)
+        path = find_graph_file(source)
         if path is not None:
             return _read_file(path, vectors, name, memory_limit, directed)
         return _with_features(load_dataset(str(source), data_dir, seed, directed=directed), vectors, name)
     return _with_features(*_from_object(source, vectors, directed), name)
 
 
-def _find_file(source: str | Path) -> Path | None:
+def find_graph_file(source: str | Path) -> Path | None:
     """The file that is meant, or None where it must be the name of a dataset."""
     path = Path(source)
     if path.is_file():
@@ -96,14 +96,24 @@ def _read_file(
     path: Path, vectors: VectorTable | None, name: str | None, memory_limit: int | None, directed: bool
 ) -> Graph:
     ending = path.suffix.lower()
-    if ending not in (".npz", ".parquet") and not is_text_file(path):
-        raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
+    check_ending(path)
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
     if ending == ".npz":
         return _with_features(read_npz_graph(path, directed=directed), vectors, name)
+    if ending == ".npy":
+        sources, targets = edge_columns(next(iter(load_arrays(path).values())), f"{path}: ")
+        num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
+        graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
+        return _with_features(graph, vectors, name)
     edges = read_parquet_edges(path, memory_limit) if ending == ".parquet" else read_text_edges(path)
     return _from_edges(edges, vectors, name, directed)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file that no reader is for."""
+    if path.suffix.lower() not in (".npz", ".npy", ".parquet") and not is_text_file(path):
+        raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
 
 
 def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, directed: bool) -> Graph:
@@ -180,7 +190,7 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
         return _from_networkx(source, directed), vectors
     if isinstance(source, (np.ndarray, list)) or type(source).__module__.split(".")[0] == "torch":
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
-        sources, targets = _edge_columns(source)
+        sources, targets = edge_columns(source)
         return Graph.from_arcs(sources, targets, num_nodes=num_nodes, directed=directed), vectors
     raise InputError(
         f"cannot read a graph from {type(source).__name__}; give a path, a dataset name, a SciPy matrix, "
@@ -188,11 +198,11 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
     )
 
 
-def _edge_columns(edges: Any) -> tuple[np.ndarray, np.ndarray]:
+def edge_columns(edges: Any, source: str = "") -> tuple[np.ndarray, np.ndarray]:
     """(num_edges,) sources and targets from a (2, num_edges) or (num_edges, 2) array."""
     array = np.asarray(edges)
     if array.ndim != 2 or 2 not in array.shape:
-        raise InputError(f"edges have shape {array.shape}; give (2, num_edges) or (num_edges, 2)")
+        raise InputError(f"{source}edges have shape {array.shape}; give (2, num_edges) or (num_edges, 2)")
     columns = array if array.shape[0] == 2 else array.T
     return columns[0], columns[1]
 
@@ -201,7 +211,7 @@ def _from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:
     """A PyG `Data`, known by its attributes so that PyG need not be installed."""
     if data.edge_index is None:
         raise InputError("the PyG graph has no edge_index; give it one")
-    sources, targets = _edge_columns(data.edge_index.detach().cpu().numpy())
+    sources, targets = edge_columns(data.edge_index.detach().cpu().numpy())
     weights = getattr(data, "edge_weight", None)
     own = getattr(data, "x", None)
     features = read_features(own).vectors if own is not None and vectors is None else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import read_parquet
 from l2g2g.graphs.node_ids import encode
-from l2g2g.graphs.text_tables import INTEGER, NUMBER, TextTable, is_number, open_text_table
+from l2g2g.graphs.text_tables import INTEGER, NUMBER, is_number, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,7 @@ _ID_HEADERS = {
     *("src", "dst", "dest", "destination", "u", "v"),
     *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
 }
+_NEGATIVE = "is negative; ids are integers from 0 or text"
 _WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
 
 
@@ -93,17 +94,16 @@ def read_text_edges(path: Path) -> EdgeTable:
     import pyarrow as pa
 
     table = open_text_table(path)
-    _check_num_columns(table.num_columns, str(path))
+    check_num_columns(table.num_columns, str(path))
     types = [pa.int64(), pa.int64(), pa.float64()][: table.num_columns]
-    ids_in_first_row = [is_number(cell) for cell in table.first_row[:2]]
-    skip_first = not any(ids_in_first_row)
+    skip_first = not any(is_number(cell) for cell in table.first_row[:2])
     try:
         with_header_or_without = table.columns(types, skip_first=skip_first)
         columns, is_fast = with_header_or_without, len(with_header_or_without[0]) > 0
     except pa.ArrowInvalid:
         columns, is_fast = [], False
     if not is_fast:
-        skip_first = _has_header(table)
+        skip_first = has_header(table.first_row, lambda: [table.texts(skip_first=True)])
         columns = table.texts(skip_first=skip_first)
     if len(columns[0]) == 0:
         raise InputError(f"{path}: only a header; it needs at least one edge")
@@ -125,7 +125,7 @@ def edges_from_table(table: Any, source_name: str) -> EdgeTable:
 
     if not isinstance(table, pa.Table):
         table = _from_pandas(table, source_name)
-    _check_num_columns(table.num_columns, source_name)
+    check_num_columns(table.num_columns, source_name)
     if table.num_rows == 0:
         raise InputError(f"{source_name}: the table is empty; it needs at least one edge")
     return make_edge_table(table.columns, source_name, lambda row: f"row {row + 1}")
@@ -152,33 +152,45 @@ def _from_series(series: Any) -> pa.Array:
 
 def make_edge_table(columns: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> EdgeTable:
     """Check ids and weights; ids become int64 in both columns or text in both."""
-    weights = _check_weights(columns[2], source_name, row_name) if len(columns) == 3 else None
-    ids = [_plain_ids(column, source_name, row_name) for column in columns[:2]]
+    weights = check_weight_column(columns[2], source_name, row_name) if len(columns) == 3 else None
+    ids = [plain_ids(column, source_name, row_name) for column in columns[:2]]
     sources, targets = _common_ids(ids, source_name, row_name)
     return EdgeTable(sources, targets, weights, source_name, row_name)
 
 
-def _check_num_columns(num_columns: int, source_name: str) -> None:
+def check_num_columns(num_columns: int, source_name: str) -> None:
+    """Refuse a table that cannot be one of edges."""
     if num_columns < 2:
         raise InputError(f"{source_name}: only {num_columns} column; it needs source and target")
     if num_columns > 3:
         raise InputError(f"{source_name}: {num_columns} columns; keep source, target and at most one weight")
 
 
-def _has_header(table: TextTable) -> bool:
-    """Whether the first line names the columns of a table whose rows are not all integers that fit 64 bits."""
-    import pyarrow.compute as pc
+def has_header(first_row: list[str], rest: Callable[[], Iterable[list[pa.ChunkedArray]]]) -> bool:
+    """Whether the first line names the columns of a table whose rows are not all integers that fit 64 bits.
 
-    first_row = table.first_row
+    rest: the columns of all other lines as text, in one piece or several; asked for only where they decide.
+    """
     if any(is_number(cell) for cell in first_row):
         return False
     if {cell.lower() for cell in first_row[:2]} <= _ID_HEADERS or first_row[-1].lower() in _WEIGHT_HEADERS:
         return True
-    rest = table.texts(skip_first=True)[:2]
-    return len(rest[0]) > 0 and all(pc.all(pc.match_substring_regex(column, NUMBER)).as_py() for column in rest)
+    num_rows = 0
+    for columns in rest():
+        if not all(are_numbers(column) for column in columns[:2]):
+            return False
+        num_rows += len(columns[0])
+    return num_rows > 0
 
 
-def _plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
+def are_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether every text of a column reads as a number."""
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.match_substring_regex(column, NUMBER), min_count=0).as_py())
+
+
+def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
     """One id column as int64 or text, without gaps."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -208,38 +220,35 @@ def _common_ids(
 ) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Both columns as int64, or both as text where one id of either is no integer of 64 bits."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not all(pa.types.is_int64(column.type) for column in ids):
         ids = [column.cast(pa.string()) for column in ids]
-        if not all(pc.all(pc.match_substring_regex(column, NUMBER)).as_py() for column in ids):
+        if not all(are_numbers(column) for column in ids):
             return ids[0], ids[1]  # names, perhaps with numbers among them
-        _refuse(
-            ids,
-            lambda column: pc.invert(pc.match_substring_regex(column, INTEGER)),
-            source_name,
-            row_name,
-            "is not a whole number; use integers or text as ids",
-        )
-        negative = _starts_with_minus
+        refuse_odd_numbers(ids, source_name, row_name)
     else:
-        negative = _is_below_zero
-    _refuse(ids, negative, source_name, row_name, "is negative; ids are integers from 0 or text")
+        refuse_negative(ids, source_name, row_name)
     with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay text
         ids = [column.cast(pa.int64()) for column in ids]
     return ids[0], ids[1]
 
 
-def _starts_with_minus(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def refuse_odd_numbers(ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> None:
+    """Refuse ids that are all numbers in text, but not all of them integers from 0."""
     import pyarrow.compute as pc
 
-    return pc.starts_with(column, "-")
+    def is_odd(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.invert(pc.match_substring_regex(column, INTEGER))
+
+    _refuse(ids, is_odd, source_name, row_name, "is not a whole number; use integers or text as ids")
+    _refuse(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, _NEGATIVE)
 
 
-def _is_below_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def refuse_negative(ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> None:
+    """Refuse integers below 0."""
     import pyarrow.compute as pc
 
-    return pc.less(column, 0)
+    _refuse(ids, lambda column: pc.less(column, 0), source_name, row_name, _NEGATIVE)
 
 
 def _refuse(
@@ -258,7 +267,7 @@ def _refuse(
             raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {what}")
 
 
-def _check_weights(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> np.ndarray:
+def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> np.ndarray:
     """(num_rows,) float64 weights; refuse text, NaN, Inf, zero and negative ones."""
     import pyarrow as pa
     import pyarrow.compute as pc

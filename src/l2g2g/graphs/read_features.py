@@ -80,19 +80,27 @@ def read_vector_file(path: Path, memory_limit: int | None = None) -> VectorTable
     return vectors_from_table(read_parquet(path, memory_limit), str(path))
 
 
-def vectors_from_table(table: pa.Table, source_name: str) -> VectorTable:
-    """Take an id column and after it one list column, or one number column per dimension."""
+def vectors_from_table(table: pa.Table, source_name: str, first_row: int = 0) -> VectorTable:
+    """Take an id column and after it one list column, or one number column per dimension.
+
+    first_row: how many rows came before, where these are a part of the whole.
+    """
     import pyarrow as pa
 
     if table.num_columns < 2:
         raise InputError(f"{source_name}: only {table.num_columns} column; it needs an id column and numbers after it")
     if table.num_rows == 0:
         raise InputError(f"{source_name}: no rows; it needs one row per node")
+
+    def row_name(row: int) -> str:
+        return f"row {first_row + row + 1}"
+
     second = table.column(1).type
     is_list = pa.types.is_fixed_size_list(second) or pa.types.is_list(second) or pa.types.is_large_list(second)
     vectors = _from_list_column(table, source_name) if is_list else _from_number_columns(table, source_name)
-    _check_finite(vectors, source_name, lambda row: f"row {row + 1}", table.column_names[1:] if not is_list else None)
-    return VectorTable(vectors, _ids(table.column(0), source_name, lambda row: f"row {row + 1}"), source_name)
+    titles = table.column_names[1:] if not is_list else None
+    check_finite(vectors, source_name, row_name, titles, first_row)
+    return VectorTable(vectors, distinct_ids(table.column(0), source_name, row_name), source_name)
 
 
 def _as_table(source: Any) -> pa.Table:
@@ -127,7 +135,7 @@ def _vectors_from_text(table: TextTable) -> VectorTable:
     path = table.path
     if table.num_columns < 2:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
-    skip_first = _has_header(table.first_row)
+    skip_first = has_header(table.first_row)
     numbers: list[pa.DataType] = [pa.float32()] * (table.num_columns - 1)
     try:
         columns = table.columns([pa.int64(), *numbers], skip_first=skip_first)
@@ -136,7 +144,7 @@ def _vectors_from_text(table: TextTable) -> VectorTable:
             columns = table.columns([pa.string(), *numbers], skip_first=skip_first)
             columns[0] = table.trimmed(columns[0])
         except pa.ArrowInvalid:
-            raise InputError(_text_among_numbers(table, skip_first)) from None
+            raise InputError(text_among_numbers(table, skip_first)) from None
     if len(columns[0]) == 0:
         raise InputError(f"{path}: only a header; it needs one row per node")
 
@@ -145,19 +153,19 @@ def _vectors_from_text(table: TextTable) -> VectorTable:
 
     vectors = np.column_stack([column.to_numpy() for column in columns[1:]])
     titles = table.first_row[1:] if skip_first else None
-    _check_finite(vectors, str(path), row_name, titles)
-    return VectorTable(vectors, _ids(columns[0], str(path), row_name), str(path))
+    check_finite(vectors, str(path), row_name, titles)
+    return VectorTable(vectors, distinct_ids(columns[0], str(path), row_name), str(path))
 
 
-def _has_header(first_row: list[str]) -> bool:
+def has_header(first_row: list[str]) -> bool:
     """Whether the first line names its columns: it calls the first one an id, or has no number after it."""
     if first_row[0].lower() in _ID_HEADERS:
         return True
     return not any(is_number(cell) or cell.lower() in _NOT_FINITE for cell in first_row[1:])
 
 
-def _text_among_numbers(table: TextTable, skip_first: bool) -> str:
-    """Say where the first cell is that is no number."""
+def text_among_numbers(table: TextTable, skip_first: bool, first_row: int = 0) -> str:
+    """Say where the first cell is that is no number. first_row: rows of data before those of the table."""
     import pyarrow.compute as pc
 
     worst: tuple[int, int, str] | None = None
@@ -169,8 +177,8 @@ def _text_among_numbers(table: TextTable, skip_first: bool) -> str:
     if worst is None:
         return f"{table.path}: cannot be read as numbers; give an id column and numbers after it"
     row, column, cell = worst
-    line = table.line_number(row, skip_first=skip_first)
-    title = f" ({table.first_row[column]})" if skip_first else ""
+    line = table.line_number(first_row + row, skip_first=skip_first)
+    title = f" ({table.first_row[column]})" if has_header(table.first_row) else ""
     return f"{table.path}: line {line}, column {column + 1}{title}: {cell!r} is not a number; features must be numbers"
 
 
@@ -208,19 +216,22 @@ def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -
     return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
 
 
-def _check_finite(vectors: np.ndarray, source_name: str, row_name: Any, titles: list[str] | None) -> None:
+def check_finite(
+    vectors: np.ndarray, source_name: str, row_name: Any, titles: list[str] | None, first_row: int = 0
+) -> None:
+    """Refuse NaN and Inf; name the row. first_row: how many rows came before."""
     finite = np.isfinite(vectors)
     if finite.all():
         return
     row, column = (int(index) for index in np.argwhere(~finite)[0])
     title = repr(titles[column]) if titles else column
     raise InputError(
-        f"{source_name}: {row_name(row)}: feature row {row}, column {title} is {vectors[row, column]}; "
+        f"{source_name}: {row_name(row)}: feature row {first_row + row}, column {title} is {vectors[row, column]}; "
         f"replace NaN and Inf by numbers"
     )
 
 
-def _ids(column: pa.ChunkedArray, source_name: str, row_name: Any) -> np.ndarray:
+def distinct_ids(column: pa.ChunkedArray, source_name: str, row_name: Any) -> np.ndarray:
     """Distinct ids as int64 or text."""
     import pyarrow as pa
     import pyarrow.compute as pc

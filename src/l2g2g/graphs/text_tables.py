@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import read_bytes, reading
+from l2g2g.graphs.archives import open_bytes, read_bytes, reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,7 @@ class TextTable:
         delimiter: One character; a blank stands for any run of blanks and tabs.
         first_row: Cells of the first line.
         num_columns: Cells per line.
+        quoted: Whether the file protects cells by quotes: then blanks around text count.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class TextTable:
     delimiter: str
     first_row: list[str]
     num_columns: int
+    quoted: bool
 
     def columns(self, types: list[pa.DataType], *, skip_first: bool) -> list[pa.ChunkedArray]:
         """Parse every column to its type.
@@ -90,20 +93,14 @@ class TextTable:
         return [self.trimmed(column) for column in columns]
 
     def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Text without blanks around it, unless the file protects its cells by quotes: then blanks count."""
+        """Text without blanks around it, unless quotes protect them."""
         import pyarrow.compute as pc
 
-        return column if b'"' in self.content else pc.utf8_trim_whitespace(column)
+        return column if self.quoted else pc.utf8_trim_whitespace(column)
 
     def line_number(self, row: int, *, skip_first: bool) -> int:
         """1-based line in the file of a row of data, found by reading the file again."""
-        wanted = row + int(skip_first)
-        for number, line in enumerate(_lines(self.path), start=1):
-            if _holds_data(line):
-                if wanted == 0:
-                    return number
-                wanted -= 1
-        raise AssertionError("the row was read from this file")  # pragma: no cover
+        return find_line(self.path, row + int(skip_first))
 
     def _block_size(self) -> int:
         """Arrow parses blocks in parallel, but a row must fit one block."""
@@ -127,17 +124,33 @@ class TextTable:
 
 def open_text_table(path: Path) -> TextTable:
     """Read a file, drop comments (lines that begin with # or %) and blank lines, find the delimiter."""
-    content = _without_comments(read_bytes(path), path)
+    content = without_comments(read_bytes(path), path)
+    delimiter, first_row = find_dialect(content, path)
+    if delimiter == " ":
+        content = single_blanks(content)
+    return TextTable(path, content, delimiter, first_row, len(first_row), b'"' in content)
+
+
+def find_dialect(content: bytes, path: Path) -> tuple[str, list[str]]:
+    """The delimiter of a table, and the cells of its first line."""
     if not content:
         raise InputError(f"{path}: the file is empty; it needs at least one row")
     sample = _sample_lines(content, path)
     delimiter = _find_delimiter(sample, path)
-    if delimiter == " ":
-        content = _single_blanks(content)
     first_row = _split(sample[0], delimiter)
     if len(first_row) > _MOST_COLUMNS:
         raise InputError(f"{path}: {len(first_row):,} columns; use .npz or .npy for more than {_MOST_COLUMNS:,}")
-    return TextTable(path, content, delimiter, first_row, len(first_row))
+    return delimiter, first_row
+
+
+def find_line(path: Path, wanted: int) -> int:
+    """1-based number of a line, given how many lines with data are before it."""
+    for number, line in enumerate(_lines(path), start=1):
+        if _holds_data(line):
+            if wanted == 0:
+                return number
+            wanted -= 1
+    raise AssertionError("the row was read from this file")  # pragma: no cover
 
 
 def is_number(text: str) -> bool:
@@ -145,7 +158,8 @@ def is_number(text: str) -> bool:
     return re.match(NUMBER, text.strip()) is not None
 
 
-def _without_comments(content: bytes, path: Path) -> bytes:
+def without_comments(content: bytes, path: Path) -> bytes:
+    """The lines that hold data, ended by newlines; nothing where there are none."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in content[:4096]:
         raise InputError(f"{path}: not UTF-8 text; save the file as UTF-8")
     content = content.removeprefix(b"\xef\xbb\xbf")
@@ -170,7 +184,7 @@ def _first_bytes_of_lines(content: bytes) -> set[bytes]:
     return found
 
 
-def _single_blanks(content: bytes) -> bytes:
+def single_blanks(content: bytes) -> bytes:
     """Blanks and tabs in any number become one blank; none at the ends of a line."""
     if b"\t" in content:
         content = content.replace(b"\t", b" ")
@@ -212,8 +226,11 @@ def _split(line: str, delimiter: str) -> list[str]:
         return [cell.strip() for cell in line.split(delimiter)]
 
 
-def _lines(path: Path) -> list[bytes]:
-    return read_bytes(path).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+def _lines(path: Path) -> Iterator[bytes]:
+    """All lines one by one: a file may be larger than memory."""
+    with open_bytes(path) as stream:
+        for line in stream:
+            yield from line.removesuffix(b"\n").removesuffix(b"\r").split(b"\r")
 
 
 def _holds_data(line: bytes) -> bool:

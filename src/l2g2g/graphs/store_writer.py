@@ -1,0 +1,202 @@
+"""Store writer: edge lists and features of any size become a store on disk, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.edge_batches import EdgeBatches, open_parquet_edges, open_text_edges
+from l2g2g.graphs.edge_sort import EdgeSorter
+from l2g2g.graphs.feature_batches import NamedFeatures, NumberedFeatures, open_features
+from l2g2g.graphs.named_rows import RowSorter, match_features
+from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
+from l2g2g.graphs.numbering import IntegerNumbers, TextNumbers
+from l2g2g.graphs.read import check_ending, find_graph_file, read_graph
+from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, save_names, store_values, write_graph
+
+Measure = Callable[[str], AbstractContextManager[Any]]
+_Numbers = IntegerNumbers | TextNumbers
+LEAST_MEMORY = 64_000_000
+_MOST_NODES = 2**31 - 1
+# Of the memory that may be used, one piece of a file may take this part; the sorting of edges the other one.
+_PIECE_SHARE, _SORT_SHARE = 0.2, 0.6
+
+
+def write_store(
+    source: str | Path,
+    directory: str | Path,
+    features: str | Path | None = None,
+    *,
+    memory_bytes: int = 2_000_000_000,
+    name: str | None = None,
+    data_dir: str | Path | None = None,
+    seed: int = 0,
+    measure: Measure = nullcontext,
+) -> StoredGraph:
+    """Write a graph as a store: the same graph that `read_graph` gives, read piece by piece.
+
+    Args:
+        source: An edge list (`.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; node numbers in an `.npy`), which is never
+            in memory as a whole; or an `.npz` or the name of a data set, which are read as they always are.
+        directory: The store. A graph that is there already is replaced when the new one is complete.
+        features: A path as for `read_graph`.
+        memory_bytes: What this may take beside what the process holds already.
+        name: What to call the graph; by default after its file.
+        data_dir, seed: As for `read_graph`.
+        measure: Called with the name of each stage ("read", "sort", "features"), gives a context that lasts as long.
+    """
+    if memory_bytes < LEAST_MEMORY:
+        raise ResourceError(
+            f"writing a store needs at least {LEAST_MEMORY / 1e6:,.0f} MB beside what is in use, "
+            f"and {memory_bytes / 1e6:,.0f} MB may be used; allow more memory"
+        )
+    directory = Path(directory)
+    made_of = describe_source(source, features, seed)
+    path = find_graph_file(source)
+    if path is None or path.suffix.lower() == ".npz":
+        with measure("read"):
+            graph = read_graph(source, features, name=name, data_dir=data_dir, seed=seed, memory_limit=memory_bytes)
+        with measure("write"):
+            return write_graph(graph, directory, source=made_of)
+    check_ending(path)
+    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+        name = name or path.name.split(".")[0] or path.name
+        job = _Job(writer, path, name, memory_bytes, measure)
+        writer.values = {**job.write(None if features is None else Path(features)), "name": name, "source": made_of}
+    return open_graph(directory)
+
+
+def describe_source(source: str | Path, features: str | Path | None, seed: int) -> dict[str, Any]:
+    """What a store was made of, to know it again: names, sizes and times of files, not where they lie."""
+
+    def describe(item: str | Path | None) -> Any:
+        path = None if item is None else Path(item)
+        if path is None or not path.exists():
+            return None if item is None else {"name": str(item), "seed": seed}
+        status = path.stat()
+        return {"name": path.name, "bytes": status.st_size, "modified": status.st_mtime_ns}
+
+    return {"graph": describe(source), "features": describe(features)}
+
+
+class _Job:
+    """One store that is being written."""
+
+    def __init__(self, writer: FolderWriter, path: Path, name: str, memory_bytes: int, measure: Measure) -> None:
+        self.writer, self.path, self.name, self.memory_bytes, self.measure = writer, path, name, memory_bytes, measure
+
+    def write(self, features_path: Path | None) -> dict[str, Any]:
+        """Write all arrays; returns what the manifest says of them."""
+        piece = int(_PIECE_SHARE * self.memory_bytes)
+        with self.measure("read"):
+            features = None if features_path is None else open_features(features_path, piece)
+            edges = self._open_edges(features)
+            sorter = EdgeSorter(self.writer.part, int(_SORT_SHARE * self.memory_bytes), weighted=edges.weighted)
+            num_nodes, numbers = self._collect(edges, features, sorter)
+        with self.measure("features"):
+            rows = None
+            if isinstance(features, NamedFeatures):
+                rows = RowSorter(self.writer.part, features.num_features, int(_SORT_SHARE * self.memory_bytes))
+                if numbers is None:  # nodes are their own numbers, and there are no others
+                    match_features(features, IntegerNumbers.up_to(num_nodes), rows, self.name, may_add=False)
+                else:
+                    numbers = match_features(features, numbers, rows, str(self.path), may_add=True)
+                    num_nodes = numbers.num_ids
+        with self.measure("sort"):
+            cleaning = sorter.write_rows(self.writer, num_nodes)
+            if cleaning.num_self_loops == cleaning.num_arcs_read:
+                raise InputError(
+                    f"{self.path}: all {cleaning.num_arcs_read:,} edges are self-loops; give edges between two nodes"
+                )
+        with self.measure("features"):
+            num_features = 0
+            if isinstance(features, NumberedFeatures):
+                num_features = features.shape[1]
+                _write_numbered(self.writer, features)
+            elif isinstance(features, NamedFeatures) and rows is not None:
+                num_features = features.num_features
+                rows.write_rows(self.writer, np.dtype(np.float32))
+            if isinstance(numbers, TextNumbers):
+                self.writer.save("ids_bytes", numbers.content)
+                self.writer.save("ids_offsets", numbers.offsets)
+            elif numbers is not None:
+                save_names(self.writer, "ids", numbers.ids)
+        num_arcs = cleaning.num_arcs_read - cleaning.num_self_loops - cleaning.num_duplicates
+        return store_values(
+            num_nodes=num_nodes,
+            num_edges=num_arcs - cleaning.num_reversed,
+            num_features=num_features,
+            weighted=edges.weighted,
+            cleaning=cleaning,
+        )
+
+    def _open_edges(self, features: NumberedFeatures | NamedFeatures | None) -> EdgeBatches | NumberedEdges:
+        ending = self.path.suffix.lower()
+        if ending == ".npy":
+            return open_npy_edges(self.path, features.shape[0] if isinstance(features, NumberedFeatures) else None)
+        if ending == ".parquet":
+            return open_parquet_edges(self.path, int(_PIECE_SHARE * self.memory_bytes))
+        return open_text_edges(self.path)
+
+    def _collect(
+        self,
+        edges: EdgeBatches | NumberedEdges,
+        features: NumberedFeatures | NamedFeatures | None,
+        sorter: EdgeSorter,
+    ) -> tuple[int, _Numbers | None]:
+        """Number all edges and hand them to the sorter. Returns how many nodes there are, and their numbers by id."""
+        if isinstance(edges, NumberedEdges):
+            for sources, targets in edges.pieces():
+                sorter.add(sources, targets, None)
+            return edges.num_nodes or sorter.largest_node + 1, None
+        if isinstance(features, NumberedFeatures):
+            for table in edges.tables():
+                sorter.add(*table.as_node_numbers(features.shape[0], features.source_name), table.weights)
+            return features.shape[0], None
+        numbers: _Numbers = IntegerNumbers() if edges.has_integer_ids else TextNumbers()
+        for table in edges.tables():
+            if isinstance(numbers, IntegerNumbers):
+                both = np.stack([table.sources.to_numpy(), table.targets.to_numpy()], axis=1).ravel()
+                numbered = numbers.number(both)
+                sorter.add(numbered[0::2], numbered[1::2], table.weights)
+            else:
+                sources, targets = numbers.number(table.sources, table.targets)
+                sorter.add(sources, targets, table.weights)
+            self._check_room(numbers)
+        return numbers.num_ids, numbers
+
+    def _check_room(self, numbers: _Numbers) -> None:
+        if numbers.num_ids > _MOST_NODES:
+            raise InputError(f"{self.path}: more than {_MOST_NODES:,} nodes; a store holds no more")
+        if numbers.num_bytes > self.memory_bytes:
+            raise ResourceError(
+                f"{self.path}: {numbers.num_ids:,} ids take {numbers.num_bytes / 1e6:,.0f} MB and "
+                f"{self.memory_bytes / 1e6:,.0f} MB may be used; allow more memory, or give node numbers from 0 "
+                f"with features by row"
+            )
+
+
+def _write_numbered(writer: FolderWriter, features: NumberedFeatures) -> None:
+    """Copy rows that are in order already."""
+    if not features.sparse:
+        dense = writer.array("features", np.float32, (features.shape[1],))
+        for rows in features.pieces():
+            dense.append(rows)
+        return
+    indptr, indices = writer.array("features_indptr", np.int64), writer.array("features_indices", np.int32)
+    data = writer.array("features_data", np.float32)
+    indptr.append(np.zeros(1, np.int64))
+    end = 0
+    for matrix in features.pieces():
+        assert sp.issparse(matrix)
+        indptr.append(end + matrix.indptr[1:])
+        indices.append(matrix.indices)
+        data.append(matrix.data)
+        end += matrix.nnz
