@@ -32,7 +32,7 @@ from l2g2g.models.structure import blend_structure, structural_features
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.run_directory import RunDirectory
-from l2g2g.training.batches import PairOptions, PatchBatch, prepare_batches
+from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_batches
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
@@ -287,7 +287,7 @@ def _prepare(
             options=options,
             device=config.device,
         )
-        if global_pairs.pairs.adjacency.nnz == 0:
+        if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:
             raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
     return _Prepared(batches, global_pairs, whole)
 

@@ -128,7 +128,10 @@ class Graph:
 
         Of a directed graph the arcs between joined nodes stay.
         """
-        adjacency = symmetric_adjacency(sources, targets, weights, self.num_nodes)
+        return self.with_adjacency(symmetric_adjacency(sources, targets, weights, self.num_nodes))
+
+    def with_adjacency(self, adjacency: sp.csr_array) -> Graph:
+        """The same with the edges as they are in a Graph."""
         arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
         return replace(self, adjacency=adjacency, arcs=arcs)
 

@@ -124,14 +124,14 @@ def split_links(
         train=graph.with_edges(sources[kept], targets[kept], weights),
         validation=validation,
         test=test,
-        held_out=_pattern([*positive.values(), negatives, *more_negatives], graph.num_nodes),
+        held_out=pair_pattern([*positive.values(), negatives, *more_negatives], graph.num_nodes),
         protocol=protocol,
     )
 
 
 def keep_all(graph: Graph) -> LinkSplit:
     """A split that holds nothing back: everything is training data."""
-    return LinkSplit(graph, None, None, _pattern([], graph.num_nodes))
+    return LinkSplit(graph, None, None, pair_pattern([], graph.num_nodes))
 
 
 def sample_non_edges(graph: Graph, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -184,7 +184,8 @@ def _paper_pairs(graph: Graph, validation: np.ndarray, generator: np.random.Gene
     return Pairs(positive, sample_non_edges(graph, len(positive), generator))
 
 
-def _pattern(pair_sets: list[np.ndarray], num_nodes: int) -> sp.csr_array:
+def pair_pattern(pair_sets: list[np.ndarray], num_nodes: int) -> sp.csr_array:
+    """(num_nodes, num_nodes) symmetric CSR pattern of some pairs. pair_sets: each (num_pairs, 2)."""
     pairs = np.concatenate([np.empty((0, 2), np.int64), *pair_sets])
     rows, columns = np.concatenate([pairs, pairs[:, ::-1]]).T
     pattern = sp.coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()

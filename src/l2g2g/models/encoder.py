@@ -136,7 +136,7 @@ class Encoder(nn.Module):
             raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
         if self._has_hidden_relu and (not inputs.propagated or isinstance(inputs.features, SparseMatrix)):
             return self._forward_fused(inputs)
-        hidden, own = self._project_twice(inputs.features)
+        hidden, own = self.project(inputs.features)
         propagations = self.num_layers if self.kind == "linear" else 1
         for left in reversed(range(propagations - inputs.propagated)):
             hidden = multiply(inputs.propagation, hidden, None if left else self.biases[0])
@@ -164,13 +164,13 @@ class Encoder(nn.Module):
             assert isinstance(inputs.features, SparseMatrix)
             hidden, own = hidden_layer(inputs.features, weights[0], biases[0], weights[1]), None
         else:
-            projected, own = self._project_twice(inputs.features, biases[-1])
+            projected, own = self.project(inputs.features, biases[-1])
             hidden = hidden_layer(inputs.propagation, projected, biases[0], weights[1])
         for weight, bias in zip(weights[2:], biases[1:-1], strict=True):
             hidden = hidden_layer(inputs.propagation, hidden, bias, weight)
         return multiply(inputs.propagation, hidden, biases[-1] if own is None else own)
 
-    def _project_twice(
+    def project(
         self, features: Tensor | SparseMatrix | ThinnedMatrix, skip_bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """X times the weights of the first layer and of the skip; sparse features are read once for both.

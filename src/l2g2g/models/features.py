@@ -56,9 +56,14 @@ def feature_centre(features: Features) -> tuple[np.ndarray, float]:
         sums = np.bincount(features.indices, weights=features.data, minlength=features.shape[1])
     else:
         sums = features.sum(axis=0, dtype=np.float64)
-    mean = sums / features.shape[0]
     squares = np.square(features.data if sp.issparse(features) else features, dtype=np.float64).sum()
-    spread = float(squares) / features.shape[0] - float(mean @ mean)
+    return centre_of_sums(sums, float(squares), features.shape[0])
+
+
+def centre_of_sums(sums: np.ndarray, squares: float, num_rows: int) -> tuple[np.ndarray, float]:
+    """The same from the sums of the columns (num_features,) and the sum of all squares, both in float64."""
+    mean = sums / num_rows
+    spread = squares / num_rows - float(mean @ mean)
     # Rows that are all alike carry nothing; scaling rounding errors up would make noise of them.
     scale = 1.0 / np.sqrt(spread) if spread > 1e-9 * max(float(mean @ mean), 1e-30) else 1.0
     return mean.astype(np.float32), float(scale)

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     INITIAL_WEIGHTS = 7
     STRUCTURE = 8
     MASK_GROUPS = 9
+    HELD_BACK = 10
 
 
 def mix(value: int) -> int:

@@ -78,22 +78,27 @@ def plan_negatives(
     allowed = np.repeat(np.diff(offsets), np.diff(offsets)) - np.diff(excluded.indptr)
     if units is not None:
         allowed = units.allowed
-    cumulative = np.concatenate([[0], np.cumsum(allowed.astype(np.int64))])
-    base = cumulative[offsets[:-1]]
-    totals = cumulative[offsets[1:]] - base
-    granted = np.where(totals > 0, counts, 0)
-    pair_offsets = np.concatenate([[0], np.cumsum(granted)])
-    sizes = np.diff(offsets)
-    share = (cumulative[1:] - np.repeat(base, sizes)) / np.repeat(np.maximum(totals, 1), sizes)
+    shares, pair_offsets = share_out(allowed, offsets, counts)
     return NegativePlan(
         (excluded.indptr, excluded.indices),
-        share * np.repeat(granted, sizes),
+        shares,
         offsets,
         pair_offsets,
         np.arange(len(offsets) - 1) if patches is None else patches,
         units,
         _build_filters(excluded.indptr, excluded.indices) if units is None else None,
     )
+
+
+def share_out(allowed: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(shares, pair_offsets) of a NegativePlan. allowed: (num_rows,) pairs of each row that may be drawn."""
+    cumulative = np.concatenate([[0], np.cumsum(allowed.astype(np.int64))])
+    base = cumulative[offsets[:-1]]
+    totals = cumulative[offsets[1:]] - base
+    granted = np.where(totals > 0, counts, 0)
+    sizes = np.diff(offsets)
+    share = (cumulative[1:] - np.repeat(base, sizes)) / np.repeat(np.maximum(totals, 1), sizes)
+    return share * np.repeat(granted, sizes), np.concatenate([[0], np.cumsum(granted)])
 
 
 def draw_negatives(
@@ -104,7 +109,7 @@ def draw_negatives(
     room: two (num_pairs,) int32 arrays to write rows and columns to; what was drawn there before is gone.
     """
     keys = _patch_keys(plan, seed, epoch)
-    indptr = _deal(plan.shares, plan.offsets, plan.pair_offsets, _shifts(keys))
+    indptr = _deal(plan.shares, plan.offsets, plan.pair_offsets, shifts(keys))
     if plan.num_pairs < 2**31:
         indptr = indptr.astype(np.int32)
     where = indptr, plan.offsets, plan.pair_offsets, keys
@@ -112,7 +117,7 @@ def draw_negatives(
     if plan.units is None:
         assert plan.filters is not None
         ends = (np.empty(plan.num_pairs, np.int32), np.empty(plan.num_pairs, np.int32)) if room is None else room
-        _draw(*ends, *plan.excluded, plan.filters, *where, _second_keys(keys))  # type: ignore[call-arg]
+        _draw(*ends, *plan.excluded, plan.filters, *where, second_keys(keys))  # type: ignore[call-arg]
         rows, columns = torch.from_numpy(ends[0]), ends[1]
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
@@ -127,7 +132,7 @@ def draw_negatives_torch(
     per_patch = torch.from_numpy(np.diff(plan.pair_offsets)).to(device)
     patch = torch.repeat_interleave(torch.arange(len(sizes), device=device), per_patch)
     patch_keys = _patch_keys(plan, seed, epoch)
-    indptr = torch.from_numpy(_deal(plan.shares, plan.offsets, plan.pair_offsets, _shifts(patch_keys))).to(device)
+    indptr = torch.from_numpy(_deal(plan.shares, plan.offsets, plan.pair_offsets, shifts(patch_keys))).to(device)
     rows = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=device), indptr.diff())
     excluded_indptr = torch.from_numpy(plan.excluded[0]).to(device).long()
     excluded = torch.from_numpy(plan.excluded[1]).to(device).long()
@@ -138,7 +143,7 @@ def draw_negatives_torch(
     if plan.units is None:
         owner = torch.repeat_interleave(torch.arange(len(excluded_indptr) - 1, device=device), excluded_indptr.diff())
         stride, local = len(excluded_indptr), excluded - start_of_row(plan, device)[owner]
-        again = torch.tensor([signed_key(int(key)) for key in _second_keys(patch_keys)], device=device)[patch]
+        again = torch.tensor([signed_key(int(key)) for key in second_keys(patch_keys)], device=device)[patch]
         rank = scale_to(random_words(again, position), sizes[patch] - excluded_indptr.diff()[rows])
         thresholds = owner * stride + (local - (torch.arange(len(excluded), device=device) - excluded_indptr[owner]))
         columns = rank + torch.searchsorted(thresholds, rows * stride + rank, right=True) - excluded_indptr[rows]
@@ -172,12 +177,12 @@ def _patch_keys(plan: NegativePlan, seed: int, epoch: int) -> np.ndarray:
     return np.array([stream_key(seed, Purpose.NEGATIVES, epoch, int(patch)) for patch in plan.patches], np.uint64)
 
 
-def _second_keys(keys: np.ndarray) -> np.ndarray:
+def second_keys(keys: np.ndarray) -> np.ndarray:
     """Streams for the draws whose first word gave no column."""
     return np.array([mix(int(key) ^ 1) for key in keys], np.uint64)
 
 
-def _shifts(keys: np.ndarray) -> np.ndarray:
+def shifts(keys: np.ndarray) -> np.ndarray:
     """A random number in [0, 1) for each patch, apart from the words that choose its columns."""
     return np.array([(mix(int(key)) >> 11) / 2**53 for key in keys])
 

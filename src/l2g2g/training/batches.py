@@ -129,6 +129,16 @@ class PairSource:
         """Whether every edge has the weight 1."""
         return bool((self.adjacency.data == 1).all())
 
+    def draw(
+        self, fraction: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> tuple[PairPattern, PairPattern]:
+        """(edges, non-edges) that an epoch scores. fraction: of the edges; fresh: new non-edges every epoch."""
+        edges = self.edges
+        if fraction < 1.0 or num_groups:
+            edges = self.draw_edges(fraction, seed=seed, epoch=epoch, num_groups=num_groups)
+        negatives = self.fresh_negatives(seed=seed, epoch=epoch) if fresh else self.fixed_negatives(seed=seed)
+        return edges, self.add_reversed(negatives, fraction, seed=seed, epoch=epoch, num_groups=num_groups)
+
     def fixed_negatives(self, *, seed: int) -> PairPattern:
         """One set of non-edges for all epochs, drawn once."""
         if seed not in self._fixed:

@@ -22,6 +22,7 @@ from l2g2g.models.sparse import SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
 from l2g2g.training.methods import Alignment, PairChoice
+from l2g2g.training.stored_pairs import StoredPairs
 
 Scope = Literal["inside", "global"]
 FrameSolver = Callable[[Tensor], Frame]
@@ -68,7 +69,7 @@ class GlobalPairs:
             all patches at once.
     """
 
-    pairs: PairSource
+    pairs: PairSource | StoredPairs
     shares: Tensor
     average: SparseMatrix | None = None
 
@@ -305,16 +306,12 @@ def global_loss(
     return model.pair_loss(global_pairs.assemble(aligned), edges, non_edges)
 
 
-def _draw_pairs(source: PairSource, settings: ObjectiveSettings, epoch: int) -> tuple[PairPattern, PairPattern]:
+def _draw_pairs(
+    source: PairSource | StoredPairs, settings: ObjectiveSettings, epoch: int
+) -> tuple[PairPattern, PairPattern]:
     fraction = (settings.mask or 1.0) * settings.score_fraction
-    edges, groups = source.edges, settings.mask_groups
-    if fraction < 1.0 or groups:
-        edges = source.draw_edges(fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
-    if settings.fresh_negatives:
-        negatives = source.fresh_negatives(seed=settings.seed, epoch=epoch)
-    else:
-        negatives = source.fixed_negatives(seed=settings.seed)
-    return edges, source.add_reversed(negatives, fraction, seed=settings.seed, epoch=epoch, num_groups=groups)
+    fresh, seed, num_groups = settings.fresh_negatives, settings.seed, settings.mask_groups
+    return source.draw(fraction, fresh=fresh, seed=seed, epoch=epoch, num_groups=num_groups)
 
 
 def _subgraph_loss(

@@ -1,0 +1,149 @@
+"""Row draws: the pairs of an epoch from the rows of a graph, block by block, without the graph in memory.
+
+They are the pairs that `masking.hidden_pairs` and `sampling.draw_negatives` give for the whole graph: what is drawn for
+a row depends on its node, its neighbours and its place among all negatives alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from l2g2g.models.masking import edge_threshold
+from l2g2g.models.randomness import random_word
+
+
+def draw_row_edges(
+    indptr: np.ndarray, indices: np.ndarray, low: int, key: int, fraction: float, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, columns, entries) of the edges u < v that are hidden, of the rows low, low + 1, …; each (num_pairs,).
+
+    groups: (num_nodes,) int64, edges inside a group are not hidden; None: every node is a group of its own.
+    """
+    dealt = np.empty(0, np.int64) if groups is None else groups
+    choice = np.uint64(key), np.uint64(edge_threshold(fraction)), dealt
+    starts = _count_hidden(indptr, indices, low, *choice)
+    return _list_hidden(indptr, indices, low, *choice, starts)
+
+
+def draw_row_negatives(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    low: int,
+    held: tuple[np.ndarray, np.ndarray],
+    starts: np.ndarray,
+    num_nodes: int,
+    keys: tuple[int, int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, columns) of the negatives of the rows low, low + 1, …, those of a row together.
+
+    indptr, indices: the edges of these rows, columns in order. held: CSR of the pairs of all nodes that are no
+    negatives besides. starts: (num_rows + 1,) place of the negatives of each row among those of all nodes.
+    keys: those of the stream, and of its second one; see `sampling`.
+    """
+    return _draw(indptr, indices, low, *held, starts, num_nodes, np.uint64(keys[0]), np.uint64(keys[1]))
+
+
+@njit(cache=True, inline="always")
+def _is_hidden(row: int, column: int, key: np.uint64, threshold: np.uint64, groups: np.ndarray) -> bool:
+    """Whether an entry is hidden and above the diagonal."""
+    if column <= row:
+        return False
+    word = random_word(key, (np.uint64(row) << np.uint64(32)) + np.uint64(column))
+    return bool((word >> np.uint64(32)) < threshold and (len(groups) == 0 or groups[row] != groups[column]))
+
+
+@njit(cache=True, parallel=True)
+def _count_hidden(
+    indptr: np.ndarray, indices: np.ndarray, low: int, key: np.uint64, threshold: np.uint64, groups: np.ndarray
+) -> np.ndarray:
+    counts = np.zeros(len(indptr), np.int64)
+    for row in prange(len(indptr) - 1):
+        count = 0
+        for entry in range(indptr[row], indptr[row + 1]):
+            count += _is_hidden(low + row, indices[entry], key, threshold, groups)
+        counts[row + 1] = count
+    return np.cumsum(counts)
+
+
+@njit(cache=True, parallel=True)
+def _list_hidden(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    low: int,
+    key: np.uint64,
+    threshold: np.uint64,
+    groups: np.ndarray,
+    starts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    count = starts[-1]
+    rows, columns, entries = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int64)
+    for row in prange(len(indptr) - 1):
+        place = starts[row]
+        if place == starts[row + 1]:
+            continue
+        for entry in range(indptr[row], indptr[row + 1]):
+            if _is_hidden(low + row, indices[entry], key, threshold, groups):
+                rows[place], columns[place], entries[place] = low + row, indices[entry], entry
+                place += 1
+    return rows, columns, entries
+
+
+@njit(cache=True, inline="always")
+def _holds(sorted_columns: np.ndarray, column: np.int64) -> bool:
+    place = np.searchsorted(sorted_columns, column)
+    return bool(place < len(sorted_columns) and sorted_columns[place] == column)
+
+
+@njit(cache=True)
+def _allowed_column(node: int, own: np.ndarray, held: np.ndarray, num_nodes: int, word: np.uint64) -> np.int64:
+    """The r-th column that is neither in one of the two lists nor the node itself, at random r."""
+    num_excluded, rank, column = 0, np.int64(0), np.int64(0)
+    for turn in range(2):  # first how many are excluded, then which come before the r-th allowed one
+        first, second, count, loop = 0, 0, 0, False
+        while first < len(own) or second < len(held) or not loop:
+            other = np.int64(2**62) if loop else np.int64(node)
+            if first < len(own):
+                other = min(other, np.int64(own[first]))
+            if second < len(held):
+                other = min(other, np.int64(held[second]))
+            loop |= other == node
+            first += first < len(own) and own[first] == other
+            second += second < len(held) and held[second] == other
+            if turn == 1:
+                column += other - count <= rank
+            count += 1
+        if turn == 0:
+            num_excluded = count
+            rank = np.int64(((word >> np.uint64(32)) * np.uint64(num_nodes - num_excluded)) >> np.uint64(32))
+            column = rank
+    return column
+
+
+@njit(cache=True, parallel=True)
+def _draw(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    low: int,
+    held_indptr: np.ndarray,
+    held: np.ndarray,
+    starts: np.ndarray,
+    num_nodes: int,
+    key: np.uint64,
+    second_key: np.uint64,
+) -> tuple[np.ndarray, np.ndarray]:
+    low_half, bits, size, base = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(num_nodes), starts[0]
+    rows, columns = np.empty(starts[-1] - base, np.int32), np.empty(starts[-1] - base, np.int32)
+    for row in prange(len(starts) - 1):
+        node = low + row
+        own = indices[indptr[row] : indptr[row + 1]]
+        others = held[held_indptr[node] : held_indptr[node + 1]]
+        for position in range(starts[row], starts[row + 1]):
+            word = random_word(key, np.uint64(position))
+            column = np.int64(((word >> bits) * size) >> bits)
+            if column == node or _holds(own, column) or _holds(others, column):
+                column = np.int64(((word & low_half) * size) >> bits)
+                if column == node or _holds(own, column) or _holds(others, column):
+                    column = _allowed_column(node, own, others, num_nodes, random_word(second_key, np.uint64(position)))
+            rows[position - base], columns[position - base] = node, column
+    return rows, columns

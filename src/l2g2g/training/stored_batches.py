@@ -1,0 +1,152 @@
+"""Stored batches: the patches of a graph on disk as batches, each made when its turn comes and forgotten after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import overload
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from l2g2g.graphs.graph import Features
+from l2g2g.models.feature_recipe import FeatureRecipe
+from l2g2g.models.held_back import HeldBack
+from l2g2g.patches.store import PatchStore
+from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, make_batch
+
+Loaded = tuple[sp.csr_array, Features | None]
+
+
+class StoredBatches(Sequence[PatchBatch]):
+    """One batch for each patch, equal to those of `prepare_batches` with together=False.
+
+    Batches are kept in memory until they have `keep_bytes` together: those that came first, because they are gone
+    through round and round, and what was used last is needed last. While one of the others is worked on, a thread
+    reads the next.
+
+    Args:
+        store: The patches.
+        recipe: What the encoder sees of the features.
+        held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
+        held: Which edges are held back from training; None for none.
+        patches: Numbers of the patches that are wanted; None for all.
+        scores_inside: Whether pairs inside the patches are scored: this takes more memory.
+        keep_bytes: What the batches that stay in memory may take.
+        negatives_per_edge, propagate_once, options, storage, device: as in `prepare_batches`.
+    """
+
+    def __init__(
+        self,
+        store: PatchStore,
+        recipe: FeatureRecipe,
+        held_out: sp.csr_array,
+        *,
+        held: HeldBack | None = None,
+        patches: np.ndarray | None = None,
+        scores_inside: bool = True,
+        keep_bytes: int = 0,
+        negatives_per_edge: float = 1.0,
+        propagate_once: bool = True,
+        options: PairOptions | None = None,
+        storage: str = "float32",
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.store, self.recipe, self.held_out, self.held = store, recipe, held_out, held
+        self.patches = np.arange(store.num_patches) if patches is None else patches
+        self.scores_inside, self.propagate_once, self.storage = scores_inside, propagate_once, storage
+        self.negatives_per_edge, self.options = negatives_per_edge, options or PairOptions()
+        self.device = torch.device(device)
+        self._kept: dict[int, PatchBatch] = {}
+        self._room = keep_bytes
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        return len(self.patches)
+
+    @overload
+    def __getitem__(self, place: int) -> PatchBatch: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[PatchBatch]: ...
+
+    def __getitem__(self, place: int | slice) -> PatchBatch | Sequence[PatchBatch]:
+        """The batch at a place, made anew unless it is kept."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        patch = int(self.patches[place])
+        return self._kept[patch] if patch in self._kept else self._make(patch, self.store.load_patch(patch))
+
+    def __iter__(self) -> Iterator[PatchBatch]:
+        """All batches in order."""
+        order = [int(patch) for patch in self.patches]
+        with ThreadPoolExecutor(1, thread_name_prefix="patches") as reader:
+            ahead: Future[Loaded] | None = None
+            for place, patch in enumerate(order):
+                if patch in self._kept:
+                    yield self._kept[patch]
+                    continue
+                loaded = self.store.load_patch(patch) if ahead is None else ahead.result()
+                ahead, coming = None, order[place + 1 : place + 2]
+                if coming and coming[0] not in self._kept:
+                    ahead = reader.submit(self.store.load_patch, coming[0])
+                batch = self._make(patch, loaded)
+                del loaded
+                self._keep(patch, batch)
+                yield batch
+                del batch  # before the next one is made
+
+    def _keep(self, patch: int, batch: PatchBatch) -> None:
+        size = self.size_of(batch)
+        if size <= self._room:
+            self._kept[patch] = batch
+            self._room -= size
+
+    def size_of(self, batch: PatchBatch) -> int:
+        """Bytes that a batch has when all its parts are made."""
+        adjacency, matrix = batch.adjacency, batch.features.matrix
+        # Columns, weights, nodes of the columns, and Â; for pairs also what is excluded, its filter, and a list.
+        per_arc = 20 + (12 if self.scores_inside else 0)
+        features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.matrix.values().numel()
+        return per_arc * adjacency.nnz + 32 * batch.num_rows + features
+
+    def _make(self, patch: int, loaded: Loaded) -> PatchBatch:
+        adjacency, rows = loaded
+        low, high = self.store.offsets[patch : patch + 2]
+        nodes = self.store.patch_set.nodes_of(patch)
+        if self.held is not None:
+            parts = adjacency.indptr, adjacency.indices, adjacency.data
+            indptr, indices, weights = self.held.drop(*parts, nodes, nodes)
+            adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
+        pairs = PairSource(
+            adjacency,
+            induce_pairs(self.held_out, nodes),
+            nodes,
+            np.array([0, high - low]),
+            np.array([patch]),
+            np.array([(high - low) / self.store.offsets[-1]]),
+            nodes,
+            self.negatives_per_edge,
+            None,
+            self.options,
+            self.device,
+        )
+        features = self.recipe.apply(rows, nodes)
+        return make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
+
+
+def induce_pairs(pairs: sp.csr_array, nodes: np.ndarray) -> sp.csr_array:
+    """(num_local, num_local) CSR of the pairs between some nodes. nodes: (num_local,) ascending.
+
+    Unlike `PatchSet.induce` it needs no memory for the other nodes.
+    """
+    rows = pairs[nodes]
+    if rows.nnz == 0:
+        return sp.csr_array((len(nodes), len(nodes)), dtype=np.float32)
+    places = np.minimum(np.searchsorted(nodes, rows.indices), len(nodes) - 1)
+    inside = nodes[places] == rows.indices
+    ends = np.concatenate([[0], np.cumsum(inside)])[rows.indptr]
+    return sp.csr_array(
+        (rows.data[inside], places[inside].astype(np.int32), ends.astype(np.int32)), shape=(len(nodes), len(nodes))
+    )

@@ -1,0 +1,110 @@
+"""Stored pass: one pass of a shared encoder over a whole graph on disk, layer by layer.
+
+A layer needs the vectors that the one before gave to all nodes; these are in memory, the rows of the graph and its
+features are read block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from l2g2g.graphs.graph import Features
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder import Encoder
+from l2g2g.models.feature_recipe import FeatureRecipe
+from l2g2g.models.product_kernel import multiply_rows
+from l2g2g.models.sparse import SparseMatrix, to_torch_csr
+from l2g2g.training.stored_rows import StoredRows
+
+_BLOCK_BYTES = 1 << 25
+
+
+class StoredPass:
+    """Encodes all nodes of a graph on disk. CPU only.
+
+    Args:
+        rows: The edges that the encoder may see.
+        recipe: What it sees of the features.
+    """
+
+    def __init__(self, rows: StoredRows, recipe: FeatureRecipe) -> None:
+        self.rows, self.recipe = rows, recipe
+
+    def __call__(self, model: Autoencoder) -> Tensor:
+        """(num_nodes, dim) mean embeddings."""
+        encoder = model.encoders[0]
+        assert isinstance(encoder, Encoder)
+        with torch.no_grad():
+            output = self._encode(encoder)
+        return output[:, : model.dim].contiguous() if model.variational else output
+
+    def _encode(self, encoder: Encoder) -> Tensor:
+        """The same as `Encoder.forward`, without anything as large as the edges or the features."""
+        hidden, own = self._project(encoder)
+        weights, biases = list(encoder.weights), list(encoder.biases)
+        propagations = encoder.num_layers if encoder.kind == "linear" else 1
+        for _ in range(propagations - 1):
+            hidden = self._propagate(hidden)
+        following = [*weights[1:], None]
+        for bias, weight in zip(biases, following, strict=True):
+            if weight is None:
+                return self._propagate(hidden, bias, own)
+            width = weights[-1].shape[1]
+            projected = torch.empty(len(hidden), weight.shape[1])
+            if encoder.residual and own is None:
+                own = torch.zeros(len(hidden), width)
+            for low, part in self._products(hidden, bias):
+                part = encoder.activation(part)
+                projected[low : low + len(part)] = part @ weight
+                if encoder.residual:
+                    assert own is not None
+                    own[low : low + len(part)] += functional.pad(part, (0, width - part.shape[1]))
+            hidden = projected
+        raise AssertionError("an encoder has at least one layer")
+
+    def _project(self, encoder: Encoder) -> tuple[Tensor, Tensor | None]:
+        """X times the weights of the first layer and of the skip, where there is one."""
+        num_nodes = self.rows.num_nodes
+        hidden = torch.empty(num_nodes, encoder.weights[0].shape[1])
+        own = None if encoder.skip is None else torch.empty(num_nodes, encoder.skip.shape[1])
+        for low, rows in feature_blocks(self.rows, self.recipe):
+            held: Tensor | SparseMatrix
+            if sp.issparse(rows):
+                held = SparseMatrix(to_torch_csr(rows), None)
+            else:
+                held = torch.from_numpy(np.ascontiguousarray(rows))
+            first, second = encoder.project(held)
+            hidden[low : low + len(first)] = first
+            if own is not None and second is not None:
+                own[low : low + len(first)] = second
+        return hidden, own
+
+    def _propagate(self, hidden: Tensor, bias: Tensor | None = None, own: Tensor | None = None) -> Tensor:
+        """Â H + bias + own."""
+        product = torch.empty_like(hidden)
+        for low, part in self._products(hidden, bias):
+            product[low : low + len(part)] = part if own is None else part + own[low : low + len(part)]
+        return product
+
+    def _products(self, hidden: Tensor, bias: Tensor | None) -> Iterator[tuple[int, Tensor]]:
+        """Â H + bias, some rows at a time, and where they begin."""
+        begun = None if bias is None else bias.detach().numpy().reshape(1, -1)
+        table = hidden.numpy()
+        for block, indptr, indices, values in self.rows.propagations():
+            yield block.low, torch.from_numpy(multiply_rows(indptr, indices, values, table, begun))
+
+
+def feature_blocks(rows: StoredRows, recipe: FeatureRecipe, scaled: bool = True) -> Iterator[tuple[int, Features]]:
+    """The features of all nodes in order, as the encoder sees them or as they are stored, and where each begins."""
+    graph = rows.graph
+    step = max(1, _BLOCK_BYTES // (4 * max(1, graph.num_features)))
+    for low in range(0, graph.num_nodes, step):
+        here = slice(low, min(low + step, graph.num_nodes))
+        stored = graph.read_features(here) if graph.num_features else None
+        yield low, recipe.apply(stored, here) if scaled or stored is None else stored

@@ -1,0 +1,143 @@
+"""Stored rows: the rows of a graph on disk, block by block, without the edges that are held back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit, prange
+
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.models.held_back import HeldBack
+
+_BLOCK_ARCS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Consecutive rows of an adjacency matrix.
+
+    Attributes:
+        low: Node of the first row.
+        indptr, indices: CSR of the rows, columns in order.
+        weights: (num_entries,) float32; None where all are 1.
+    """
+
+    low: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def high(self) -> int:
+        """Node after the last row."""
+        return self.low + len(self.indptr) - 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(part.nbytes for part in (self.indptr, self.indices, self.weights) if part is not None)
+
+
+class StoredRows:
+    """The rows that training may see of a graph on disk.
+
+    Args:
+        graph: The graph.
+        held: Which edges are held back; None for none.
+        keep_bytes: Blocks are kept in memory until they have this size together; the others are read every time.
+        block_arcs: About so many arcs make a block.
+    """
+
+    def __init__(
+        self, graph: StoredGraph, held: HeldBack | None = None, *, keep_bytes: int = 0, block_arcs: int = _BLOCK_ARCS
+    ) -> None:
+        self.graph, self.held = graph, held
+        self._indptr = graph.indptr.read()
+        wanted = np.arange(block_arcs, int(self._indptr[-1]), block_arcs)
+        inner = np.searchsorted(self._indptr, wanted)
+        self._bounds = np.unique(np.concatenate([[0], inner, [graph.num_nodes]]))
+        self._kept: dict[int, RowBlock] = {}
+        self._room = keep_bytes
+
+    @property
+    def num_nodes(self) -> int:
+        """Rows and columns."""
+        return self.graph.num_nodes
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """All rows in order."""
+        for low, high in zip(self._bounds[:-1].tolist(), self._bounds[1:].tolist(), strict=True):
+            block = self._kept.get(low)
+            if block is None:
+                block = self._read(low, high)
+                # What came first stays: blocks are read round and round, and the one used last is needed last.
+                if block.num_bytes <= self._room:
+                    self._kept[low] = block
+                    self._room -= block.num_bytes
+            yield block
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) int64 number of neighbours."""
+        return np.concatenate([np.diff(block.indptr) for block in self.blocks()])
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """(num_nodes,) float64 diagonal of D^(-1/2), where D counts weights and a self-loop."""
+        if not self.graph.weighted:
+            return 1.0 / np.sqrt(1.0 + self.degrees)
+        return np.concatenate([_scale(block.indptr, _weights(block)) for block in self.blocks()])
+
+    def propagations(self) -> Iterator[tuple[RowBlock, np.ndarray, np.ndarray, np.ndarray]]:
+        """All rows of Â in order: the block they come from, and (indptr, indices, values), the same as of the whole."""
+        for block in self.blocks():
+            yield block, *_normalise_rows(block.indptr, block.indices, _weights(block), self.scale, block.low)
+
+    def _read(self, low: int, high: int) -> RowBlock:
+        first, last = int(self._indptr[low]), int(self._indptr[high])
+        indptr, indices = self._indptr[low : high + 1] - first, self.graph.indices.read(first, last)
+        weights = None if self.graph.weights is None else self.graph.weights.read(first, last)
+        if self.held is not None:
+            indptr, indices, weights = self.held.drop(indptr, indices, weights, np.arange(low, high))
+        return RowBlock(low, indptr, indices, weights)
+
+
+def _weights(block: RowBlock) -> np.ndarray:
+    return np.empty(0, np.float32) if block.weights is None else block.weights
+
+
+@njit(cache=True)
+def _scale(indptr: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    scale = np.empty(len(indptr) - 1)
+    for row in range(len(scale)):
+        degree = 1.0
+        for entry in range(indptr[row], indptr[row + 1]):
+            degree += weights[entry]
+        scale[row] = 1.0 / np.sqrt(degree)
+    return scale
+
+
+@njit(cache=True, parallel=True)
+def _normalise_rows(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, scale: np.ndarray, low: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, values) of some rows of Â, columns in order, the node itself among them."""
+    num_rows = len(indptr) - 1
+    new_indptr = indptr + np.arange(num_rows + 1)
+    new_indices, values = np.empty(new_indptr[-1], indices.dtype), np.empty(new_indptr[-1], np.float32)
+    for row in prange(num_rows):
+        node, place, seen = low + row, new_indptr[row], False
+        for entry in range(indptr[row], indptr[row + 1]):
+            column = indices[entry]
+            if not seen and column > node:
+                new_indices[place], values[place], seen = node, scale[node] * scale[node], True
+                place += 1
+            weight = np.float32(1.0) if len(weights) == 0 else weights[entry]
+            new_indices[place], values[place] = column, weight * scale[node] * scale[column]
+            place += 1
+        if not seen:
+            new_indices[place], values[place] = node, scale[node] * scale[node]
+    return new_indptr, new_indices, values

@@ -1,0 +1,290 @@
+"""A graph on disk, patch by patch and block by block, trains as the same graph and patches in memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import keep_all
+from l2g2g.graphs.store import write_graph
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder import prepare_input
+from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
+from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.sparse import normalise_adjacency
+from l2g2g.patches.overlap import make_patches
+from l2g2g.patches.partition import partition
+from l2g2g.patches.store import write_patches
+from l2g2g.training.batches import prepare_batches
+from l2g2g.training.loop import LoopSettings, embed_nodes, train
+from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
+from l2g2g.training.stored_batches import StoredBatches
+from l2g2g.training.stored_pairs import StoredPairs
+from l2g2g.training.stored_pass import StoredPass, feature_blocks
+from l2g2g.training.stored_rows import StoredRows
+from l2g2g.training.stored_split import sample_stored_non_edges, split_stored
+
+SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
+
+
+@pytest.fixture(scope="module")
+def weighted(noisy):
+    sources, targets = noisy.edges()
+    weights = 0.5 + np.random.default_rng(1).random(len(sources)).astype(np.float32)
+    return Graph.from_arcs(sources, targets, weights, num_nodes=noisy.num_nodes, features=noisy.features, name="w")
+
+
+@pytest.fixture(scope="module", params=["noisy", "planted", "weighted"])
+def stored(request, tmp_path_factory):
+    """A graph on disk, its patches on disk, and the same patches in memory."""
+    graph = request.getfixturevalue(request.param)
+    if request.param == "planted":
+        graph = replace(graph, features=sp.csr_array(graph.features))
+    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=4, target_overlap=6)
+    on_disk = write_graph(graph, tmp_path_factory.mktemp("store"))
+    return on_disk, write_patches(on_disk, patch_set), patch_set
+
+
+def dense(matrix):
+    return matrix.toarray() if sp.issparse(matrix) else matrix
+
+
+def ends(pattern):
+    rows, columns, _ = pattern.listed
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.2])
+def test_rows_without_what_is_held_back(stored, fraction):
+    graph = stored[0]
+    split = split_stored(graph, validation_fraction=fraction, seed=3)
+    expected = split.in_memory(graph).train
+    rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
+    blocks = list(rows.blocks())
+    assert len(blocks) > 5
+    assert np.concatenate([block.indices for block in blocks]).tolist() == expected.adjacency.indices.tolist()
+    assert rows.degrees.tolist() == expected.degrees.tolist()
+    assert rows.degrees.sum() == 2 * split.num_edges == 2 * expected.num_edges
+    whole = normalise_adjacency(expected.adjacency)
+    parts = list(rows.propagations())
+    assert np.concatenate([part[2] for part in parts]).tolist() == whole.indices.tolist()
+    np.testing.assert_array_equal(np.concatenate([part[3] for part in parts]), whole.data)
+
+
+def test_kept_blocks_are_read_once(stored, monkeypatch):
+    graph = stored[0]
+    rows = StoredRows(graph, block_arcs=SMALL_BLOCKS, keep_bytes=3000)
+    first = list(rows.blocks())
+    reads = []
+    monkeypatch.setattr(rows, "_read", lambda low, high: reads.append(low) or first[0])
+    assert 0 < len(list(rows.blocks())) - len(reads) < len(first)
+    assert reads[0] > 0  # what came first stayed
+
+
+def test_the_split_of_a_stored_graph(stored):
+    graph = stored[0]
+    split = split_stored(graph, validation_fraction=0.1, test_fraction=0.2, seed=5)
+    whole = graph.to_graph().adjacency
+    train = split.in_memory(graph).train.adjacency
+    for pairs, share in ((split.validation, 0.1), (split.test, 0.2)):
+        assert len(pairs.positive) == len(pairs.negative)
+        assert len(pairs.positive) == pytest.approx(share * graph.num_edges, rel=0.5)
+        assert (whole[pairs.positive[:, 0], pairs.positive[:, 1]] > 0).all()
+        assert (whole[pairs.negative[:, 0], pairs.negative[:, 1]] == 0).all()
+        for pair in (*pairs.positive, *pairs.negative):
+            assert train[pair[0], pair[1]] == 0
+            assert split.held_out[pair[0], pair[1]] == split.held_out[pair[1], pair[0]] == 1
+    assert train.nnz + 2 * (len(split.validation.positive) + len(split.test.positive)) == whole.nnz
+    assert (train != train.T).nnz == 0
+    again = split_stored(graph, validation_fraction=0.1, test_fraction=0.2, seed=6)
+    assert again.validation.positive.tolist() != split.validation.positive.tolist()
+
+
+def test_non_edges_are_distinct_and_no_edges(stored):
+    rows = StoredRows(stored[0], block_arcs=SMALL_BLOCKS)
+    count = rows.num_nodes * (rows.num_nodes - 1) // 2 - stored[0].num_edges
+    pairs = sample_stored_non_edges(rows, count // 2, np.random.default_rng(0))
+    assert len({tuple(pair) for pair in pairs.tolist()}) == count // 2
+    assert (stored[0].to_graph().adjacency[pairs[:, 0], pairs[:, 1]] == 0).all()
+    with pytest.raises(Exception, match="too dense"):
+        sample_stored_non_edges(rows, count + 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("fraction", "num_groups"), [(0.7, 0), (1.0, 0), (0.9, 3)])
+@pytest.mark.parametrize("per_edge", [0.3, 4.0])
+def test_pairs_of_all_nodes_are_those_of_memory(stored, fraction, num_groups, per_edge):
+    graph, _, patch_set = stored
+    split = split_stored(graph, validation_fraction=0.1, seed=1)
+    link_split = split.in_memory(graph)
+    expected = prepare_global_pairs(
+        patch_set, link_split.train.adjacency, split.held_out, negatives_per_edge=per_edge
+    ).pairs
+    rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
+    found = StoredPairs(rows, split.held_out, negatives_per_edge=per_edge)
+    for epoch, fresh in ((0, True), (1, True), (1, False), (2, False)):
+        how = {"fresh": fresh, "seed": 4, "epoch": epoch, "num_groups": num_groups}
+        for one, other in zip(found.draw(fraction, **how), expected.draw(fraction, **how), strict=True):
+            assert ends(one) == ends(other)
+            weights = other.listed[2] if other.twice else other.weights
+            torch.testing.assert_close(one.weights, weights)
+
+
+def test_hubs_without_a_free_column_to_find_by_chance(tmp_path):
+    """A star, and nearly all pairs taken: most draws need the second word or the search."""
+    sources, targets = np.triu_indices(12, 1)
+    left_out = np.random.default_rng(0).random(len(sources)) < 0.15
+    graph = Graph.from_arcs(sources[~left_out], targets[~left_out], num_nodes=12)
+    on_disk = write_graph(graph, tmp_path / "store")
+    split = keep_all(graph)
+    patch_set = make_patches(graph.adjacency, np.arange(12) % 2, min_overlap=1, target_overlap=2)
+    expected = prepare_global_pairs(patch_set, graph.adjacency, split.held_out).pairs
+    found = StoredPairs(StoredRows(on_disk, block_arcs=20), split.held_out)
+    for epoch in range(5):
+        one, other = (source.draw(1.0, fresh=True, seed=0, epoch=epoch)[1] for source in (found, expected))
+        assert ends(one) == ends(other)
+
+
+def test_weights_of_edges_count_in_the_loss(stored):
+    graph, _, patch_set = stored
+    if not graph.weighted:
+        pytest.skip("this graph has no weights")
+    from l2g2g.training.batches import PairOptions
+
+    whole = graph.to_graph()
+    held_out = keep_all(whole).held_out
+    options = PairOptions(weighted=True)
+    expected = prepare_global_pairs(patch_set, whole.adjacency, held_out, options=options).pairs
+    found = StoredPairs(StoredRows(graph, block_arcs=SMALL_BLOCKS), held_out, weighted=True)
+    one, other = (source.draw(0.6, fresh=True, seed=0, epoch=1)[0] for source in (found, expected))
+    torch.testing.assert_close(one.weights, other.weights)
+
+
+def recipe_and_features(graph, scaling="centred"):
+    return FeatureRecipe(scaling), scale_features(graph.to_graph().features, scaling)
+
+
+def make_model(features, *, num_encoders=1, centred=True, **options):
+    mean, scale = feature_centre(features) if centred else (None, 1.0)
+    return Autoencoder(
+        features.shape[1],
+        4,
+        num_encoders=num_encoders,
+        hidden=6,
+        feature_mean=None if mean is None else torch.from_numpy(mean),
+        feature_scale=scale,
+        seed=2,
+        **options,
+    )
+
+
+def test_what_is_known_of_all_features(stored):
+    graph = stored[0]
+    recipe, features = recipe_and_features(graph)
+    blocks = [rows for _, rows in feature_blocks(StoredRows(graph), recipe)]
+    parts = (rows[low : low + 7] for rows in blocks for low in range(0, 120, 7))
+    facts = FeatureFacts.of_blocks(parts, features.shape[1])
+    assert (facts.num_rows, facts.num_entries) == (120, np.count_nonzero(dense(features)))
+    mean, scale = facts.centre()
+    expected_mean, expected_scale = feature_centre(features)
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-6, atol=1e-9)
+    assert scale == pytest.approx(expected_scale, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("scope", "mask", "options", "loop"),
+    [
+        ("inside", 0.0, {"centred": False}, {"rotate": True, "translate": False, "fresh_negatives": False}),
+        ("inside", 0.5, {"skip": True}, {"feature_dropout": 0.3}),
+        ("inside", 0.0, {"variational": True}, {}),
+        ("global", 0.6, {"skip": True}, {"feature_dropout": 0.3, "score_fraction": 0.8}),
+        ("global", 0.6, {"variational": True, "decoder": "product"}, {}),
+        ("inside", 0.5, {"num_encoders": 3}, {"alignment": "after"}),
+    ],
+)
+@pytest.mark.parametrize("keep_bytes", [0, 40_000])
+def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes):
+    graph, store, patch_set = stored
+    split = split_stored(graph, validation_fraction=0.1, seed=1)
+    link_split = split.in_memory(graph)
+    recipe, features = recipe_and_features(graph)
+    settings = LoopSettings(scope=scope, mask=mask, epochs=4, refresh_every=2, learning_rate=0.02, seed=9, **loop)
+    plain = not (mask or options.get("skip") or options.get("centred", True))
+    adjacency = link_split.train.adjacency
+    expected_batches = prepare_batches(
+        patch_set, adjacency, features, split.held_out, together=False, propagate_once=plain
+    )
+    batches = StoredBatches(store, recipe, split.held_out, held=split.held, propagate_once=plain, keep_bytes=keep_bytes)
+    expected_pairs = found_pairs = None
+    if scope == "global":
+        expected_pairs = prepare_global_pairs(patch_set, adjacency, split.held_out)
+        rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
+        found_pairs = GlobalPairs(StoredPairs(rows, split.held_out), expected_pairs.shares)
+    results = []
+    for each, pairs in ((expected_batches, expected_pairs), (batches, found_pairs)):
+        model = make_model(features, **options)
+        trained = train(model, each, patch_set, settings, global_pairs=pairs)
+        embedding, _ = embed_nodes(model, each, patch_set, settings, trained.frame)
+        results.append((trained.history.losses, embedding))
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-6)
+    torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-4, atol=1e-5)
+    assert bool(batches._kept) == bool(keep_bytes)
+
+
+def test_batches_are_forgotten_unless_there_is_room(stored, monkeypatch):
+    _, store, _ = stored
+    nothing = sp.csr_array((120, 120), dtype=np.float32)
+    loads = []
+    load = store.load_patch
+    monkeypatch.setattr(store, "load_patch", lambda patch: loads.append(patch) or load(patch))
+    batches = StoredBatches(store, FeatureRecipe(), nothing)
+    for _ in range(2):
+        assert [int(batch.patches[0]) for batch in batches] == [0, 1, 2]
+    assert loads == [0, 1, 2] * 2
+    loads.clear()
+    size = batches.size_of(batches[0])
+    loads.clear()
+    roomy = StoredBatches(store, FeatureRecipe(), nothing, keep_bytes=int(1.5 * size))
+    for _ in range(3):
+        assert len(list(roomy)) == 3
+    assert loads.count(0) == 1
+    assert loads.count(2) == 3
+    assert roomy[0] is roomy[0]
+    assert [int(batch.patches[0]) for batch in roomy[1:]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"skip": True},
+        {"layers": 3, "activation": "elu"},
+        {"layers": 1},
+        {"kind": "linear"},
+        {"kind": "linear", "layers": 3, "skip": True},
+        {"variational": True, "skip": True},
+        {"hidden": 3, "residual": True, "skip": True},
+        {"hidden": 3, "residual": True, "layers": 3},
+    ],
+)
+def test_a_pass_over_the_whole_graph_layer_by_layer(stored, options):
+    graph = stored[0]
+    recipe, features = recipe_and_features(graph)
+    whole = graph.to_graph()
+    mean, scale = feature_centre(features)
+    model = Autoencoder(
+        features.shape[1],
+        4,
+        feature_mean=torch.from_numpy(mean),
+        feature_scale=scale,
+        seed=2,
+        **{"hidden": 6, **options},
+    )
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = model.encode(prepare_input(whole.adjacency, features, propagate_once=False))[0]
+    found = StoredPass(StoredRows(graph, block_arcs=SMALL_BLOCKS), recipe)(model)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
