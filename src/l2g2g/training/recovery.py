@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -49,10 +46,11 @@ class Recovery:
         self.rate_factor = 1.0
         self.keep(frame)
 
-    def keep(self, frame: Frame) -> dict[str, Any]:
+    def keep(self, frame: Frame) -> dict[str, Tensor]:
         """Remember this state as a good one, and return it."""
         self.trouble: str | None = None
-        self.state, self.frame = copy.deepcopy(self.model.state_dict()), frame
+        self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.frame = frame
         return self.state
 
     def go_back(self, trouble: str, epoch: int, optimiser: Adam) -> Frame:
