@@ -16,6 +16,7 @@ from l2g2g.config import Config, make_config
 from l2g2g.experiment import Run, run_split
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
+from l2g2g.models.inputs import InputMap
 from l2g2g.patches.overlap import PatchSet
 
 SHORT = 2
@@ -30,7 +31,7 @@ class Ours:
     def __init__(self, split: LinkSplit, threads: int = 0, clock: Callable[[], float] = time.perf_counter) -> None:
         self.split, self.threads, self.clock = split, threads, clock
         self._patches: dict[tuple, PatchSet] = {}
-        self._features: dict[tuple, Features] = {}
+        self._inputs: dict[tuple, tuple[InputMap, Features]] = {}
         self._epochs: dict[tuple, int] = {}
 
     def config(self, method: str, preset: str, **options: Any) -> Config:
@@ -60,7 +61,7 @@ class Ours:
     def features(self, config: Config) -> Features:
         """What the encoder sees."""
         with self._kept():
-            return experiment.input_features(self.split.train, config)
+            return experiment.read_inputs(self.split.train, config)[1]
 
     def threads_used(self) -> int:
         """Threads of the last run."""
@@ -78,7 +79,7 @@ class Ours:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        cut, input_features = experiment.cut, experiment.input_features
+        cut, read_inputs = experiment.cut, experiment.read_inputs
 
         def cut_once(graph: Graph, config: Config) -> PatchSet:
             key = (config.method, config.partition, config.patches, config.seed)
@@ -86,11 +87,11 @@ class Ours:
                 self._patches[key] = cut(graph, config)
             return self._patches[key]
 
-        def make_once(graph: Graph, config: Config) -> Features:
+        def read_once(graph: Graph, config: Config) -> tuple[InputMap, Features]:
             key = (config.feature_scaling, config.feature_width, config.structure, config.structure_width, config.seed)
-            if key not in self._features:
-                self._features[key] = input_features(graph, config)
-            return self._features[key]
+            if key not in self._inputs:
+                self._inputs[key] = read_inputs(graph, config)
+            return self._inputs[key]
 
-        with patch.object(experiment, "cut", cut_once), patch.object(experiment, "input_features", make_once):
+        with patch.object(experiment, "cut", cut_once), patch.object(experiment, "read_inputs", read_once):
             yield

@@ -20,15 +20,15 @@ from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
+from l2g2g.fitted import Fitted, Start, make_autoencoder, remember
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.encoder import EncoderInput, prepare_input
-from l2g2g.models.features import feature_centre, scale_features
-from l2g2g.models.structure import blend_structure, structural_features
+from l2g2g.models.features import feature_centre
+from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.run_directory import RunDirectory
@@ -75,6 +75,7 @@ class Run:
         patch_set: The patches that were used.
         kept_edge_fraction: Training edges that lie inside at least one patch.
         seconds: Time by stage.
+        fitted: What new nodes need, where it was asked for.
     """
 
     embedding: np.ndarray
@@ -83,6 +84,7 @@ class Run:
     config: Config
     kept_edge_fraction: float
     seconds: dict[str, float]
+    fitted: Fitted | None = None
 
     def describe(self) -> dict[str, Any]:
         """What every JSON line says about a run."""
@@ -110,11 +112,14 @@ def embed_graph(
     validation_fraction: float = 0.05,
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
+    keep: bool = False,
+    start: Start | None = None,
 ) -> Run:
     """Embed a graph. A few edges are held back for early stopping only and used for the final vectors.
 
     validation_fraction: 0 trains on all edges, without early stopping.
     directory: where the state of training is kept, and read from where the run is resumed.
+    keep, start: as in `run_split`.
     """
     clock = Stopwatch()
     hold_back = validation_fraction > 0 and config.epochs != 0 and graph.num_edges >= 20
@@ -123,7 +128,9 @@ def embed_graph(
         if hold_back:
             split = split_links(graph, validation_fraction=validation_fraction, test_fraction=0.0, seed=config.seed)
     keeper = keep_training(directory, "embed", graph, split, config, validation_fraction=validation_fraction)
-    return run_split(split, config, final_graph=graph, clock=clock, on_epoch=on_epoch, keeper=keeper)
+    return run_split(
+        split, config, final_graph=graph, clock=clock, on_epoch=on_epoch, keeper=keeper, keep=keep, start=start
+    )
 
 
 def keep_training(
@@ -150,8 +157,13 @@ def run_split(
     clock: Stopwatch | None = None,
     on_epoch: OnEpoch | None = None,
     keeper: Keeper | None = None,
+    keep: bool = False,
+    start: Start | None = None,
 ) -> Run:
-    """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph."""
+    """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph.
+
+    keep: also what it takes to embed new nodes later. start: a model to go on with, instead of a new one.
+    """
     clock = clock or Stopwatch()
     graph = split.train
     return_freed_memory()
@@ -162,8 +174,11 @@ def run_split(
     config = choose_structure(split, config, clock)
     with clock.measure("partition"):
         patch_set = cut(graph, config)
-        features = input_features(graph, config)
-        model = make_model(features, patch_set, config).to(config.device)
+        if start is None:
+            inputs, features = read_inputs(graph, config)
+            model = make_model(features, patch_set, config).to(config.device)
+        else:
+            inputs, features, model = start.inputs, start.read(graph.features), start.model.to(config.device)
         validation = split.validation if config.patience else None
         purpose: _Purpose = "train" if validation is None else "train and validate"
         prepared: _Prepared | None = _prepare(graph, split, patch_set, features, config, purpose)
@@ -195,6 +210,11 @@ def run_split(
         trouble = embedding_trouble(embedding)
         if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
             raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
+        fitted = None
+        if keep:
+            prepared = None
+            whole = passes_whole_graph(patch_set, config)
+            fitted = remember(model, config, inputs, final_graph, features, patch_set, frame, whole=whole)
     history = trained.history
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)
@@ -207,6 +227,7 @@ def run_split(
         config,
         patch_set.count_covered_edges(graph.adjacency) / graph.num_edges,
         clock.seconds,
+        fitted,
     )
 
 
@@ -312,22 +333,9 @@ def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoe
     mean, scale = feature_centre(features) if config.feature_scaling == "centred" else (None, 1.0)
     if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
         mean, scale = None, 1.0
-    return Autoencoder(
-        features.shape[1],
-        config.dim,
-        num_encoders=1 if config.shares_encoder else patch_set.num_patches,
-        hidden=config.hidden,
-        layers=config.layers,
-        kind=config.encoder,
-        variational=config.definition.variational,
-        learn_bias=config.learn_bias,
-        decoder=config.decoder,
-        activation=config.activation,
-        skip=config.skip,
-        residual=config.residual,
-        feature_mean=None if mean is None else torch.from_numpy(mean),
-        feature_scale=scale,
-        seed=config.seed,
+    num_encoders = 1 if config.shares_encoder else patch_set.num_patches
+    return make_autoencoder(
+        config, features.shape[1], num_encoders, None if mean is None else torch.from_numpy(mean), scale
     )
 
 
@@ -457,16 +465,17 @@ def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
     return partition(graph.adjacency, num_clusters, seed=config.seed)
 
 
-def input_features(graph: Graph, config: Config) -> Features:
+def read_inputs(graph: Graph, config: Config) -> tuple[InputMap, Features]:
     """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
-    if graph.features is None:
-        return structural_features(graph.adjacency, config.structure_width, seed=config.seed)
-    features = scale_features(graph.features, config.feature_scaling)
-    if compression_pays(graph, features, config):
-        features = compress_features(features, *principal_map(features, config.feature_width, seed=config.seed))
-    if config.structure == "none":
-        return features
-    return blend_structure(features, structural_features(graph.adjacency, config.structure_width, seed=config.seed))
+    structured = graph.features is None or config.structure != "none"
+    return fit_inputs(
+        graph.adjacency,
+        graph.features,
+        scaling=config.feature_scaling,
+        feature_width=config.feature_width if compression_pays(graph, graph.features, config) else 0,
+        structure_width=config.structure_width if structured else 0,
+        seed=config.seed,
+    )
 
 
 def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Config:
@@ -486,13 +495,13 @@ def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Conf
     return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")
 
 
-def compression_pays(graph: Graph, features: Features, config: Config) -> bool:
+def compression_pays(graph: Graph, features: Features | None, config: Config) -> bool:
     """Whether principal directions replace the features; found by validation, decided from the graph alone.
 
     Not where a row has few entries, and not where there are too few edges to tell which directions matter: there
     single words, most of them dropped at random, generalise better.
     """
-    if not config.feature_width or graph.features is None:
+    if not config.feature_width or features is None:
         return False
     return has_many_entries(features) and not has_few_arcs(graph, features, config.hidden)
 

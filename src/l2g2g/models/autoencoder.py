@@ -106,10 +106,15 @@ class Autoencoder(nn.Module):
             raise ValueError("the product decoder is no inner product of two sides; score sampled pairs with it")
         return Factors(embedding, None, self.bias) if self.decoder is None else self.decoder.factors(embedding)
 
+    def encoder_of(self, patch: int) -> Encoder:
+        """The encoder of a patch: the shared one, or its own."""
+        encoder = self.encoders[0 if self.shares_encoder else patch]
+        assert isinstance(encoder, Encoder)
+        return encoder
+
     def encode(self, inputs: EncoderInput, patch: int = 0) -> tuple[Tensor, Tensor | None]:
         """(mean, log-deviation) of the rows, each (num_rows, dim); no log-deviation unless variational."""
-        encoder = self.encoders[0 if self.shares_encoder else patch]
-        output = encoder(inputs)
+        output = self.encoder_of(patch)(inputs)
         if not self.variational:
             return output, None
         mean, log_deviation = output.split(self.dim, dim=1)

@@ -146,11 +146,40 @@ class Encoder(nn.Module):
         for weight, bias in zip(weights[1:], list(self.biases)[1:], strict=True):
             hidden = self.activation(hidden)
             if self.residual:
-                spare = weights[-1].shape[1] - hidden.shape[1]
-                padded = functional.pad(hidden, (0, spare)) if spare else hidden
-                own = padded if own is None else own + padded
+                own = self._add_hidden(own, hidden)
             hidden = multiply(inputs.propagation, hidden @ weight, bias)
         return hidden if own is None else hidden + own
+
+    def encode_beside(self, inputs: EncoderInput, known: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
+        """Encode rows that also read known ones, which stay what they are.
+
+        inputs: X of the rows; its propagation is (num_rows, num_known + num_rows). known: what every propagation reads
+        of the known rows, (num_known, width) each; None where there are none: then this is `forward`, step by step.
+
+        Returns:
+            As `forward`, and what every propagation read of these rows: `known` for those who come later.
+        """
+        hidden, own = self._project_twice(inputs.features)
+        read = []
+        for layer in range(self.num_layers):
+            read.append(hidden)
+            last, linear = layer == self.num_layers - 1, self.kind == "linear"
+            beside = hidden if known is None else torch.cat([known[layer].to(hidden), hidden])
+            bias = self.biases[0 if linear else layer] if last or not linear else None
+            hidden = multiply(inputs.propagation, beside, bias)
+            if last or linear:
+                continue
+            hidden = self.activation(hidden)
+            if self.residual:
+                own = self._add_hidden(own, hidden)
+            hidden = hidden @ self.weights[layer + 1]
+        return hidden if own is None else hidden + own, read
+
+    def _add_hidden(self, own: Tensor | None, hidden: Tensor) -> Tensor:
+        """A hidden layer on its direct way to the vector, beside the others."""
+        spare = self.weights[-1].shape[1] - hidden.shape[1]
+        padded = functional.pad(hidden, (0, spare)) if spare else hidden
+        return padded if own is None else own + padded
 
     @property
     def _has_hidden_relu(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -11,9 +13,50 @@ from l2g2g.models.features import feature_centre
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
+_SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
 
-def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, iterations: int = 6) -> np.ndarray:
-    """(num_nodes, width + 1) float32: leading eigenvectors of Â by subspace iteration, and the log-degree.
+
+@dataclass(frozen=True, eq=False)
+class StructureMap:
+    """Structural columns of some nodes, and what gives other nodes theirs.
+
+    Attributes:
+        columns: (num_nodes, width + 1) float32: eigenvectors of Â, scaled, and the log-degree.
+        eigenvalues: (width,) of the eigenvectors.
+        degree_mean, degree_spread: Of the logarithms of the degrees.
+    """
+
+    columns: np.ndarray
+    eigenvalues: np.ndarray
+    degree_mean: float
+    degree_spread: float
+
+    def extend(self, propagation: sp.csr_array, degrees: np.ndarray) -> np.ndarray:
+        """(num_new, width + 1) columns of new nodes.
+
+        propagation: (num_new, num_nodes + num_new) their rows of Â, loops included. degrees: (num_new,) neighbours.
+        An eigenvector is what propagation only scales: λ u_i = Σ_j Â_ij u_j holds for the new nodes too (Nyström).
+        Solved for u_i, whose own share Â_ii stands on both sides; a few sweeps reach nodes whose neighbours are new.
+        """
+        num_new, num_known = propagation.shape[0], len(self.columns)
+        known, among = propagation[:, :num_known], sp.csr_array(propagation[:, num_known:])
+        own = among.diagonal()
+        among.setdiag(0)
+        heard = known @ self.columns[:, :-1]
+        rest = self.eigenvalues[None, :] - own[:, None]
+        # Near zero the equation leaves u_i open: never scale up by more than twice what a node without a loop would.
+        least = np.abs(self.eigenvalues)[None, :] / 2
+        rest = np.where(self.eigenvalues < 0, -1, 1) * np.maximum(np.abs(rest), np.maximum(least, 1e-6))
+        bound = np.abs(self.columns[:, :-1]).max(axis=0, initial=0)
+        spectral = np.zeros((num_new, len(self.eigenvalues)))
+        for _ in range(_SWEEPS if among.nnz else 1):
+            spectral = np.clip((heard + among @ spectral) / rest, -bound, bound)
+        logs = (np.log1p(degrees) - self.degree_mean) / self.degree_spread
+        return np.concatenate([spectral, logs[:, None]], axis=1).astype(np.float32)
+
+
+def fit_structure(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, iterations: int = 6) -> StructureMap:
+    """Leading eigenvectors of Â by subspace iteration, and the log-degree, for all nodes of a graph.
 
     Rows are scaled so that a column has unit variance: the encoder sees numbers of the size of features.
     Memory and time are those of `iterations` sparse products of this width.
@@ -29,18 +72,31 @@ def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int =
     order = values.abs().argsort(descending=True)
     spectral = basis @ vectors[:, order] * values[order].abs().sqrt() * num_nodes**0.5
     degrees = np.log1p(np.diff(adjacency.indptr)).astype(np.float32)
-    scaled = (degrees - degrees.mean()) / max(float(degrees.std()), 1e-6)
-    return np.concatenate([spectral.numpy(), scaled[:, None]], axis=1)
+    mean, spread = degrees.mean(), max(float(degrees.std()), 1e-6)
+    columns = np.concatenate([spectral.numpy(), ((degrees - mean) / spread)[:, None]], axis=1)
+    return StructureMap(columns, values[order].numpy(), float(mean), spread)
 
 
-def blend_structure(features: Features, structure: np.ndarray) -> Features:
+def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, iterations: int = 6) -> np.ndarray:
+    """(num_nodes, width + 1) float32: the columns of `fit_structure`."""
+    return fit_structure(adjacency, width, seed=seed, iterations=iterations).columns
+
+
+def blend_factor(features: Features, structure: np.ndarray) -> float:
+    """What structural columns are multiplied with, so that rows differ as much by them as by the features."""
+    spread, own = (1.0 / feature_centre(each)[1] for each in (features, structure))
+    return float(np.float32(spread / own))
+
+
+def blend_structure(features: Features, structure: np.ndarray, factor: float | None = None) -> Features:
     """(num_nodes, num_features + width) features with structural columns beside them.
 
-    The columns are scaled so that rows differ as much by them as by the features, whatever the numbers of both.
-    Sparse features stay sparse; features that are all alike leave the columns as they are.
+    The columns are scaled so that rows differ as much by them as by the features, whatever the numbers of both; or
+    by a factor that was found on other nodes. Sparse features stay sparse; features that are all alike leave the
+    columns as they are.
     """
-    spread, own = (1.0 / feature_centre(each)[1] for each in (features, structure))
-    columns = (structure * np.float32(spread / own)).astype(np.float32)
+    factor = blend_factor(features, structure) if factor is None else factor
+    columns = (structure * np.float32(factor)).astype(np.float32)
     if not sp.issparse(features):
         return np.concatenate([features, columns], axis=1)
     blended = sp.csr_array(sp.hstack([features, sp.csr_array(columns)], format="csr"))

@@ -1,0 +1,125 @@
+"""New nodes: hide a tenth of the nodes with their edges, train on the rest, embed them afterwards, score their links.
+
+    python benchmarks/new_nodes.py cora-ml pubmed --data-dir DIR --seeds 5
+
+One JSON line per data set, method and seed. A fifth of the links of the hidden nodes is held out of everything and told
+apart from as many pairs of a hidden node and another that are not linked. `auc_new`: the hidden nodes come after
+training, with their features and the rest of their links. `auc_present`: they were there all along.
+The lines of graphs without features say `"features": false`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from l2g2g.config import make_config
+from l2g2g.evaluation.links import evaluate_links
+from l2g2g.experiment import embed_graph, pair_scorer
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.newcomers import induce
+from l2g2g.graphs.read import read_graph
+from l2g2g.graphs.splits import Pairs
+from l2g2g.new_nodes import embed_grown
+
+HIDDEN, HELD_OUT = 0.1, 0.2
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A graph before and after some nodes came, and held-out links of these.
+
+    before: the graph of the nodes that are known. after: the same nodes first, then the new ones, without `test`.
+    """
+
+    before: Graph
+    after: Graph
+    test: Pairs
+
+
+def hide_nodes(graph: Graph, seed: int) -> Hidden:
+    """Hide some nodes, and hold out some of their links and as many pairs without one."""
+    generator = np.random.default_rng([seed, 0x4E57])
+    order = generator.permutation(graph.num_nodes)
+    num_new = int(HIDDEN * graph.num_nodes)
+    known, new = np.sort(order[num_new:]), np.sort(order[:num_new])
+    graph = induce(graph, np.concatenate([known, new]))
+    num_known = len(known)
+    sources, targets = graph.edges()  # sources < targets, so that a link of a new node has it as its target
+    of_new = np.flatnonzero(targets >= num_known)
+    held = generator.choice(of_new, int(HELD_OUT * len(of_new)), replace=False)
+    positive = np.stack([sources[held], targets[held]], axis=1).astype(np.int64)
+    kept = np.ones(len(sources), bool)
+    kept[held] = False
+    negative = _pairs_without_link(graph, num_known, len(held), generator)
+    after = graph.with_edges(sources[kept], targets[kept], graph.edge_weights()[kept] if graph.weighted else None)
+    return Hidden(induce(after, np.arange(num_known)), after, Pairs(positive, negative))
+
+
+def _pairs_without_link(graph: Graph, num_known: int, count: int, generator: np.random.Generator) -> np.ndarray:
+    found: set[tuple[int, int]] = set()
+    while len(found) < count:
+        new, other = int(generator.integers(num_known, graph.num_nodes)), int(generator.integers(graph.num_nodes))
+        if new != other and graph.adjacency[new, other] == 0:
+            found.add((min(new, other), max(new, other)))
+    return np.array(sorted(found))
+
+
+def measure(graph: Graph, method: str, preset: str, seed: int) -> dict[str, Any]:
+    """Both ways, one seed."""
+    hidden = hide_nodes(graph, seed)
+    config = make_config(method, preset, seed=seed)
+    before = embed_graph(hidden.before, config, keep=True)
+    assert before.fitted is not None
+    started = time.perf_counter()
+    vectors, _ = embed_grown(before.fitted, before.embedding, None, hidden.after)
+    seconds = time.perf_counter() - started
+    present = embed_graph(hidden.after, config)
+    new, there = (
+        evaluate_links(embedding, hidden.test, pair_scorer(run.trained.model)).auc
+        for embedding, run in ((vectors, before), (present.embedding, present))
+    )
+    return {
+        "dataset": graph.name,
+        "method": method,
+        "preset": preset,
+        "seed": seed,
+        "features": graph.features is not None,
+        "num_known": before.patch_set.num_nodes,
+        "num_new": hidden.after.num_nodes - hidden.before.num_nodes,
+        "num_test_links": len(hidden.test.positive),
+        "auc_new": new,
+        "auc_present": there,
+        "gap": there - new,
+        "known_unchanged": bool((vectors[: len(before.embedding)] == before.embedding).all()),
+        "seconds_new": seconds,
+        "seconds_present": present.seconds["train"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("graphs", nargs="+", help="data sets or files")
+    parser.add_argument("--data-dir", type=Path, default=None)
+    parser.add_argument("--method", action="append", help="repeatable; l2g2g and gae by default")
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--no-structure-only", action="store_true", help="leave out the rows without features")
+    arguments = parser.parse_args()
+    for name in arguments.graphs:
+        graph = read_graph(name, data_dir=arguments.data_dir)
+        variants = [graph] if arguments.no_structure_only else [graph, replace(graph, features=None)]
+        for variant in variants:
+            for method in arguments.method or ["l2g2g", "gae"]:
+                for seed in range(arguments.seeds):
+                    print(json.dumps(measure(variant, method, arguments.preset, seed)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Fitted: a finished embedding with all that it takes to give new nodes vectors in the same coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.frame import Frame
+from l2g2g.config import Config
+from l2g2g.graphs.graph import Features, Graph
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.known_rows import KnownRows, record_known
+from l2g2g.patches.overlap import PatchSet, whole_graph
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What `fit` leaves behind.
+
+    Attributes:
+        config: The settings as they were used.
+        model: The trained model.
+        inputs: How nodes are read.
+        known: The state of the nodes of training, in the patches that made their vectors: the whole graph as one
+            patch where a last pass over the whole graph did.
+        frame: What brings the vectors of each of these patches into the published coordinates.
+    """
+
+    config: Config
+    model: Autoencoder
+    inputs: InputMap
+    known: KnownRows
+    frame: Frame
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A model to go on with, and how it reads the nodes of the graph that it goes on with.
+
+    Attributes:
+        model: Trained before; training changes it.
+        inputs: Its way of reading, with structural columns of all nodes of the graph where there are some.
+    """
+
+    model: Autoencoder
+    inputs: InputMap
+
+    def read(self, features: Features | None) -> Features:
+        """(num_nodes, num_columns) what the encoder reads of all nodes."""
+        structure = self.inputs.structure
+        return self.inputs.read(features, None if structure is None else structure.columns)
+
+
+def make_autoencoder(
+    config: Config, num_columns: int, num_encoders: int, mean: Tensor | None = None, scale: float = 1.0
+) -> Autoencoder:
+    """An untrained model of these settings. mean, scale: the centre of what the encoder reads, and its factor."""
+    return Autoencoder(
+        num_columns,
+        config.dim,
+        num_encoders=num_encoders,
+        hidden=config.hidden,
+        layers=config.layers,
+        kind=config.encoder,
+        variational=config.definition.variational,
+        learn_bias=config.learn_bias,
+        decoder=config.decoder,
+        activation=config.activation,
+        skip=config.skip,
+        residual=config.residual,
+        feature_mean=mean,
+        feature_scale=scale,
+        seed=config.seed,
+    )
+
+
+def remember(
+    model: Autoencoder,
+    config: Config,
+    inputs: InputMap,
+    graph: Graph,
+    features: Features,
+    patch_set: PatchSet,
+    frame: Frame,
+    *,
+    whole: bool,
+) -> Fitted:
+    """Keep what a training found. graph: what the final vectors were computed on. features: what the encoder read.
+
+    whole: the vectors come from a pass over the whole graph, and no patch has a frame of its own.
+    """
+    if whole or patch_set.num_patches == 1:
+        patch_set = whole_graph(graph.num_nodes)
+        frame = Frame.identity(1, config.dim)
+    known = record_known(
+        model, patch_set, graph.adjacency, features, device=config.device, storage=config.feature_storage
+    )
+    return Fitted(config, model, inputs, known, frame.to("cpu", torch.float32).detach())

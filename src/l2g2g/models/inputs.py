@@ -1,0 +1,95 @@
+"""Inputs: how features and edges become the rows an encoder reads, kept so that new nodes are read in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph import Features
+from l2g2g.models.compression import compress_features, principal_map
+from l2g2g.models.features import FeatureScaling, scale_features
+from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_structure
+
+
+@dataclass(frozen=True, eq=False)
+class InputMap:
+    """What was found on the nodes of training: for others it is only applied.
+
+    Attributes:
+        num_features: Feature columns of the graph; 0 where the structure alone was read.
+        scaling: How rows are scaled.
+        centre, projection: (num_features,) and (num_features, width): the compression, where there is one.
+        structure: Columns made from the structure, where there are some.
+        structure_factor: What they are multiplied with beside features.
+    """
+
+    num_features: int
+    scaling: FeatureScaling
+    centre: np.ndarray | None = None
+    projection: np.ndarray | None = None
+    structure: StructureMap | None = None
+    structure_factor: float = 1.0
+
+    @property
+    def num_columns(self) -> int:
+        """Columns that the encoder reads."""
+        own = self.num_features if self.projection is None else self.projection.shape[1]
+        return own + (0 if self.structure is None else self.structure.columns.shape[1])
+
+    def check(self, features: Features | None, name: str) -> None:
+        """Refuse features that are not those of the training, as far as their number says it."""
+        found = 0 if features is None else features.shape[1]
+        if found == self.num_features:
+            return
+        if self.num_features == 0:
+            raise InputError(f"{name}: has {found:,} features, the model was trained without any; leave them out")
+        raise InputError(
+            f"{name}: has {found:,} features, the model was trained on {self.num_features:,}; give every node the same"
+        )
+
+    def read(self, features: Features | None, columns: np.ndarray | None) -> Features:
+        """(num_rows, num_columns) what the encoder reads of some nodes.
+
+        features: (num_rows, num_features), as given. columns: (num_rows, width + 1) their structural columns.
+        """
+        if features is None:
+            assert columns is not None
+            return columns
+        features = scale_features(features, self.scaling)
+        if self.centre is not None and self.projection is not None:
+            features = compress_features(features, self.centre, self.projection)
+        return features if columns is None else blend_structure(features, columns, self.structure_factor)
+
+
+def fit_inputs(
+    adjacency: sp.csr_array,
+    features: Features | None,
+    *,
+    scaling: FeatureScaling = "centred",
+    feature_width: int = 0,
+    structure_width: int = 0,
+    seed: int = 0,
+) -> tuple[InputMap, Features]:
+    """Find how a graph is read, and read it. Returns the map and (num_nodes, num_columns) rows.
+
+    feature_width: columns to which features are compressed; 0 for not. structure_width: columns made from the
+    structure; 0 for none. A graph without features always needs some.
+    """
+    structure = fit_structure(adjacency, structure_width, seed=seed) if structure_width else None
+    if features is None:
+        if structure is None:
+            raise InputError("a graph without features needs columns made from its structure")
+        return InputMap(0, scaling, structure=structure), structure.columns
+    num_features, centre, projection = features.shape[1], None, None
+    features = scale_features(features, scaling)
+    if feature_width:
+        centre, projection = principal_map(features, feature_width, seed=seed)
+        features = compress_features(features, centre, projection)
+    if structure is None:
+        return InputMap(num_features, scaling, centre, projection), features
+    factor = blend_factor(features, structure.columns)
+    blended = blend_structure(features, structure.columns, factor)
+    return InputMap(num_features, scaling, centre, projection, structure, factor), blended

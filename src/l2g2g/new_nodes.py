@@ -1,0 +1,134 @@
+"""New nodes: vectors for nodes that training never saw, in the coordinates that are published already.
+
+A known node keeps its vector to the bit, and its state in every layer of the encoder. A new node is encoded from its
+own features and edges beside them. Where vectors come from patches it joins the patches of its neighbours, is brought
+into the common frame with each of them, and gets the mean: what known nodes got.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from l2g2g.alignment.frame import Frame, apply_frame
+from l2g2g.errors import InputError
+from l2g2g.fitted import Fitted
+from l2g2g.graphs.graph import Features, Graph
+from l2g2g.graphs.newcomers import Matched, Newcomers, match_nodes
+from l2g2g.models.encoder import EncoderInput
+from l2g2g.models.sparse import SparseMatrix
+
+
+class NewNodeWarning(UserWarning):
+    """New nodes got vectors that rest on little: no way leads from them to a known node."""
+
+
+def embed_grown(
+    fitted: Fitted, embedding: np.ndarray, known_ids: np.ndarray | None, graph: Graph, *, all_new: bool = False
+) -> tuple[np.ndarray, Matched]:
+    """(num_nodes, dim) vectors of a graph of known and new nodes, in its order, and who is who.
+
+    embedding: (num_known, dim) the published vectors, which known nodes keep. all_new: no node of it is known.
+    """
+    matched = match_nodes(graph, known_ids, len(embedding), all_new=all_new)
+    found = np.empty((graph.num_nodes, embedding.shape[1]), np.float32)
+    found[~matched.is_new] = embedding[matched.known[~matched.is_new]]
+    found[matched.is_new] = embed_newcomers(fitted, matched.newcomers)
+    return found, matched
+
+
+def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
+    """(num_new, dim) vectors of new nodes."""
+    inputs, known = fitted.inputs, fitted.known
+    inputs.check(new.features, new.name)
+    if new.num_new == 0:
+        return np.empty((0, fitted.config.dim), np.float32)
+    _check_links(fitted, new)
+    columns = None
+    if inputs.structure is not None:
+        columns = inputs.structure.extend(new.propagation(known.node_degrees), new.degrees)
+    features = inputs.read(new.features, columns)
+    shares = share_patches(known.membership(), new)
+    total = torch.zeros(new.num_new, fitted.config.dim)
+    for patch in range(known.num_patches):
+        members = np.flatnonzero(shares[:, patch])
+        if len(members):
+            vectors = _encode_in_patch(fitted, new, features, members, patch)
+            total[members] += torch.from_numpy(shares[members, patch])[:, None] * vectors
+    return total.numpy()
+
+
+def _encode_in_patch(
+    fitted: Fitted, new: Newcomers, features: Features, members: np.ndarray, patch: int
+) -> torch.Tensor:
+    """(num_members, dim) vectors of some new nodes, encoded beside the known ones of a patch, in the common frame."""
+    known, device = fitted.known, fitted.device
+    rows = known.rows_of(patch)
+    everyone = len(members) == new.num_new and known.num_patches == 1
+    part = new if everyone else new.select(members, known.nodes[rows])
+    own = features if everyone else features[members]
+    inputs = EncoderInput(
+        SparseMatrix.from_scipy(part.propagation(known.degrees[rows]), device), as_input(own, device), propagated=False
+    )
+    with torch.no_grad():
+        layers = [layer[rows] for layer in known.layers]
+        encoded = fitted.model.encoder_of(patch).encode_beside(inputs, layers)[0]
+        mean = encoded[:, : fitted.config.dim].cpu()
+        frame = fitted.frame
+        own_frame = Frame(
+            frame.rotations[patch : patch + 1], frame.translations[patch : patch + 1], frame.scales[patch : patch + 1]
+        )
+        return apply_frame(mean, torch.tensor([0, len(mean)]), own_frame)
+
+
+def as_input(features: Features, device: torch.device | str) -> torch.Tensor | SparseMatrix:
+    """Rows as an encoder multiplies them."""
+    if not sp.issparse(features):
+        return torch.from_numpy(np.ascontiguousarray(features)).to(device)
+    features = sp.csr_array(features)
+    features.sort_indices()
+    return SparseMatrix.from_scipy(features, device)
+
+
+def share_patches(membership: sp.csr_array, new: Newcomers) -> np.ndarray:
+    """(num_new, num_patches) float32 shares of the patches in every new node, which add up to 1.
+
+    membership: (num_known, num_patches) the same of the known nodes. A node takes the shares of its known neighbours;
+    one that has none, those of the new neighbours that have some, and so on; one that nobody leads to, all alike.
+    """
+    num_patches = membership.shape[1]
+    shares = np.asarray((new.to_known @ membership).todense(), np.float64)
+    missing = shares.sum(axis=1) == 0
+    while missing.any():
+        heard = new.among[missing] @ shares
+        found = heard.sum(axis=1) > 0
+        if not found.any():
+            break
+        shares[np.flatnonzero(missing)[found]] = heard[found]
+        missing = shares.sum(axis=1) == 0
+    shares[missing] = 1.0
+    return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32).reshape(-1, num_patches)
+
+
+def _check_links(fitted: Fitted, new: Newcomers) -> None:
+    """Structure alone says nothing about nodes that are linked to no known one."""
+    if fitted.inputs.num_features:
+        return
+    reached = np.diff(new.to_known.indptr) > 0
+    if not reached.any():
+        raise InputError(
+            f"{new.name}: no edge leads to a known node, and the model was trained on structure alone; "
+            f"give edges to known nodes, or train with features"
+        )
+    components = sp.csgraph.connected_components(new.among, directed=False)[1]
+    lost = ~np.isin(components, components[reached])
+    if lost.any():
+        warnings.warn(
+            f"{new.name}: {int(lost.sum()):,} new nodes are linked to no known one, directly or through others; "
+            f"without features their vectors say nothing but their degree",
+            NewNodeWarning,
+            stacklevel=4,
+        )
