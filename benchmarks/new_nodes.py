@@ -23,7 +23,6 @@ from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.experiment import embed_graph, pair_scorer
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.newcomers import induce
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import Pairs
 from l2g2g.new_nodes import embed_grown
@@ -49,7 +48,7 @@ def hide_nodes(graph: Graph, seed: int) -> Hidden:
     order = generator.permutation(graph.num_nodes)
     num_new = int(HIDDEN * graph.num_nodes)
     known, new = np.sort(order[num_new:]), np.sort(order[:num_new])
-    graph = induce(graph, np.concatenate([known, new]))
+    graph = graph.induce(np.concatenate([known, new]))
     num_known = len(known)
     sources, targets = graph.edges()  # sources < targets, so that a link of a new node has it as its target
     of_new = np.flatnonzero(targets >= num_known)
@@ -59,7 +58,7 @@ def hide_nodes(graph: Graph, seed: int) -> Hidden:
     kept[held] = False
     negative = _pairs_without_link(graph, num_known, len(held), generator)
     after = graph.with_edges(sources[kept], targets[kept], graph.edge_weights()[kept] if graph.weighted else None)
-    return Hidden(induce(after, np.arange(num_known)), after, Pairs(positive, negative))
+    return Hidden(after.induce(np.arange(num_known)), after, Pairs(positive, negative))
 
 
 def _pairs_without_link(graph: Graph, num_known: int, count: int, generator: np.random.Generator) -> np.ndarray:

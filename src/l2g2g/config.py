@@ -160,7 +160,9 @@ class Config:
         if self.score_fraction is not None and not 0 < self.score_fraction <= 1:
             raise InputError(f"--score-fraction is {self.score_fraction}; it must be above 0 and at most 1")
         if self.fennel_passes > 1 and self.partition != "fennel":
-            raise InputError(f"--fennel-passes is {self.fennel_passes}, and --partition is {self.partition}, not fennel")
+            raise InputError(
+                f"--fennel-passes is {self.fennel_passes}, and --partition is {self.partition}, not fennel"
+            )
         if self.residual and self.hidden > self.dim:
             raise InputError(f"--hidden {self.hidden} is wider than --dim {self.dim}; --residual adds it to the vector")
         if self.scope == "global" and self.definition.alignment == "after":

@@ -1,35 +1,39 @@
-"""Estimators: fit a graph, read `embedding_`. One class per method, all of the same shape."""
+"""Estimators: fit a graph, read `embedding_`, embed new nodes. One class per method, all of scikit-learn's shape."""
 
 from __future__ import annotations
 
 import inspect
-import json
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, Interrupted
+from l2g2g.estimator_input import read_grown, read_training, set_columns
 from l2g2g.experiment import Run, embed_graph
-from l2g2g.graphs.node_ids import as_node_ids
-from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.write import write_text, write_whole
+from l2g2g.fitted import Fitted
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.matching import match_nodes
+from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.link_score import score_links, score_newcomers
+from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.run_directory import open_run
-from l2g2g.training.state import History, read_history
+from l2g2g.saved_model import SavedModel, read_model, write_model
+from l2g2g.torch_module import EncoderModule
+from l2g2g.training.state import History
+from l2g2g.warm_start import Movement, continue_training
 
-_FORMAT = "l2g2g model 1"
 
-
-class GraphEmbedding(BaseEstimator):
+class GraphEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What the estimators have in common. Parameters that are None take the preset's value.
 
+    seed: of every random choice; random_state is scikit-learn's name for it, and wins where it is given.
     run_dir: a directory in which `fit` keeps the state of training; resume: go on with the training in it.
 
     Attributes set by `fit`:
@@ -37,6 +41,8 @@ class GraphEmbedding(BaseEstimator):
         node_ids_: Ids of the rows, or None where a node is its row number.
         history_: Loss and time of every epoch.
         config_: All settings as they were used.
+        n_features_in_: Columns of the features, or of the adjacency where there are none.
+        movement_: After `partial_fit`, how far nodes went whose edges did not change; otherwise None.
     """
 
     _method: ClassVar[str] = "gae"
@@ -46,6 +52,7 @@ class GraphEmbedding(BaseEstimator):
         dim: int | None = None,
         *,
         seed: int = 0,
+        random_state: int | np.random.RandomState | None = None,
         preset: str = "default",
         hidden: int | None = None,
         layers: int | None = None,
@@ -80,6 +87,7 @@ class GraphEmbedding(BaseEstimator):
     ) -> None:
         self.dim = dim
         self.seed = seed
+        self.random_state = random_state
         self.preset = preset
         self.hidden = hidden
         self.layers = layers
@@ -112,108 +120,190 @@ class GraphEmbedding(BaseEstimator):
         self.run_dir = run_dir
         self.resume = resume
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """scikit-learn reads one signature; ours are spread over the classes a name is inherited from."""
-        names: set[str] = set()
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Show all parameters in one signature, as scikit-learn reads them; here they are spread over the ancestors."""
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            return
+        found: dict[str, inspect.Parameter] = {}
         for ancestor in cls.__mro__:
             if issubclass(ancestor, GraphEmbedding) and "__init__" in vars(ancestor):
-                parameters = inspect.signature(ancestor.__init__).parameters.values()
-                names |= {item.name for item in parameters if item.name != "self" and item.kind != item.VAR_KEYWORD}
-        return sorted(names)
+                own = inspect.signature(vars(ancestor)["__init__"]).parameters.values()
+                found |= {item.name: item for item in own if item.kind != item.VAR_KEYWORD and item.name not in found}
+        cls.__init__.__signature__ = inspect.Signature(list(found.values()))  # type: ignore[attr-defined]
+
+    def __sklearn_tags__(self) -> Tags:
+        """What scikit-learn should know: a matrix of pairs, sparse or dense, without negative weights."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
 
     def make_config(self) -> Config:
         """The settings of this estimator: its preset with the given parameters."""
         options = {name: value for name, value in self.get_params().items() if name in Config.names()}
+        if self.random_state is not None:
+            state = self.random_state
+            if isinstance(state, np.random.RandomState):
+                state = state.randint(2**31 - 1)
+            options["seed"] = int(state)
         return make_config(self._method, options.pop("preset"), **options)
 
-    def fit(self, graph: Any, y: None = None) -> GraphEmbedding:
-        """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph."""
+    def fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
+        """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph, or an adjacency."""
         config = self.make_config()
-        try:
-            with open_run(self.run_dir, resume=self.resume) as directory:
-                graph = read_graph(graph, directed=self.directed)
-                fraction = self.validation_fraction
-                run = embed_graph(graph, config, validation_fraction=fraction, directory=directory)
-        except Interrupted as stop:  # what Python itself raises for these signals
-            raise (KeyboardInterrupt(str(stop)) if stop.exit_code == 130 else SystemExit(stop.exit_code)) from stop
-        self._remember(run.embedding, graph.node_ids, run.trained.history, run.config)
-        self.run_: Run | None = run
+        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
+            graph = read_training(self, graph, directed=self.directed)
+            run = embed_graph(
+                graph, config, validation_fraction=self.validation_fraction, directory=directory, keep=True
+            )
+            self.remember(run, graph)
+            if self.run_dir is not None:
+                self.save(self.run_dir)
         return self
 
-    def fit_transform(self, graph: Any, y: None = None) -> np.ndarray:
+    def fit_transform(self, graph: Any, y: Any = None) -> np.ndarray:
         """Fit, and return the embedding."""
         return self.fit(graph).embedding_
 
-    def save(self, folder: str | Path) -> None:
-        """Write vectors, weights and settings to a folder (safetensors and JSON, no pickle)."""
+    def transform(self, graph: Any, *, new_graph: bool = False) -> np.ndarray:
+        """(num_nodes, dim) vectors of a graph of known and new nodes, in the coordinates of `embedding_`.
+
+        Known nodes are told by their ids, or by their numbers where one side has none: the first `num_known` are they.
+        Their vectors are those of `embedding_`, to the bit. New nodes need the features the model was trained on, if
+        any, and their edges; edges between known nodes are not looked at. A (num_new, num_known) matrix holds the edges
+        of new nodes only, with features as (matrix, features).
+
+        new_graph: no node is known, whatever the ids or numbers say.
+        """
+        source = self._read_grown(graph)
+        if isinstance(source, Newcomers):
+            return embed_newcomers(self._fitted, source)
+        return embed_grown(self._fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+
+    def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
+        """Go on training on a graph that has grown, in the coordinates of `embedding_`; `movement_` tells what moved.
+
+        Without a fit before it this is `fit`.
+        """
+        if not hasattr(self, "embedding_"):
+            return self.fit(graph)
+        source = self._read_grown(graph)
+        if isinstance(source, Newcomers):
+            raise InputError("partial_fit needs the whole graph as it is now, known nodes and new ones with all edges")
+        config = self.make_config()
+        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
+            run, movement = continue_training(
+                self._fitted,
+                self.embedding_,
+                self.node_ids_,
+                source,
+                config,
+                validation_fraction=self.validation_fraction,
+                directory=directory,
+            )
+            set_columns(self, source)
+            self.remember(run, source, movement)
+            if self.run_dir is not None:
+                self.save(self.run_dir)
+        return self
+
+    def score(self, graph: Any, y: Any = None) -> float:
+        """How well links are told from pairs without one: the AUC.
+
+        Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
+        made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
+        """
+        source = self._read_grown(graph)
+        fitted, embedding = self._fitted, self.embedding_
+        if isinstance(source, Newcomers):
+            return score_newcomers(fitted, embedding, source)
+        matched = match_nodes(source, self.node_ids_, len(embedding))
+        if matched.newcomers.num_new:
+            return score_newcomers(fitted, embedding, matched.newcomers)
+        return score_links(fitted, embedding, source, matched.known)
+
+    @property
+    def module_(self) -> EncoderModule:
+        """The encoder as a `torch.nn.Module` of (features, edges), to train on; it shares the weights of this model."""
         check_is_fitted(self, "embedding_")
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = {"embedding": torch.from_numpy(self.embedding_)}
-        if self.run_ is not None:
-            frame = self.run_.trained.frame
-            tensors |= {f"model.{name}": value.cpu() for name, value in self.run_.trained.model.state_dict().items()}
-            tensors |= {"frame.rotations": frame.rotations.cpu(), "frame.translations": frame.translations.cpu()}
-            tensors |= {"frame.scales": frame.scales.cpu()}
-        else:
-            tensors |= self._loaded_tensors
-        held = {name: value.contiguous() for name, value in tensors.items()}
-        write_whole(folder / "model.safetensors", lambda file: save_file(held, file))
-        manifest = {
-            "format": _FORMAT,
-            "estimator": type(self).__name__,
-            "parameters": {**self.get_params(), "run_dir": None, "resume": False},
-            "config": self.config_.to_dict(),
-            "node_ids": None if self.node_ids_ is None else self.node_ids_.tolist(),
-            "history": asdict(self.history_),
-        }
-        write_text(folder / "model.json", json.dumps(manifest))
+        return EncoderModule(self._fitted)
+
+    def save(self, folder: str | Path) -> None:
+        """Write vectors, weights, settings and what new nodes need to a folder (safetensors and JSON, no pickle)."""
+        check_is_fitted(self, "embedding_")
+        parameters = {**self.get_params(), "run_dir": None, "resume": False}
+        if not isinstance(parameters["random_state"], (int, type(None))):
+            parameters["random_state"] = self.config_.seed
+        write_model(
+            Path(folder),
+            SavedModel(
+                type(self).__name__,
+                parameters,
+                self.config_,
+                self.embedding_,
+                self.node_ids_,
+                self.history_,
+                self._state,
+            ),
+        )
 
     @classmethod
     def load(cls, folder: str | Path) -> GraphEmbedding:
         """Read what `save` wrote."""
-        folder = Path(folder)
-        manifest, tensors = _read_saved(folder)
-        if manifest.get("format") != _FORMAT:
-            raise InputError(f"{folder}: saved as '{manifest.get('format')}', this version reads '{_FORMAT}'")
-        if manifest.get("estimator") != cls.__name__:
-            raise InputError(f"{folder}: holds a {manifest.get('estimator')}, not a {cls.__name__}")
+        saved = read_model(Path(folder))
+        if saved.estimator != cls.__name__:
+            raise InputError(f"{folder}: holds a {saved.estimator}, not a {cls.__name__}")
+        return cls._from_saved(saved, folder)
+
+    @classmethod
+    def _from_saved(cls, saved: SavedModel, folder: str | Path) -> GraphEmbedding:
         try:
-            model = cls(**manifest["parameters"])
-            history, config = read_history(manifest["history"]), Config(**manifest["config"])
-            vectors, ids = tensors.pop("embedding").float().numpy(), manifest["node_ids"]
-            node_ids = None if ids is None else as_node_ids(list(ids), str(folder))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"{folder}: is not a model that was saved here ({type(error).__name__}: {error})"
-            ) from error
-        if vectors.ndim != 2 or not np.isfinite(vectors).all() or len(vectors) != len(vectors if ids is None else ids):
-            raise InputError(f"{folder}: its vectors do not fit its nodes; fetch or save it again")
-        model._remember(vectors, node_ids, history, config)
-        model.run_ = None
-        model._loaded_tensors = tensors
+            model = cls(**saved.parameters)
+        except TypeError as error:
+            raise InputError(f"{folder}: is not a model that was saved here ({error})") from error
+        model.run_, model.movement_, model._state = None, None, saved.fitted
+        model._set_results(saved.embedding, saved.node_ids, saved.history, saved.config)
+        model.n_features_in_ = len(saved.embedding)
+        if saved.fitted is not None and saved.fitted.inputs.num_features:
+            model.n_features_in_ = saved.fitted.inputs.num_features
         return model
 
-    def _remember(self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config) -> None:
+    def remember(self, run: Run, graph: Graph, movement: Movement | None = None) -> None:
+        """Take over a finished run on a graph, as `fit` does."""
+        self.run_: Run | None = run
+        self.movement_ = movement
+        self._state: Fitted | None = run.fitted
+        self._set_results(run.embedding, graph.node_ids, run.trained.history, run.config)
+
+    def _set_results(
+        self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config
+    ) -> None:
         self.embedding_ = embedding
         self.node_ids_ = node_ids
         self.history_ = history
         self.config_ = config
+        self._n_features_out = embedding.shape[1]
+
+    @property
+    def _fitted(self) -> Fitted:
+        """What new nodes need."""
+        if self._state is None:
+            raise InputError("this model was saved by an older version, without what new nodes need; fit it anew")
+        return self._state
+
+    def _read_grown(self, graph: Any) -> Graph | Newcomers:
+        check_is_fitted(self, "embedding_")
+        return read_grown(self, graph, len(self.embedding_), directed=self.directed)
 
 
-def _read_saved(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The manifest and the tensors of a saved model."""
+@contextmanager
+def _leaving_as_python_does() -> Iterator[None]:
+    """Turn the end by a signal into what Python itself raises for it."""
     try:
-        manifest = json.loads((folder / "model.json").read_bytes())
-        tensors = load_file(folder / "model.safetensors")
-    except FileNotFoundError as error:
-        raise InputError(f"{folder}: no saved model here (no {Path(str(error.filename)).name})") from error
-    except (ValueError, RecursionError, SafetensorError) as error:
-        raise InputError(f"{folder}: the saved model is damaged ({error}); fetch or save it again") from error
-    if not isinstance(manifest, dict):
-        raise InputError(f"{folder}: model.json holds no JSON object; fetch or save it again")
-    return manifest, tensors
+        yield
+    except Interrupted as stop:
+        raise (KeyboardInterrupt(str(stop)) if stop.exit_code == 130 else SystemExit(stop.exit_code)) from stop
 
 
 class GAE(GraphEmbedding):
@@ -308,3 +398,26 @@ class VL2G2G(L2G2G):
     """L2G2G with a variational encoder; `embedding_` holds the means."""
 
     _method = "vl2g2g"
+
+
+ESTIMATORS: dict[str, type[GraphEmbedding]] = {
+    each._method: each for each in (GAE, VGAE, FastGAE, GAEL2G, L2G2G, VL2G2G)
+}
+
+
+def load_model(folder: str | Path) -> GraphEmbedding:
+    """Read a saved model, or the directory of a finished run, whatever its method."""
+    saved = read_model(Path(folder))
+    classes = {each.__name__: each for each in ESTIMATORS.values()}
+    if saved.estimator not in classes:
+        raise InputError(f"{folder}: holds a {saved.estimator}, which this version does not know")
+    return classes[saved.estimator]._from_saved(saved, folder)
+
+
+def estimator_of(config: Config, validation_fraction: float = 0.05) -> GraphEmbedding:
+    """An estimator of these settings; parameters that are the preset's stay None."""
+    kind = ESTIMATORS[config.method]
+    usual = make_config(config.method, config.preset)
+    names = [name for name in kind._get_param_names() if name in Config.names() and name != "preset"]
+    changed = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
+    return kind(preset=config.preset, validation_fraction=validation_fraction, **changed)

@@ -33,7 +33,7 @@ def score_links(fitted: Fitted, embedding: np.ndarray, graph: Graph, known: np.n
 
 
 def score_newcomers(fitted: Fitted, embedding: np.ndarray, new: Newcomers) -> float:
-    """AUC of links between new and known nodes: a fifth is hidden, the nodes are embedded by the rest of their links."""
+    """AUC of links between new and known nodes: a fifth is hidden, the rest embeds the new nodes."""
     generator = np.random.default_rng([fitted.config.seed, _STREAM])
     links = new.to_known.tocoo()
     sources, targets = links.coords

@@ -17,7 +17,8 @@ from l2g2g.alignment.frame import Frame, apply_frame
 from l2g2g.errors import InputError
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Features, Graph
-from l2g2g.graphs.newcomers import Matched, Newcomers, match_nodes
+from l2g2g.graphs.matching import Matched, match_nodes
+from l2g2g.graphs.newcomers import Newcomers
 from l2g2g.models.encoder import EncoderInput
 from l2g2g.models.sparse import SparseMatrix
 

@@ -175,7 +175,7 @@ def _read_fitted(config: Config, values: dict[str, Any], tensors: dict[str, Tens
     model = make_autoencoder(config, inputs.num_columns, num_encoders, mean)
     model.load_state_dict(state)
     layers = [tensors[f"known.layers.{place}"] for place in range(config.layers)]
-    known = KnownRows(*(arrays[f"known.{name}"] for name in _KNOWN), layers)
+    known = KnownRows(**{name: arrays[f"known.{name}"] for name in _KNOWN}, layers=layers)
     frame = Frame(*(tensors[f"frame.{name}"] for name in _FRAME))
     for found, wanted, what in (
         (len(frame.rotations), known.num_patches, "frames"),

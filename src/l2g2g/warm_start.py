@@ -15,7 +15,7 @@ from l2g2g.errors import InputError
 from l2g2g.experiment import OnEpoch, Run, embed_graph
 from l2g2g.fitted import Fitted, Start
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.newcomers import Matched, match_nodes
+from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.known_rows import weigh_nodes
 from l2g2g.run_directory import RunDirectory, differences
@@ -105,8 +105,8 @@ def check_continues(before: Config, config: Config) -> Config:
         raise InputError(f"cannot go on with the finished run, the model differs: {'; '.join(changed)}; fit it anew")
     if not config.shares_encoder:
         raise InputError(
-            f"{config.method} trains one encoder per patch, and a grown graph has other patches: fit it anew, and bring "
-            f"it to the old coordinates with `l2g2g align --anchor`"
+            f"{config.method} trains one encoder per patch, and a grown graph has other patches; fit it anew, and "
+            f"bring it to the old coordinates with `l2g2g align --anchor`"
         )
     decided = {name: getattr(before, name) for name in ("structure", "structure_width", "feature_width")}
     return replace(config, **decided)

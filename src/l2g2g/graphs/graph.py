@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.labels import check_labels
+from l2g2g.graphs.newcomers import Newcomers
 
 Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
 
@@ -134,6 +135,39 @@ class Graph:
         """The same with the edges as they are in a Graph."""
         arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
         return replace(self, adjacency=adjacency, arcs=arcs)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(num_nodes, num_nodes): to scikit-learn a graph is a matrix of pairs."""
+        return self.num_nodes, self.num_nodes
+
+    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | Newcomers:
+        """What scikit-learn's cross-validation cuts out of a matrix of pairs.
+
+        `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
+        their edges to known ones and to each other.
+        """
+        if not isinstance(places, tuple) or len(places) != 2:
+            raise TypeError("a graph is indexed by np.ix_(rows, columns)")
+        rows, columns = (np.ravel(place) for place in places)
+        if np.array_equal(rows, columns):
+            return self.induce(rows)
+        if len(np.intersect1d(rows, columns)):
+            raise InputError(
+                f"{self.name}: rows and columns must be the same nodes or share none (new, known)"
+            )
+        features = None if self.features is None else self.features[rows]
+        chosen = self.adjacency[rows]
+        return Newcomers(_in_order(chosen[:, columns]), _in_order(chosen[:, rows]), features, self.name)
+
+    def induce(self, nodes: np.ndarray) -> Graph:
+        """The graph of some nodes, in the given order, with the edges between them."""
+        features, node_ids, labels = (
+            None if part is None else part[nodes] for part in (self.features, self.node_ids, self.labels)
+        )
+        adjacency = _in_order(self.adjacency[nodes][:, nodes])
+        arcs = None if self.arcs is None else _in_order(self.arcs[nodes][:, nodes])
+        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs)
 
     def renamed(self, name: str) -> Graph:
         """The same graph under another name."""
@@ -279,6 +313,12 @@ def check_features(
         where = f"feature row {first_row + row}, column {column}"
         raise InputError(f"{name}: {where} is {dense[row, column]}; replace NaN and Inf by numbers")
     return dense
+
+
+def _in_order(matrix: sp.csr_array) -> sp.csr_array:
+    matrix = sp.csr_array(matrix)
+    matrix.sort_indices()
+    return _narrow(matrix)
 
 
 def _narrow(matrix: sp.csr_array) -> sp.csr_array:
