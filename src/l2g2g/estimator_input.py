@@ -43,12 +43,12 @@ def read_grown(estimator: BaseEstimator, source: Any, num_known: int, *, directe
         return source
     if isinstance(source, tuple) and len(source) == 2 and is_matrix(source[0]) and source[1] is not None:
         matrix, features = source
-        shape = np.shape(matrix)
-        if shape[0] != shape[1] and shape[1] == num_known:
+        shape = _shape(matrix)
+        if len(shape) == 2 and shape[0] != shape[1] and shape[1] == num_known:
             return newcomers_from_matrix(check_array(matrix, **_CHECKS), features)
     if not is_matrix(source):
         return read_graph(source, directed=directed)
-    shape = np.shape(source)
+    shape = _shape(source)
     if len(shape) == 2 and shape[0] == shape[1] > num_known:
         return _from_matrix(check_array(source, **_CHECKS), directed)
     matrix = validate_data(estimator, source, reset=False, **_CHECKS)
@@ -79,6 +79,10 @@ def is_matrix(source: Any) -> bool:
     except ValueError:  # rows of different lengths: an error that is best told by who reads matrices
         return True
     return not (array.ndim == 2 and 2 in array.shape and array.dtype.kind in "iu")
+
+
+def _shape(source: Any) -> tuple[int, ...]:
+    return tuple(source.shape) if hasattr(source, "shape") else np.asarray(source).shape
 
 
 def _from_matrix(matrix: Any, directed: bool) -> Graph:

@@ -153,9 +153,7 @@ class Graph:
         if np.array_equal(rows, columns):
             return self.induce(rows)
         if len(np.intersect1d(rows, columns)):
-            raise InputError(
-                f"{self.name}: rows and columns must be the same nodes or share none (new, known)"
-            )
+            raise InputError(f"{self.name}: rows and columns must be the same nodes or share none (new, known)")
         features = None if self.features is None else self.features[rows]
         chosen = self.adjacency[rows]
         return Newcomers(_in_order(chosen[:, columns]), _in_order(chosen[:, rows]), features, self.name)

@@ -37,6 +37,7 @@ class StructureMap:
         propagation: (num_new, num_nodes + num_new) their rows of Â, loops included. degrees: (num_new,) neighbours.
         An eigenvector is what propagation only scales: λ u_i = Σ_j Â_ij u_j holds for the new nodes too (Nyström).
         Solved for u_i, whose own share Â_ii stands on both sides; a few sweeps reach nodes whose neighbours are new.
+        No column leaves the range that training saw.
         """
         num_new, num_known = propagation.shape[0], len(self.columns)
         known, among = propagation[:, :num_known], sp.csr_array(propagation[:, num_known:])
@@ -52,6 +53,8 @@ class StructureMap:
         for _ in range(_SWEEPS if among.nnz else 1):
             spectral = np.clip((heard + among @ spectral) / rest, -bound, bound)
         logs = (np.log1p(degrees) - self.degree_mean) / self.degree_spread
+        seen = self.columns[:, -1]
+        logs = np.clip(logs, seen.min(), seen.max())
         return np.concatenate([spectral, logs[:, None]], axis=1).astype(np.float32)
 
 
@@ -72,7 +75,8 @@ def fit_structure(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, it
     order = values.abs().argsort(descending=True)
     spectral = basis @ vectors[:, order] * values[order].abs().sqrt() * num_nodes**0.5
     degrees = np.log1p(np.diff(adjacency.indptr)).astype(np.float32)
-    mean, spread = degrees.mean(), max(float(degrees.std()), 1e-6)
+    mean, spread = degrees.mean(), float(degrees.std())
+    spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
     columns = np.concatenate([spectral.numpy(), ((degrees - mean) / spread)[:, None]], axis=1)
     return StructureMap(columns, values[order].numpy(), float(mean), spread)
 
