@@ -159,7 +159,7 @@ class Encoder(nn.Module):
         Returns:
             As `forward`, and what every propagation read of these rows: `known` for those who come later.
         """
-        hidden, own = self._project_twice(inputs.features)
+        hidden, own = self.project(inputs.features)
         read = []
         for layer in range(self.num_layers):
             read.append(hidden)
