@@ -1,1 +1,1 @@
-"""Room 7: reports: tables and figures."""
+"""Room 8: reports: tables and figures."""

@@ -1,0 +1,114 @@
+"""Index: approximate neighbours through usearch's graph of near vectors, and how many of the true ones it finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.neighbours.exact import search_exactly
+from l2g2g.neighbours.sides import Sides
+
+# Links of a vector in the graph, and candidates looked at while it is built and while it is searched.
+_CONNECTIVITY, _BUILD_EFFORT, _SEARCH_EFFORT = 16, 128, 128
+
+
+class NeighbourIndex:
+    """An index over the right side of every node, asked by the left side of some.
+
+    It links every vector to those with which it has the largest inner products, and walks from link to link. With
+    several threads two builds may link a few vectors differently; `recall` says what an index is worth.
+
+    Args:
+        sides: What nodes are compared by.
+        threads: Threads that build and search; 0 for all cores.
+    """
+
+    def __init__(self, sides: Sides, threads: int = 0) -> None:
+        self.sides, self.threads = sides, threads
+        self._index = _load_usearch().Index(
+            ndim=sides.right.shape[1],
+            metric="ip",
+            dtype="f32",
+            connectivity=_CONNECTIVITY,
+            expansion_add=_BUILD_EFFORT,
+            expansion_search=_SEARCH_EFFORT,
+        )
+
+    @classmethod
+    def build(cls, sides: Sides, threads: int = 0) -> NeighbourIndex:
+        """Index all nodes."""
+        index = cls(sides, threads)
+        index._index.add(np.arange(sides.num_nodes, dtype=np.uint64), sides.right, threads=threads)
+        return index
+
+    @classmethod
+    def load(cls, path: str | Path, sides: Sides, threads: int = 0) -> NeighbourIndex:
+        """Read the index that `save` wrote for the same sides."""
+        index = cls(sides, threads)
+        path = Path(path)
+        try:
+            about = _load_usearch().Index.metadata(str(path))
+            fits = about is not None and int(about["dimensions"]) == index._index.ndim
+            if fits:
+                index._index.load(str(path))
+        except (RuntimeError, ValueError, OSError, KeyError) as error:
+            raise InputError(f"{path}: is no index of neighbours ({error}); remove it, and it is made again") from error
+        if not fits or len(index._index) != sides.num_nodes:
+            raise InputError(f"{path}: belongs to another embedding or metric; remove it, or give another --index")
+        return index
+
+    def save(self, path: str | Path) -> None:
+        """Keep the index in a file, complete or not at all."""
+        from l2g2g.graphs.write import write_whole
+
+        write_whole(Path(path), lambda file: self._index.save(str(file)))
+
+    def search(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `search_exactly`, but some of the nearest may be missed."""
+        nodes = np.empty((len(rows), k), np.int64)
+        if len(rows) == 0:
+            return nodes, nodes.astype(np.float32)
+        asked = np.resize(rows, max(2, len(rows)))  # one row alone gets an answer of another kind
+        found = self._index.search(self.sides.left[asked], k + 1, threads=self.threads)
+        keys, counts = found.keys[: len(rows)].astype(np.int64), found.counts[: len(rows)]
+        own = keys == rows[:, None]
+        own[~own.any(axis=1), k] = True  # the row itself is left out, or else what is farthest
+        whole = counts == k + 1
+        nodes[whole] = keys[whole][~own[whole]].reshape(-1, k)
+        scores = self._score(rows, nodes, whole)
+        if not whole.all():  # a walk that came to an end too early
+            nodes[~whole], scores[~whole] = search_exactly(self.sides, rows[~whole], k)
+        order = np.lexsort((nodes, -scores), axis=1)
+        return np.take_along_axis(nodes, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+    def recall(self, k: int = 10, *, num_samples: int = 2000, seed: int = 0) -> float:
+        """Share of the true k nearest that a search finds, over nodes drawn at random.
+
+        A found node counts if its score reaches that of the k-th nearest: among equal ones none is truer.
+        """
+        num_nodes = self.sides.num_nodes
+        k = min(k, num_nodes - 1)
+        rows = np.random.default_rng(seed).choice(num_nodes, min(num_samples, num_nodes), replace=False)
+        _, true_scores = search_exactly(self.sides, rows, k)
+        _, scores = self.search(rows, k)
+        tolerance = 1e-5 * np.maximum(1.0, np.abs(true_scores[:, -1:]))  # sums in another order
+        return float((scores >= true_scores[:, -1:] - tolerance).mean())
+
+    def _score(self, rows: np.ndarray, nodes: np.ndarray, whole: np.ndarray) -> np.ndarray:
+        scores = np.full(nodes.shape, -np.inf, np.float32)
+        asked = rows[whole]
+        scores[whole] = np.einsum("rd,rkd->rk", self.sides.left[asked], self.sides.right[nodes[whole]])
+        return scores + np.float32(self.sides.bias)
+
+
+def _load_usearch() -> Any:
+    try:
+        from usearch import index
+    except ImportError as error:
+        raise ResourceError(
+            "the index needs usearch: pip install 'l2g2g[neighbours]', or search exactly (--exact)"
+        ) from error
+    return index

@@ -1,0 +1,89 @@
+"""Search: the nearest nodes of some nodes, exactly or through an index, whichever is sooner done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from l2g2g.errors import InputError
+from l2g2g.neighbours.exact import search_exactly
+from l2g2g.neighbours.index import NeighbourIndex
+from l2g2g.neighbours.sides import Sides, sides_by
+
+SearchMethod = Literal["auto", "exact", "index"]
+# To link one vector into an index costs about as much as to compare it with this many others. An exact search for
+# fewer nodes than that is done before the index is built.
+_BUILD_COST = 20_000
+_RECALL_SAMPLES = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest nodes of some nodes.
+
+    Attributes:
+        nodes: (num_rows, k) node numbers, the nearest first.
+        scores: (num_rows, k) float32, higher is nearer.
+        recall: Share of the true nearest that the index finds, on sampled nodes; None for an exact search, which
+            finds all.
+    """
+
+    nodes: np.ndarray
+    scores: np.ndarray
+    recall: float | None = None
+
+
+def nearest(
+    embedding: np.ndarray | Sides,
+    rows: np.ndarray | list[int],
+    k: int = 10,
+    *,
+    metric: str = "cosine",
+    method: SearchMethod = "auto",
+    threads: int = 0,
+) -> Neighbours:
+    """The k nearest nodes of each row, the row itself left out.
+
+    Args:
+        embedding: (num_nodes, dim), compared by the metric; or the sides of a score, and then the metric is theirs.
+        rows: (num_rows,) node numbers.
+        k: Neighbours of each; fewer where there are fewer nodes.
+        metric: cosine or inner.
+        method: exact, index (see `NeighbourIndex`), or auto: exact unless building an index pays.
+        threads: Of the index; 0 for all cores.
+
+    Example:
+        >>> nearest(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), [0], k=2).nodes.tolist()
+        [[1, 2]]
+    """
+    sides = embedding if isinstance(embedding, Sides) else sides_by(embedding, metric)
+    rows = np.asarray(rows, dtype=np.int64)
+    k = check_k(k, sides.num_nodes)
+    if len(rows) and not (rows.min() >= 0 and rows.max() < sides.num_nodes):
+        raise InputError(f"rows must be from 0 to {sides.num_nodes - 1}, the nodes of the embedding")
+    if method == "exact" or (method == "auto" and not index_pays(len(rows), sides.num_nodes)):
+        return Neighbours(*search_exactly(sides, rows, k))
+    index = NeighbourIndex.build(sides, threads)
+    return search_index(index, rows, k)
+
+
+def search_index(index: NeighbourIndex, rows: np.ndarray, k: int) -> Neighbours:
+    """The same from an index that is there already, with its recall on a few hundred nodes."""
+    k = check_k(k, index.sides.num_nodes)
+    return Neighbours(*index.search(rows, k), recall=index.recall(k, num_samples=_RECALL_SAMPLES))
+
+
+def index_pays(num_rows: int, num_nodes: int) -> bool:
+    """Whether building an index and asking it is sooner done than comparing every row with every node."""
+    return num_rows > _BUILD_COST and num_nodes > _BUILD_COST
+
+
+def check_k(k: int, num_nodes: int) -> int:
+    """How many neighbours there can be."""
+    if k < 1:
+        raise InputError(f"-k is {k}; it must be at least 1")
+    if num_nodes < 2:
+        raise InputError(f"{num_nodes} node has no neighbours; give an embedding of two nodes or more")
+    return min(k, num_nodes - 1)
