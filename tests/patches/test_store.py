@@ -1,31 +1,174 @@
 """Patches on disk: what is loaded is what memory would hold."""
 
+import json
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from l2g2g.graphs.block_model import BlockModel
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.patches.overlap import make_patches
+from l2g2g.patches import store_writer, stored_overlap
+from l2g2g.patches.overlap import count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.patches.store import open_patches, write_patches
+from l2g2g.patches.store import has_patches, open_patches, write_patches
+from l2g2g.patches.stored_overlap import count_stored_cut_edges, make_stored_patches
+
+KINDS = ["dense", "half", "sparse", "none"]
 
 
-@pytest.fixture
-def graph():
-    return BlockModel.planted(4, 50, 0.2, 0.01).sample(0)
+def make_graph(kind="dense", weighted=False, seed=0, num_nodes=300, num_edges=1200):
+    generator = np.random.default_rng(seed)
+    sources, targets = generator.integers(0, num_nodes, (2, num_edges))
+    targets = np.where(generator.random(num_edges) < 0.7, (sources + generator.integers(1, 9, num_edges)), targets)
+    weights = generator.random(num_edges) + 0.5 if weighted else None
+    features = None
+    if kind in ("dense", "half"):
+        features = generator.normal(size=(num_nodes, 5)).astype(np.float32)
+    elif kind == "sparse":
+        features = sp.random_array((num_nodes, 40), density=0.1, format="csr", dtype=np.float32, rng=generator)
+    graph = Graph.from_arcs(sources, targets % num_nodes, weights, num_nodes=num_nodes, features=features)
+    if kind == "half":
+        object.__setattr__(graph, "features", graph.features.astype(np.float16))
+    return graph
 
 
-def test_patches_come_back(graph, tmp_path):
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(store_writer, "_ENTRIES_AT_ONCE", 101)
+    monkeypatch.setattr(store_writer, "_FEATURE_BYTES_AT_ONCE", 500)
+
+
+def cut(graph, num_patches, **options):
+    return make_patches(graph.adjacency, partition(graph.adjacency, num_patches, method="fennel"), **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_patches_come_back(kind, weighted, tmp_path):
+    graph = make_graph(kind, weighted)
     stored = write_graph(graph, tmp_path)
-    patches = make_patches(graph.adjacency, partition(graph.adjacency, 4), min_overlap=5, target_overlap=10)
-    write_patches(stored, patches)
+    patches = cut(graph, 6, min_overlap=5, target_overlap=10)
+    write_patches(stored, patches, settings={"patches": 6})
     store = open_patches(tmp_path, graph=stored, verify=True)
     whole = patches.induce(graph.adjacency)
-    for patch in range(4):
+    for patch in range(6):
         adjacency, features = store.load_patch(patch)
         low, high = patches.offsets[patch : patch + 2]
-        assert (adjacency != whole[low:high, low:high]).nnz == 0
-        expected = graph.features[patches.nodes_of(patch)]
-        assert abs(features - expected).max() == 0
-    assert np.array_equal(store.patch_set.global_nodes, patches.global_nodes)
+        expected = whole[low:high, low:high]
+        expected.sort_indices()
+        assert np.array_equal(adjacency.indptr, expected.indptr)
+        assert np.array_equal(adjacency.indices, expected.indices)
+        assert np.array_equal(adjacency.data, expected.data)
+        if kind == "none":
+            assert features is None
+        else:
+            assert features.dtype == (np.float16 if kind == "half" else np.float32)
+            assert abs(features - graph.features[patches.nodes_of(patch)]).max() == 0
+    found = store.patch_set
+    assert (found.num_nodes, found.num_joined) == (patches.num_nodes, patches.num_joined)
+    assert np.array_equal(found.global_nodes, patches.global_nodes)
+    assert np.array_equal(found.offsets, patches.offsets)
+    for part in ("edges", "pointers", "first_rows", "second_rows"):
+        assert getattr(found.overlaps, part).equal(getattr(patches.overlaps, part))
     assert store.num_covered_edges == patches.count_covered_edges(graph.adjacency)
+    assert (store.num_edges, store.settings) == (graph.num_edges, {"patches": 6})
+
+
+def test_the_whole_graph_is_one_patch(tmp_path):
+    graph = make_graph()
+    store = write_patches(write_graph(graph, tmp_path), whole_graph(graph.num_nodes))
+    adjacency, features = store.load_patch(0)
+    assert (adjacency != graph.adjacency).nnz == 0
+    assert np.array_equal(features, graph.features)
+    assert store.num_covered_edges == graph.num_edges
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("wanted", [4, 10, 40])
+@pytest.mark.parametrize("method", ["metis", "random"])
+def test_overlaps_from_disk_are_those_from_memory(seed, wanted, method, tmp_path):
+    num_edges = [120, 400, 1500][seed % 3]  # the sparse ones fall into pieces, where boundaries are too short
+    graph = make_graph("none", seed=seed, num_edges=num_edges)
+    labels = partition(graph.adjacency, 7, method=method, seed=seed)
+    options = {"min_overlap": wanted // 2, "target_overlap": wanted}
+    expected = make_patches(graph.adjacency, labels, **options)
+    found = make_stored_patches(write_graph(graph, tmp_path), labels.astype(np.int32), **options)
+    assert np.array_equal(found.global_nodes, expected.global_nodes)
+    assert np.array_equal(found.offsets, expected.offsets)
+    assert found.overlaps.edges.equal(expected.overlaps.edges)
+    assert found.overlaps.first_rows.equal(expected.overlaps.first_rows)
+    assert found.num_joined == expected.num_joined
+
+
+@pytest.mark.parametrize("most_dense", [0, 100])
+def test_cut_edges_are_counted_from_disk(most_dense, tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_overlap, "_MOST_DENSE_CLUSTERS", most_dense)
+    graph = make_graph("none")
+    labels = partition(graph.adjacency, 8)
+    found = count_stored_cut_edges(write_graph(graph, tmp_path), labels, 8)
+    assert (found != count_cut_edges(graph.adjacency, labels, 8)).nnz == 0
+
+
+def test_other_patches_replace_those_that_were_there(tmp_path):
+    graph = make_graph()
+    stored = write_graph(graph, tmp_path)
+    write_patches(stored, cut(graph, 3))
+    assert write_patches(stored, cut(graph, 5)).num_patches == 5
+    assert open_patches(tmp_path, graph=stored).num_patches == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "lock", "patches"]
+
+
+def test_patches_of_another_graph_are_refused(tmp_path):
+    first = make_graph()
+    write_patches(write_graph(first, tmp_path), cut(first, 3))
+    other = write_graph(make_graph(seed=1), tmp_path)
+    with pytest.raises(InputError, match="another graph"):
+        open_patches(tmp_path, graph=other)
+
+
+def test_a_store_without_patches_says_so(tmp_path):
+    write_graph(make_graph(), tmp_path)
+    assert not has_patches(tmp_path)
+    with pytest.raises(InputError, match="no store of patches"):
+        open_patches(tmp_path)
+
+
+def damaged(tmp_path, damage):
+    graph = make_graph()
+    write_patches(write_graph(graph, tmp_path), cut(graph, 3))
+    file = tmp_path / "patches" / "indices.npy"
+    damage(file)
+    return file
+
+
+def test_a_truncated_array_is_refused(tmp_path):
+    file = damaged(tmp_path, lambda file: file.write_bytes(file.read_bytes()[:-1]))
+    with pytest.raises(InputError, match=r"indices\.npy: is damaged"):
+        open_patches(tmp_path)
+    file.unlink()
+    with pytest.raises(InputError, match=r"indices\.npy: is missing"):
+        open_patches(tmp_path)
+
+
+def test_a_changed_number_is_found_by_its_hash(tmp_path):
+    def flip(file):
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+
+    damaged(tmp_path, flip)
+    open_patches(tmp_path)
+    with pytest.raises(InputError, match=r"indices.npy: is damaged \(its checksum differs\)"):
+        open_patches(tmp_path, verify=True)
+
+
+def test_a_changed_manifest_is_refused(tmp_path):
+    damaged(tmp_path, lambda file: None)
+    path = tmp_path / "patches" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["values"]["num_covered_edges"] += 1
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"manifest.json: is damaged \(its checksum differs\)"):
+        open_patches(tmp_path)

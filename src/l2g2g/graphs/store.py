@@ -7,7 +7,8 @@ STORE/lock      held by the process that writes
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,25 @@ from l2g2g.graphs.stored_text import read_text, write_text
 
 GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
 KIND = "graph"
-_PIECE_BYTES = 1 << 26
+_ROWS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Consecutive rows of an adjacency matrix in memory, without their weights.
+
+    Attributes:
+        low, high: These rows.
+        indptr: (high - low + 1,) int64, from 0.
+        indices: int32 columns.
+        first_entry: Entries of the matrix before these.
+    """
+
+    low: int
+    high: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    first_entry: int
 
 
 class StoredGraph:
@@ -95,6 +114,16 @@ class StoredGraph:
         indptr = self.indptr.read(low, high + 1)
         first, last = int(indptr[0]), int(indptr[-1])
         return self._matrix(indptr - first, *self._entries(first, last))
+
+    def row_blocks(self, num_entries: int = 1 << 22) -> Iterator[RowBlock]:
+        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+        low = 0
+        while low < self.num_nodes:
+            indptr = self.indptr.read(low, min(low + _ROWS_AT_ONCE, self.num_nodes) + 1)
+            num_rows = max(1, int(np.searchsorted(indptr, indptr[0] + num_entries, side="right")) - 1)
+            first, last = int(indptr[0]), int(indptr[num_rows])
+            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, self.indices.read(first, last), first)
+            low += num_rows
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""

@@ -103,11 +103,23 @@ def make_patches(
     if num_clusters == 1:
         return whole_graph(num_nodes)
     pairs, num_joined = patch_graph(count_cut_edges(adjacency, labels, num_clusters), labels, mean_degree)
-    wanted = max(min_overlap, target_overlap)
-    wanted = max(1, min(wanted, num_nodes // (2 * len(pairs))))
+    wanted = overlap_size(min_overlap, target_overlap, num_nodes, len(pairs))
     members = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[members], np.arange(num_clusters + 1))
     added_patch, added_node = _grow(adjacency.indptr, adjacency.indices, labels, members, starts, pairs, wanted)
+    return assemble_patches(labels, added_patch, added_node, pairs, num_joined)
+
+
+def overlap_size(min_overlap: int, target_overlap: int, num_nodes: int, num_pairs: int) -> int:
+    """Nodes that each pair of patches is to share: all overlaps add at most half as many nodes as the graph has."""
+    return max(1, min(max(min_overlap, target_overlap), num_nodes // (2 * num_pairs)))
+
+
+def assemble_patches(
+    labels: np.ndarray, added_patch: np.ndarray, added_node: np.ndarray, pairs: np.ndarray, num_joined: int
+) -> PatchSet:
+    """The patches of clusters and the nodes that were added to them. pairs: the patches that overlap."""
+    num_nodes, num_clusters = len(labels), int(labels.max()) + 1
     patch_of_row = np.concatenate([labels, added_patch])
     node_of_row = np.concatenate([np.arange(num_nodes), added_node])
     keys = np.unique(patch_of_row.astype(np.int64) * num_nodes + node_of_row)

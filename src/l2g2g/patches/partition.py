@@ -32,10 +32,7 @@ def partition(
         (1, 1, np.True_)
     """
     num_nodes = adjacency.shape[0]
-    if num_clusters < 1:
-        raise InputError(f"{num_clusters} patches were asked for; at least 1 is needed")
-    if num_clusters > num_nodes:
-        raise InputError(f"{num_clusters} patches were asked for but the graph has only {num_nodes} nodes")
+    check_num_clusters(num_clusters, num_nodes)
     if num_clusters == 1:
         return np.zeros(num_nodes, np.int64)
     if method == "metis":
@@ -47,6 +44,14 @@ def partition(
     else:
         raise InputError(f"unknown partition '{method}'; choose metis, fennel or random")
     return fill_empty_clusters(labels.astype(np.int64), num_clusters)
+
+
+def check_num_clusters(num_clusters: int, num_nodes: int) -> None:
+    """Refuse fewer clusters than one, or more than nodes."""
+    if num_clusters < 1:
+        raise InputError(f"{num_clusters} patches were asked for; at least 1 is needed")
+    if num_clusters > num_nodes:
+        raise InputError(f"{num_clusters} patches were asked for but the graph has only {num_nodes} nodes")
 
 
 def _metis(adjacency: sp.csr_array, num_clusters: int, seed: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.graphs.store import PATCH_FOLDER, StoredGraph
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
+from l2g2g.patches.store_writer import write_feature_rows, write_subgraphs
 
 KIND = "patches"
 
@@ -31,6 +32,7 @@ class PatchStore:
     Attributes:
         directory: The store.
         num_patches: Number of patches.
+        num_nodes, num_edges: Of the whole graph.
         num_features: Number of feature columns, 0 without features.
         weighted: Whether edges have weights.
         num_covered_edges: Edges of the graph that lie inside at least one patch.
@@ -41,6 +43,7 @@ class PatchStore:
         self.directory, self.folder, self.arrays = directory, folder, folder.arrays
         values = folder.values
         self.num_features: int = values["num_features"]
+        self.num_edges: int = values["num_edges"]
         self.num_covered_edges: int = values["num_covered_edges"]
         self.settings: dict[str, object] = values["settings"]
         self.graph_sha256: str = values["graph_sha256"]
@@ -142,40 +145,20 @@ def write_patches(
 ) -> PatchStore:
     """Write the patches of a stored graph, by default into its own store; those that were there are replaced."""
     directory = graph.directory if directory is None else Path(directory)
-    adjacency = graph.read_rows(0, graph.num_nodes)
-    num_rows = patch_set.num_rows
     with locked(directory), write_folder(directory / PATCH_FOLDER, KIND) as writer:
-        writer.save("nodes", patch_set.global_nodes.astype(np.int64))
-        writer.save("offsets", patch_set.offsets.astype(np.int64))
+        writer.save("nodes", patch_set.global_nodes.astype(np.int64, copy=False))
+        writer.save("offsets", patch_set.offsets.astype(np.int64, copy=False))
         for part in _OVERLAP_PARTS:
             writer.save(f"overlap_{part}", getattr(patch_set.overlaps, part).numpy())
-        indptr, indices = writer.array("indptr", np.int64), writer.array("indices", np.int32)
-        weights = writer.array("weights", np.float32) if graph.weighted else None
-        entry_offsets = [0]
-        for patch in range(patch_set.num_patches):
-            nodes = patch_set.nodes_of(patch)
-            local = sp.csr_array(adjacency[nodes][:, nodes])
-            local.sort_indices()
-            indptr.append(entry_offsets[-1] + local.indptr[1:])
-            indices.append(local.indices)
-            if weights is not None:
-                weights.append(local.data)
-            entry_offsets.append(entry_offsets[-1] + local.nnz)
-        writer.save("entry_offsets", np.array(entry_offsets))
+        num_covered = write_subgraphs(graph, patch_set, writer)
         if graph.num_features:
-            features = graph.read_features(patch_set.global_nodes)
-            if sp.issparse(features):
-                writer.save("features_indptr", features.indptr[1:].astype(np.int64))
-                writer.save("features_indices", features.indices.astype(np.int32))
-                writer.save("features_data", features.data)
-            else:
-                writer.save("features", features)
+            write_feature_rows(graph, patch_set, writer)
         writer.values = {
             "num_nodes": graph.num_nodes,
-            "num_rows": num_rows,
+            "num_edges": graph.num_edges,
             "num_features": graph.num_features,
             "num_joined": patch_set.num_joined,
-            "num_covered_edges": patch_set.count_covered_edges(adjacency),
+            "num_covered_edges": num_covered,
             "graph_sha256": graph.sha256,
             "settings": settings or {},
         }
