@@ -1,6 +1,12 @@
-"""Small named graphs that many tests share, and one thread each: several test runs may share a machine."""
+"""Small named graphs and a browser that many tests share, and one thread each: several runs may share a machine."""
 
+import base64
+import json
 import os
+import select
+import shutil
+import subprocess
+import time
 from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,6 +18,12 @@ import scipy.sparse as sp
 
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
+
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    "--remote-debugging-pipe",
+]
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +61,145 @@ def islands():
 def path_of_four():
     """0 - 1 - 2 - 3 as a float32 adjacency."""
     return sp.csr_array(np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1)).astype(np.float32)
+
+
+class Browser:
+    """Chromium over its debugging pipe: messages are JSON with a zero byte at the end, on descriptors 3 and 4."""
+
+    def __init__(self, program, profile):
+        command_read, self.command = os.pipe()
+        self.answer, answer_write = os.pipe()
+        arguments = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        self.process = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{command_read} 4>&{answer_write}', "bash", *arguments],
+            pass_fds=(command_read, answer_write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(command_read)
+        os.close(answer_write)
+        self.buffer, self.number, self.session, self.events = b"", 0, None, []
+
+    def call(self, method, **parameters):
+        """Send a command and wait for its answer; events that come in between are kept."""
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": parameters}
+        if self.session is not None:
+            message["sessionId"] = self.session
+        os.write(self.command, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive()
+            if answer.get("id") == self.number:
+                assert "error" not in answer, answer
+                return answer["result"]
+            self.events.append(answer)
+
+    def _receive(self, patience=60):
+        deadline = time.monotonic() + patience
+        while b"\0" not in self.buffer:
+            ready, _, _ = select.select([self.answer], [], [], max(0.0, deadline - time.monotonic()))
+            block = os.read(self.answer, 1 << 20) if ready else b""
+            assert block, "the browser does not answer"
+            self.buffer += block
+        text, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(text)
+
+    def open(self, page, width=1000, height=800, theme="light"):
+        """Show a file or an address in a new tab and wait until it is loaded."""
+        self.session, self.events = None, []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        features = [{"name": "prefers-color-scheme", "value": theme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._receive())
+
+    def evaluate(self, script):
+        """The value of an expression on the page."""
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def click(self, selector):
+        """A mouse click in the middle of an element."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{found}.scrollIntoView({{block: 'center', inline: 'center'}})")
+        x, y = self.evaluate(f"(r => [r.x + r.width / 2, r.y + r.height / 2])({found}.getBoundingClientRect())")
+        self.drag([(x, y)])
+
+    def drag(self, places):
+        """Press the mouse at the first place, move it through the others and let go. places: [(x, y)]."""
+        for number, (x, y) in enumerate(places):
+            kind = "mouseMoved" if number else "mousePressed"
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+        x, y = places[-1]
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, button="left", clickCount=1)
+
+    def press(self, key):
+        """Press a key, by its name as scripts know it."""
+        text = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+        codes = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9}
+        code = codes.get(key, ord(key[0]))
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    def wait_for(self, script, patience=20):
+        """Wait until an expression on the page is true."""
+        deadline = time.monotonic() + patience
+        while not self.evaluate(script):
+            assert time.monotonic() < deadline, f"never true: {script}"
+            time.sleep(0.02)
+
+    def save_downloads(self, folder):
+        """Where files that the page gives go."""
+        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
+    def photograph(self):
+        """What is in view, as PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
+
+    def troubles(self, *allowed):
+        """Script errors, messages of the console, and requests that leave the file. allowed: addresses that may be."""
+        found = []
+        for event in self.events:
+            method, parameters = event.get("method"), event.get("params", {})
+            if method in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
+                found.append(event)
+            if method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(
+                ("file:", "data:", *allowed)
+            ):
+                found.append(event)
+        return found
+
+    def print(self):
+        """The page as a PDF."""
+        return base64.b64decode(self.call("Page.printToPDF")["data"])
+
+    def close(self):
+        self.session = None
+        try:
+            self.call("Browser.close")
+        except (AssertionError, OSError):
+            self.process.kill()
+        self.process.wait(timeout=30)
+        os.close(self.command)
+        os.close(self.answer)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Chromium of the system; without it the test is skipped, but not in CI, which installs it."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        if os.environ.get("L2G2G_NEEDS_BROWSER"):
+            pytest.fail("there is no chromium, and .ci/run should have installed it")
+        pytest.skip("there is no chromium on this machine (Debian: apt-get install chromium)")
+    browser = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()

@@ -18,6 +18,7 @@ from rich.console import Console
 from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError
 from l2g2g.profile_option import note_run, takes_profile
+from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
 from l2g2g.training_options import takes_settings
 
@@ -75,6 +76,7 @@ def common(
 @takes_profile
 @takes_settings
 def embed(
+    context: typer.Context,
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")],
     features: FeaturesOption = None,
@@ -98,6 +100,7 @@ def embed(
     check_output(output)
     config = _config(method, preset, seed=seed, **options)
     from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
+    from l2g2g.record_keeping import keep_record
     from l2g2g.run_directory import open_run
 
     clock = Stopwatch()
@@ -110,16 +113,17 @@ def embed(
             run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch, directory=directory)
         with clock.measure("write"):
             write_embedding(output, run.embedding, loaded.node_ids)
-    seconds = {**clock.seconds, **run.seconds}
-    seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
-    row = {
-        **run.describe(),
-        "num_nodes": loaded.num_nodes,
-        "num_edges": loaded.num_edges,
-        "seconds": seconds,
-        "peak_memory_bytes": peak_memory(),
-        "output": str(output),
-    }
+        seconds = {**clock.seconds, **run.seconds}
+        seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
+        row = {
+            **run.describe(),
+            "num_nodes": loaded.num_nodes,
+            "num_edges": loaded.num_edges,
+            "seconds": seconds,
+            "peak_memory_bytes": peak_memory(),
+            "output": str(output),
+        }
+        keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
@@ -134,6 +138,7 @@ def embed(
 @takes_profile
 @takes_settings
 def evaluate(
+    context: typer.Context,
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
     features: FeaturesOption = None,
     method: Annotated[
@@ -163,6 +168,7 @@ def evaluate(
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
     from l2g2g.experiment import evaluate_graph, training_name
+    from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
     from l2g2g.run_directory import open_run
 
@@ -176,7 +182,8 @@ def evaluate(
                 config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}", quiet or as_json
             ) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, _ = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
+                row, run = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
+            keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
             note_run(row)
             if as_json:
@@ -190,6 +197,8 @@ def evaluate(
 
 
 app.command()(align)
+app.command()(report)
+app.command()(explore)
 
 
 @app.command()
@@ -287,7 +296,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.showwarning = lambda message, kind, *_, **__: (
                 None if quiet or (silent and kind.__name__ != "CheckpointWarning") else _say(f"l2g2g: {message}")
             )
-            code = app(arguments, standalone_mode=False)
+            code = app(arguments, standalone_mode=False, obj=arguments)
         if code == 130:  # typer turns the interrupt into this code, without a word
             _fail(None, "interrupted", 130, debug)
         sys.exit(code if isinstance(code, int) else 0)

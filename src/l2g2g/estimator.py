@@ -23,6 +23,7 @@ from l2g2g.graphs.matching import match_nodes
 from l2g2g.graphs.newcomers import Newcomers
 from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
+from l2g2g.record_keeping import keep_record
 from l2g2g.run_directory import open_run
 from l2g2g.saved_model import SavedModel, read_model, write_model
 from l2g2g.torch_module import EncoderModule
@@ -157,6 +158,7 @@ class GraphEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             run = embed_graph(
                 graph, config, validation_fraction=self.validation_fraction, directory=directory, keep=True
             )
+            keep_record(directory, "embed", graph, run, {**run.describe(), "seconds": run.seconds})
             self.remember(run, graph)
             if self.run_dir is not None:
                 self.save(self.run_dir)

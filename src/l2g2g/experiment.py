@@ -20,10 +20,12 @@ from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
+from l2g2g.evaluation.separation import PairKind, separate
 from l2g2g.fitted import Fitted, Start, make_autoencoder, remember
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
+from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import EncoderInput, prepare_input
@@ -76,6 +78,7 @@ class Run:
         kept_edge_fraction: Training edges that lie inside at least one patch.
         seconds: Time by stage.
         fitted: What new nodes need, where it was asked for.
+        inspection: Validation scores and residuals, where a run directory keeps a record of them.
     """
 
     embedding: np.ndarray
@@ -85,6 +88,7 @@ class Run:
     kept_edge_fraction: float
     seconds: dict[str, float]
     fitted: Fitted | None = None
+    inspection: Inspection = field(default_factory=Inspection)
 
     def describe(self) -> dict[str, Any]:
         """What every JSON line says about a run."""
@@ -201,6 +205,21 @@ def run_split(
             on_epoch=on_epoch,
             keeper=keeper,
         )
+    inspection = Inspection()
+    if keeper is not None:
+        with clock.measure("inspect"):
+            # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
+            can_score = validation is not None or not passes_whole_graph(patch_set, config)
+            inspection = inspect_training(
+                model,
+                prepared.batches,
+                patch_set,
+                settings,
+                trained.frame,
+                prepared.whole_pass,
+                validation=split.validation if final_graph is not None and can_score else None,
+                scorer=pair_scorer(model),
+            )
     with clock.measure("assemble"):
         final_graph = final_graph or graph
         if final_graph is not graph or (passes_whole_graph(patch_set, config) and prepared.whole is None):
@@ -228,6 +247,7 @@ def run_split(
         patch_set.count_covered_edges(graph.adjacency) / graph.num_edges,
         clock.seconds,
         fitted,
+        inspection,
     )
 
 
@@ -379,6 +399,10 @@ def evaluate_graph(
         best: LinkScores | None = None
         if graph.block_model is not None and protocol == "heldout":
             best = best_link_scores(graph.block_model, split.test)
+        if directory is not None:
+            kind: PairKind = "test" if protocol == "heldout" else "paper"
+            separation = separate(kind, run.embedding, split.test, pair_scorer(run.trained.model), config.seed)
+            run = replace(run, inspection=replace(run.inspection, separation=separation))
     further = further_measures(graph, split, run, clock) if measures == "all" else dict.fromkeys(FURTHER_MEASURES)
     clock.seconds["total"] = time.perf_counter() - started
     row = {

@@ -68,7 +68,14 @@ def _with_names(message: str, source: PatchInput) -> str:
 
 def measure_residuals(source: PatchInput, shared: SharedNodes, frame: Frame) -> Residuals:
     """Compare the copies of all shared nodes in the common frame."""
-    overlaps, num_patches = shared.overlaps, source.num_patches
+    found = compare_copies(shared, frame, source.num_patches, len(source.names))
+    arrays = {name: source.export(getattr(found, name)) for name in ("per_patch", "per_pair", "per_node", "pairs")}
+    return replace(found, **arrays)
+
+
+def compare_copies(shared: SharedNodes, frame: Frame, num_patches: int, num_nodes: int) -> Residuals:
+    """The residuals of shared nodes, as tensors."""
+    overlaps = shared.overlaps
     aligned = apply_frame(shared.coordinates.double(), shared.offsets, frame)
     squares = pair_distances(aligned, overlaps)
     before = pair_distances(shared.coordinates, overlaps)
@@ -76,13 +83,13 @@ def measure_residuals(source: PatchInput, shared: SharedNodes, frame: Frame) -> 
     means = assemble(aligned, position, len(unique)) if len(unique) else aligned
     from_mean = (aligned - means[position]).square().sum(1)
     patch = torch.repeat_interleave(torch.arange(num_patches), shared.offsets.diff()).to(aligned.device)
-    per_node = torch.zeros(len(source.names), dtype=torch.float64, device=aligned.device)
+    per_node = torch.zeros(num_nodes, dtype=torch.float64, device=aligned.device)
     per_node[unique] = root_mean_by(from_mean, position, len(unique))
     return Residuals(
-        per_patch=source.export(root_mean_by(from_mean, patch, num_patches)),
-        per_pair=source.export(root_mean_by(squares, overlaps.pair_of_entry, overlaps.num_pairs)),
-        per_node=source.export(per_node),
-        pairs=source.export(overlaps.edges),
+        per_patch=root_mean_by(from_mean, patch, num_patches),
+        per_pair=root_mean_by(squares, overlaps.pair_of_entry, overlaps.num_pairs),
+        per_node=per_node,
+        pairs=overlaps.edges,
         before=float(before.mean().sqrt()) if len(before) else 0.0,
         after=float(squares.mean().sqrt()) if len(squares) else 0.0,
     )

@@ -4,7 +4,7 @@ const firstNumber = (text) => {
   const found = text.replace(/,/g, "").match(/[-+]?\d+(\.\d+)?(e[-+]?\d+)?/);
   return found ? Number(found[0]) : NaN;
 };
-for (const table of document.querySelectorAll("table")) {
+for (const table of document.querySelectorAll(".wide table")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => {

@@ -38,7 +38,7 @@ def _section(section: Section, figures: Path) -> str:
 
 def _block(block: Block, figures: Path) -> str:
     if isinstance(block, DataTable):
-        return _table(block)
+        return render_table(block)
     if isinstance(block, (Chart, Picture)):
         return _figure(block, figures)
     if isinstance(block, Code):
@@ -46,7 +46,8 @@ def _block(block: Block, figures: Path) -> str:
     return f"<p>{escape(block)}</p>"
 
 
-def _table(table: DataTable) -> str:
+def render_table(table: DataTable) -> str:
+    """A table whose columns can be sorted by their headings (page.js)."""
     kinds = [' class="label"' if table.is_words(column) else "" for column in range(len(table.columns))]
     head = "".join(
         f'<th{kind} scope="col"><button type="button">{escape(name)}</button></th>'

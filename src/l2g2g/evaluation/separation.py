@@ -1,0 +1,70 @@
+"""Separation: how far the scores of edges and of non-edges lie apart, small enough to be kept with a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from l2g2g.evaluation.intervals import Interval, auc_interval, precision_interval
+from l2g2g.evaluation.links import PairScorer, score_inner_products
+from l2g2g.graphs.splits import Pairs
+
+# test: never seen. paper: those of the paper's evaluation. validation: seen by nobody but early stopping.
+# training: the model has learned from these edges.
+PairKind = Literal["test", "paper", "validation", "training"]
+PAIR_KINDS: tuple[str, ...] = get_args(PairKind)
+_NUM_BINS = 60
+_TAIL = 0.002  # share of the scores beyond the histogram, counted in its outermost bars
+
+
+@dataclass(frozen=True)
+class Separation:
+    """Two histograms over the same bars, and what they amount to.
+
+    Attributes:
+        kind: What the pairs were to the model.
+        bounds: (num_bars + 1,) scores at which bars begin and end.
+        edges, others: (num_bars,) pairs in each bar; the outermost hold what lies beyond.
+    """
+
+    kind: PairKind
+    auc: Interval
+    average_precision: Interval
+    bounds: list[float]
+    edges: list[int]
+    others: list[int]
+
+    @property
+    def num_pairs(self) -> int:
+        """Edges and non-edges together."""
+        return sum(self.edges) + sum(self.others)
+
+
+def separate(
+    kind: PairKind, embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None, seed: int = 0
+) -> Separation:
+    """Score the pairs. embedding: (num_nodes, dim); scorer: None for inner products."""
+    sources, targets, is_edge = pairs.endpoints()
+    scores = (scorer or score_inner_products)(embedding, sources, targets)
+    edges, others = scores[is_edge], scores[~is_edge]
+    low, high = np.quantile(scores, [_TAIL / 2, 1 - _TAIL / 2])
+    bounds = np.linspace(low, max(high, low + 1e-6), _NUM_BINS + 1)
+    counts = [np.histogram(np.clip(part, bounds[0], bounds[-1]), bounds)[0].tolist() for part in (edges, others)]
+    return Separation(
+        kind, auc_interval(edges, others), precision_interval(edges, others, seed), bounds.tolist(), *counts
+    )
+
+
+def read_separation(values: dict[str, Any]) -> Separation:
+    """From the plain values that `asdict` made of one; anything else raises KeyError, TypeError or ValueError."""
+    bounds = [float(value) for value in values["bounds"]]
+    edges, others = ([int(count) for count in values[name]] for name in ("edges", "others"))
+    auc, precision = (
+        Interval(*(float(values[name][part]) for part in ("value", "low", "high")))
+        for name in ("auc", "average_precision")
+    )
+    if values["kind"] not in PAIR_KINDS or not len(bounds) - 1 == len(edges) == len(others) > 0:
+        raise ValueError("no histograms of scores")
+    return Separation(values["kind"], auc, precision, bounds, edges, others)

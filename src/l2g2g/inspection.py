@@ -1,0 +1,70 @@
+"""Inspection: what a trained model can be asked while its graph is still prepared, for the record of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.residuals import Residuals
+from l2g2g.alignment.streaming import SharedNodes, compare_copies
+from l2g2g.alignment.synchronise import Frame
+from l2g2g.evaluation.links import PairScorer
+from l2g2g.evaluation.separation import Separation, separate
+from l2g2g.graphs.splits import Pairs
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.overlap_index import OverlapIndex
+from l2g2g.training.batches import PatchBatch
+from l2g2g.training.loop import LoopSettings, WholePass, embed_nodes, encode_patches
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """separation: scores of the validation pairs, by vectors that have not seen them; None where there are none.
+
+    residuals: how far patches disagree about the nodes they share; None for one patch.
+    """
+
+    separation: Separation | None = None
+    residuals: Residuals | None = None
+
+
+def inspect_training(
+    model: Autoencoder,
+    batches: Sequence[PatchBatch],
+    patch_set: PatchSet,
+    settings: LoopSettings,
+    frame: Frame,
+    whole: WholePass | None,
+    *,
+    validation: Pairs | None,
+    scorer: PairScorer | None,
+) -> Inspection:
+    """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any."""
+    separation, residuals = None, None
+    if validation is not None or whole is None:  # without a whole pass this is what aligns the patches
+        embedding, frame = embed_nodes(model, batches, patch_set, settings, frame, whole)
+    if validation is not None:
+        separation = separate("validation", embedding.cpu().numpy(), validation, scorer, settings.seed)
+    if patch_set.num_patches > 1:
+        residuals = patch_residuals(encode_patches(model, batches).cpu(), patch_set, frame.to("cpu"))
+    return Inspection(separation, residuals)
+
+
+def patch_residuals(stacked: Tensor, patch_set: PatchSet, frame: Frame) -> Residuals:
+    """Residuals of aligned patches as NumPy arrays. stacked: (num_rows, dim), patch after patch."""
+    overlaps = patch_set.overlaps
+    rows = torch.unique(torch.cat([overlaps.first_rows, overlaps.second_rows]))
+    first, second = (torch.searchsorted(rows, part) for part in (overlaps.first_rows, overlaps.second_rows))
+    shared = SharedNodes(
+        stacked[rows],
+        torch.searchsorted(rows, torch.from_numpy(patch_set.offsets)),
+        torch.from_numpy(patch_set.global_nodes)[rows],
+        OverlapIndex(overlaps.num_patches, overlaps.edges, overlaps.pointers, first, second),
+    )
+    found = compare_copies(shared, frame, patch_set.num_patches, patch_set.num_nodes)
+    arrays = {name: getattr(found, name).numpy() for name in ("per_patch", "per_pair", "per_node", "pairs")}
+    return replace(found, **arrays)

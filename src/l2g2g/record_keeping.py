@@ -1,0 +1,190 @@
+"""Record keeping: a finished run becomes the record that its directory keeps, and gives back to those who look."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+from l2g2g.evaluation.separation import Separation, separate
+from l2g2g.experiment import Run, pair_scorer, passes_whole_graph
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import Pairs, sample_non_edges
+from l2g2g.model_record import read_model_record
+from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
+from l2g2g.reports.record_files import read_record, read_row, write_record
+from l2g2g.run_directory import RunDirectory
+
+_RECORDS = "records"
+_SAMPLED_EDGES = 20_000
+_PACKAGES = ("l2g2g", "torch", "numpy", "scipy", "numba")
+# Edges are kept unless they would dwarf the vectors: what is small in itself is no burden.
+_FEW_BYTES = 64_000_000
+
+
+def keep_record(
+    directory: RunDirectory | None,
+    name: str,
+    graph: Graph,
+    run: Run,
+    row: dict[str, Any],
+    *,
+    arguments: list[str] | None = None,
+) -> None:
+    """Keep what a report needs of a finished training; nothing where the run has no directory.
+
+    name: of the training in the run. row: the JSON line about it. arguments: of the command line.
+    """
+    if directory is not None:
+        write_record(directory.folder / _RECORDS / name, make_record(name, graph, run, row, arguments=arguments))
+
+
+def make_record(
+    name: str,
+    graph: Graph,
+    run: Run,
+    row: dict[str, Any],
+    *,
+    arguments: list[str] | None = None,
+) -> RunRecord:
+    """What is known of a run; see `keep_record`."""
+    model, frame, patch_set = run.trained.model, run.trained.frame, run.patch_set
+    residuals = run.inspection.residuals
+    classes, labels = _name_classes(graph.labels)
+    parameters = model.decoder.state_dict() if model.decoder is not None else {}
+    if model.bias is not None:
+        parameters = {"bias": model.bias.detach()}
+    tensors = {
+        "patches.nodes": patch_set.global_nodes.astype(np.int32),
+        "patches.offsets": patch_set.offsets.astype(np.int64),
+        **{f"frame.{part}": getattr(frame, part).cpu().numpy() for part in ("rotations", "translations", "scales")},
+    }
+    return RunRecord(
+        name=name,
+        row={field: value for field, value in row.items() if field != "output"},  # nobody's folders
+        settings=run.config.to_dict(),
+        graph=GraphFacts(
+            graph.name,
+            graph.num_nodes,
+            graph.num_edges,
+            graph.num_features,
+            graph.weighted,
+            graph.directed,
+            graph.cleaning,
+        ),
+        history=run.trained.history,
+        patches=_describe_patches(run),
+        separation=run.inspection.separation or _separate_learned(graph, run),
+        vectors=run.embedding,
+        node_ids=graph.node_ids,
+        classes=classes,
+        labels=labels,
+        degrees=graph.degrees.astype(np.int32),
+        home=_first_patches(run),
+        residuals=None if residuals is None else residuals.per_node.astype(np.float32),
+        edges=_upper_edges(graph, run.embedding.nbytes),
+        decoder={name: value.cpu().numpy() for name, value in parameters.items()},
+        tensors=tensors if patch_set.num_patches > 1 else {},
+        command=show_command(arguments or []),
+        versions={"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
+    )
+
+
+def list_records(folder: Path) -> list[str]:
+    """Names of the trainings that a run directory keeps records of."""
+    return sorted(path.parent.name for path in (folder / _RECORDS).glob("[!.]*/record.json"))
+
+
+def list_rows(folder: Path) -> list[dict[str, Any]]:
+    """The JSON lines of all trainings of a run, each with its name."""
+    return [{"name": name, **read_row(folder / _RECORDS / name)} for name in list_records(folder)]
+
+
+def open_record(folder: Path, name: str | None = None) -> RunRecord:
+    """The record of a training in a run directory; the first one where no name is given."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such run directory; give what --run-dir was, or a folder of model.save")
+    names = list_records(folder)
+    if not names and (folder / "model.json").exists():
+        if name is not None:
+            raise InputError(f"{folder}: holds one saved model; leave --training out")
+        return read_model_record(folder)
+    if not names:
+        raise InputError(f"{folder}: no run has finished here; give a directory of embed or evaluate --run-dir")
+    if name is not None and name not in names:
+        raise InputError(f"{folder}: no training '{name}'; it holds {', '.join(names)}")
+    return read_record(folder / _RECORDS / (name or names[0]))
+
+
+def show_command(arguments: list[str]) -> str:
+    """The command as it was typed, with the names of files but without the folders of the machine.
+
+    Example:
+        >>> show_command(["embed", "/home/me/my edges.csv", "-o", "out.npy"])
+        "l2g2g embed 'my edges.csv' -o out.npy"
+    """
+    shown = [os.path.basename(part.rstrip("/")) if os.path.isabs(part) else part for part in arguments]
+    return shlex.join(["l2g2g", *shown]) if arguments else ""
+
+
+def _describe_patches(run: Run) -> PatchFacts:
+    patch_set, residuals = run.patch_set, run.inspection.residuals
+    overlaps = patch_set.overlaps
+    sizes = [int(size) for size in patch_set.sizes]
+    if residuals is None:
+        return PatchFacts(sizes)
+    return PatchFacts(
+        sizes,
+        overlaps.edges.tolist(),
+        overlaps.sizes.tolist(),
+        residuals.per_pair.tolist(),
+        residuals.per_patch.tolist(),
+        residuals.before,
+        residuals.after,
+        patch_set.num_joined,
+        passes_whole_graph(patch_set, run.config),
+    )
+
+
+def _separate_learned(graph: Graph, run: Run) -> Separation | None:
+    """Scores of edges that were learned from, where no others were scored; None where every pair is an edge."""
+    scorer, seed = pair_scorer(run.trained.model), run.config.seed
+    generator = np.random.default_rng([seed, 0x2EC0])
+    edges = np.stack(graph.edges(), axis=1).astype(np.int64)
+    chosen = edges[generator.permutation(len(edges))[:_SAMPLED_EDGES]]
+    num_others = graph.num_nodes * (graph.num_nodes - 1) // 2 - graph.num_edges
+    if num_others == 0:
+        return None
+    others = sample_non_edges(graph, min(len(chosen), num_others), generator)
+    return separate("training", run.embedding, Pairs(chosen, others), scorer, seed)
+
+
+def _name_classes(labels: np.ndarray | None) -> tuple[list[str] | None, np.ndarray | None]:
+    if labels is None:
+        return None, None
+    classes, codes = np.unique(labels, return_inverse=True)
+    return [str(name) for name in classes.tolist()], codes.astype(np.int32)
+
+
+def _first_patches(run: Run) -> np.ndarray:
+    patch_set = run.patch_set
+    patches = np.repeat(np.arange(patch_set.num_patches, dtype=np.int32), patch_set.sizes)
+    home = np.empty(patch_set.num_nodes, np.int32)
+    home[patch_set.global_nodes[::-1]] = patches[::-1]  # from the end, so that the first patch is what stays
+    return home
+
+
+def _upper_edges(graph: Graph, vector_bytes: int) -> sp.csr_array | None:
+    if 4 * graph.num_edges > max(_FEW_BYTES, vector_bytes):
+        return None
+    upper = sp.csr_array(sp.triu(graph.adjacency, 1))
+    upper.sort_indices()
+    pattern: Any = sp.csr_array((np.ones(upper.nnz, bool), upper.indices, upper.indptr), shape=upper.shape)
+    return pattern

@@ -1,0 +1,87 @@
+// Colours: a small code for every node, a colour for every code, and the legend that says what they mean.
+"use strict";
+// Told apart by most eyes, on white and on near black (after Okabe and Ito, and Tol).
+const CLASS_COLOURS = ["#0077bb", "#ee7733", "#009988", "#cc3311", "#aa4499", "#ddaa33", "#33bbee", "#117733",
+  "#ee3377", "#999933", "#7755cc", "#a06040"];
+const OTHER = "#8a8a8a";
+const RAMPS = { light: ["#d9c84a", "#4fb06d", "#22828c", "#3b4a8c", "#400a50"],
+  dark: ["#5a4fb0", "#3a87b8", "#3cb48a", "#a5d05a", "#fdec6a"] };
+const NUM_STEPS = 128;
+
+const parseColour = (text) => [1, 3, 5].map((place) => parseInt(text.slice(place, place + 2), 16));
+const packColour = ([red, green, blue]) => (255 << 24 | blue << 16 | green << 8 | red) >>> 0;
+const mixColours = (first, second, share) => first.map((part, place) =>
+  Math.round(part + share * (second[place] - part)));
+const showColour = (parts) => `rgb(${parts.join(" ")})`;
+
+function rampColour(theme, share) {
+  const stops = RAMPS[theme].map(parseColour), place = share * (stops.length - 1);
+  const below = Math.min(Math.floor(place), stops.length - 2);
+  return mixColours(stops[below], stops[below + 1], place - below);
+}
+
+// {codes: a code per node, colours(theme): rgb per code, entries: [{name, code, count}] or null, low, high}
+function colourByClass(values, names) {
+  const counts = new Array(names.length).fill(0);
+  for (const value of values) counts[value]++;
+  const order = names.map((_, place) => place).sort((a, b) => counts[b] - counts[a] || a - b);
+  const few = names.length <= CLASS_COLOURS.length;
+  const shown = order.slice(0, few ? names.length : CLASS_COLOURS.length);
+  const codeOf = new Uint16Array(names.length).fill(shown.length);
+  shown.forEach((value, code) => { codeOf[value] = code; });
+  const codes = new Uint16Array(values.length);
+  for (let row = 0; row < values.length; row++) codes[row] = codeOf[values[row]];
+  const entries = shown.map((value, code) => ({ name: names[value], code, count: counts[value] }));
+  if (!few) {
+    const rest = values.length - entries.reduce((sum, entry) => sum + entry.count, 0);
+    entries.push({ name: `${names.length - shown.length} others`, code: shown.length, count: rest });
+  }
+  const colours = entries.map((entry) => parseColour(CLASS_COLOURS[entry.code] ?? OTHER));
+  return { codes, colours: () => colours, entries };
+}
+
+function colourByNumber(values, logarithmic) {
+  const scale = (value) => logarithmic ? Math.log1p(value) : value;
+  let low = Infinity, high = -Infinity;
+  for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
+  const reach = Math.max(scale(high) - scale(low), 1e-12);
+  const codes = new Uint16Array(values.length);
+  for (let row = 0; row < values.length; row++) {
+    codes[row] = Math.round((NUM_STEPS - 1) * (scale(values[row]) - scale(low)) / reach);
+  }
+  const colours = (theme) => Array.from({ length: NUM_STEPS }, (_, code) => rampColour(theme, code / (NUM_STEPS - 1)));
+  return { codes, colours, entries: null, low, high };
+}
+
+// The legend as HTML. onChoose(code or null): a class is to stand out, or none.
+function showLegend(place, colouring, theme, onChoose) {
+  const colours = colouring.colours(theme);
+  if (!colouring.entries) {
+    const bar = makeElement("div", "", { class: "ramp", "aria-hidden": "true" });
+    bar.style.background = `linear-gradient(to right, ${[0, 32, 64, 96, 127].map((code) =>
+      showColour(colours[code])).join(", ")})`;
+    const ends = makeElement("div", "", { class: "ramp-ends" });
+    ends.append(makeElement("span", formatNumber(colouring.low)), makeElement("span", formatNumber(colouring.high)));
+    place.replaceChildren(bar, ends);
+    return;
+  }
+  const buttons = colouring.entries.map((entry) => {
+    const button = makeElement("button", "", { type: "button", "aria-pressed": "false", class: "entry" });
+    const swatch = makeElement("span", "", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = showColour(colours[entry.code]);
+    button.append(swatch, makeElement("span", entry.name, { class: "entry-name" }),
+      makeElement("span", formatNumber(entry.count), { class: "count" }));
+    button.addEventListener("click", () => {
+      const pressed = button.getAttribute("aria-pressed") === "true";
+      for (const other of buttons) other.setAttribute("aria-pressed", "false");
+      button.setAttribute("aria-pressed", String(!pressed));
+      onChoose(pressed ? null : entry.code);
+    });
+    return button;
+  });
+  place.replaceChildren(...buttons);
+}
+
+function formatNumber(value) {
+  return Number.isInteger(value) ? value.toLocaleString("en-GB") : Number(value.toPrecision(3)).toString();
+}

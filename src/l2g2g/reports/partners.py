@@ -1,0 +1,99 @@
+"""Partners: the nearest nodes of a node and the links it most likely lacks, by the score the model was trained with."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from l2g2g.models.decoder import ProductDecoder
+from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder
+from l2g2g.neighbours.exact import keep_best
+from l2g2g.neighbours.sides import Sides, sides_by
+from l2g2g.reports.record import RunRecord
+
+NUM_PARTNERS = 10
+SHORTLIST = 256  # nodes of the largest inner product, which a learned decoder then ranks
+_SCORES_AT_ONCE = 1 << 22
+_FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {
+    "cosine": CosineDecoder,
+    "distance": DistanceDecoder,
+    "asymmetric": AsymmetricDecoder,
+}
+
+
+class Partners:
+    """Questions about the nodes of a record. Rows and answers are node numbers; -1 where there are fewer."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.vectors = record.vectors
+        self.cosine = sides_by(record.vectors, "cosine")
+        self.known = None if record.edges is None else sp.csr_array(record.edges + record.edges.T)
+        self.network = load_network(record)
+        self.score = Sides(self.vectors, self.vectors) if self.network is not None else score_sides(record)
+
+    def neighbours(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
+        """(num_rows, k) nearest nodes and (num_rows, k) cosines, the nearest first."""
+        return _best(self.cosine, rows, k, None)
+
+    def links(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
+        """(num_rows, k) likeliest partners that are no neighbours in the graph yet, and their probabilities."""
+        if self.network is None:
+            nodes, scores = _best(self.score, rows, k, self.known)
+        else:
+            nodes, _ = _best(self.score, rows, SHORTLIST, self.known)
+            nodes, scores = self._rank(rows, nodes, k)
+        return nodes, (0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))).astype(np.float32)
+
+    def _rank(self, rows: np.ndarray, nodes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        assert self.network is not None
+        sources, targets = np.repeat(rows, nodes.shape[1]), np.maximum(nodes, 0).ravel()
+        with torch.no_grad():
+            parts = (torch.from_numpy(part) for part in (self.vectors, sources, targets))
+            scores = self.network.score(*parts).numpy().reshape(nodes.shape)
+        scores = np.where(nodes >= 0, scores, -np.inf)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(nodes, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def score_sides(record: RunRecord) -> Sides:
+    """The two sides whose inner product scores a pair. The learned decoder has none."""
+    kind = record.decoder_kind
+    if kind == "inner":
+        return Sides(record.vectors, record.vectors, float(record.decoder.get("bias", 0.0)))
+    decoder = _FACTOR_DECODERS[kind]()
+    decoder.load_state_dict(_tensors(record))
+    with torch.no_grad():
+        factors = decoder.factors(torch.from_numpy(record.vectors))
+    left = factors.left.numpy()
+    right = left if factors.right is None else factors.right.numpy()
+    bias = 0.0 if factors.bias is None else float(factors.bias.detach())
+    return Sides(left, right, bias, one_way=kind == "asymmetric")
+
+
+def load_network(record: RunRecord) -> ProductDecoder | None:
+    """The learned decoder of a record, if that is what scores its pairs."""
+    if record.decoder_kind != "product":
+        return None
+    network = ProductDecoder(record.vectors.shape[1], hidden=record.decoder["weight"].shape[1])
+    network.load_state_dict(_tensors(record))
+    return network
+
+
+def _tensors(record: RunRecord) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.array(value)) for name, value in record.decoder.items()}
+
+
+def _best(sides: Sides, rows: np.ndarray, k: int, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:
+    """The k nodes of the highest scores for each row, neither itself nor known."""
+    nodes = np.full((len(rows), k), -1, np.int64)
+    scores = np.full((len(rows), k), -np.inf, np.float32)
+    at_once = max(1, _SCORES_AT_ONCE // sides.num_nodes)
+    for low in range(0, len(rows), at_once):
+        here = slice(low, low + at_once)
+        block = sides.left[rows[here]] @ sides.right.T
+        if known is not None:
+            held = sp.csr_array(known[rows[here]])
+            block[np.repeat(np.arange(len(block)), np.diff(held.indptr)), held.indices] = -np.inf
+        keep_best(block, 0, rows[here], scores[here], nodes[here])
+    return nodes, scores + np.float32(sides.bias)

@@ -1,0 +1,220 @@
+"""Run page: a record as one HTML file that needs nothing else: summary, map, scores, curves, patches, settings."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from l2g2g.reports.document import DataTable, Entry
+from l2g2g.reports.figures import Curve, draw_curves, draw_histograms, draw_patch_graph
+from l2g2g.reports.map_data import Answers, MapData, make_map
+from l2g2g.reports.page import render_table
+from l2g2g.reports.record import RunRecord
+from l2g2g.reports.run_words import cards, duration, explain_pairs, percent, summarise
+
+_SCRIPTS = ("page", "map_blocks", "map_colours", "map_canvas", "map_gestures", "map_partners", "map_page")
+_MOST_DRAWN_PATCHES = 400
+_PROJECTIONS = {
+    "pca": "PCA: the two directions in which the vectors spread most. What lies apart here is apart; what lies "
+    "together may still differ in the other directions.",
+    "umap": "UMAP: near nodes stay near; distances between groups mean little.",
+    "tsne": "t-SNE: near nodes stay near; distances between groups and their sizes mean little.",
+}
+
+
+def render_run(
+    record: RunRecord,
+    places: np.ndarray,
+    *,
+    projection: str = "pca",
+    answers: Answers = "inside",
+    others: list[RunRow] | None = None,
+) -> str:
+    """The whole page. places: (num_nodes, 2) of the map. others: rows of all trainings of the run, this one included.
+
+    Everything from data is escaped or compressed, and the page allows itself nothing but its own script and styles;
+    with live answers also questions to the server it came from.
+    """
+    style = "".join(_read(name) for name in ("page.css", "run.css"))
+    script = "\n".join(_read(f"{name}.js") for name in _SCRIPTS)
+    policy = content_policy(script, answers)
+    title = escape(f"{record.graph.name}: {record.settings.get('method', 'embedding')}")
+    sections = [
+        ("summary", "Summary", _summary(record, others or [])),
+        ("map", "Map", _map(make_map(record, places, answers), projection)),
+        ("scores", "Scores", _scores(record)),
+        ("training", "Training", _training(record)),
+        ("patches", "Patches", _patches(record)),
+        ("details", "How it was made", _details(record)),
+    ]
+    links = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
+    body = "".join(
+        f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{heading}</h2>{content}</section>'
+        for name, heading, content in sections
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="icon" href="data:,"><title>{title}</title><style>{style}</style></head><body>'
+        f'<a class="skip" href="#map">To the map</a><header><div><h1>{title}</h1>'
+        f'<p class="lead">{record.num_nodes:,} nodes in {record.vectors.shape[1]} dimensions</p></div>'
+        '<button type="button" id="theme">Light or dark</button></header>'
+        f"<nav><ul>{links}</ul></nav><main>{body}</main><script>{script}</script></body></html>\n"
+    )
+
+
+def content_policy(script: str, answers: Answers) -> str:
+    """What the page may do."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    live = " connect-src 'self';" if answers == "live" else ""
+    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:;{live} script-src 'sha256-{digest}'"
+
+
+RunRow = dict[str, Any]
+
+
+def _summary(record: RunRecord, others: list[RunRow]) -> str:
+    shown = "".join(f"<li><b>{escape(figure)}</b><span>{escape(what)}</span></li>" for figure, what in cards(record))
+    said = "".join(f"<li>{escape(sentence)}</li>" for sentence in summarise(record))
+    return f'<ul class="cards">{shown}</ul><ul class="summary">{said}</ul>' + _other_trainings(record, others)
+
+
+def _other_trainings(record: RunRecord, rows: list[RunRow]) -> str:
+    if len(rows) < 2:
+        return ""
+    cells: list[list[str | Entry]] = []
+    for row in rows:
+        shown = Entry(str(row["name"]), best=True) if row["name"] == record.name else str(row["name"])
+        scores = [percent(float(row[name])) if row.get(name) is not None else "–" for name in ("auc", "ap")]
+        cells.append([shown, *scores, str(row.get("epochs", "–")), duration(float(row["seconds"]["total"]))])
+    caption = "All trainings of this run; the page is about the one in bold (another: --training NAME)."
+    return render_table(DataTable(caption, ["training", "AUC", "AP", "epochs", "time"], cells))
+
+
+def _map(data: MapData, projection: str) -> str:
+    columns = data.facts["columns"]
+    options = "".join(f'<option value="{column["name"]}">{column["title"]}</option>' for column in columns)
+    heads = "".join(f'<th scope="col">{column["title"]}</th>' for column in columns)
+    count = data.facts["numNodes"]
+    return f"""
+<p class="hint" id="map-help">{_PROJECTIONS[projection]} Drag to move; the wheel zooms once the map has the focus;
+a click chooses a node; shift and drag draw a lasso. Keys: arrows move, + and − zoom, 0 resets the view, Enter chooses
+the node in the middle, Escape clears.</p>
+<div class="tools" role="group" aria-label="Map">
+<div class="finder"><label for="map-search">Find a node by name</label><input type="search" id="map-search"
+autocomplete="off" spellcheck="false" aria-controls="map-found"><ul id="map-found" aria-label="Nodes found"></ul></div>
+<label>Colour<select id="map-colour">{options}<option value="">none</option></select></label>
+<button type="button" id="map-in" aria-label="Zoom in">+</button>
+<button type="button" id="map-out" aria-label="Zoom out">−</button>
+<button type="button" id="map-home">Reset view</button>
+<button type="button" id="map-lasso" aria-pressed="false">Lasso</button>
+<button type="button" id="map-view">Select what is in view</button>
+<button type="button" id="map-clear">Clear</button></div>
+<div class="map"><div class="stage"><canvas id="map-points" aria-hidden="true"></canvas>
+<canvas id="map-overlay" tabindex="0" role="application" aria-label="Map of {count:,} nodes"
+aria-describedby="map-help"></canvas></div>
+<div class="side"><div id="map-legend" role="group" aria-label="Legend"></div><div id="map-node" aria-live="off">
+<p class="hint">Choose a node on the map or by its name.</p></div></div></div>
+<p id="map-status" role="status" class="hint">The map is being read …</p>
+<div id="map-selection" hidden><h3>Selection</h3><div class="exports"><span id="map-count"></span>
+<button type="button" id="map-save-ids">Save ids (.txt)</button>
+<button type="button" id="map-save-table">Save table (.csv)</button></div>
+<div class="listing" tabindex="0" role="region" aria-label="Selected nodes"><table id="map-table"><thead><tr>
+<th scope="col">Node</th>{heads}</tr></thead><tbody></tbody></table></div></div>{data.render()}"""
+
+
+def _scores(record: RunRecord) -> str:
+    separation = record.separation
+    if separation is None:
+        return "<p>No pairs were scored in this run.</p>"
+    rows: list[list[str | Entry]] = [
+        [name, percent(value.value), percent(value.low), percent(value.high), how]
+        for name, value, how in (
+            ("AUC", separation.auc, "DeLong"),
+            ("average precision", separation.average_precision, "bootstrap"),
+        )
+    ]
+    columns = ["measure", "value", "from", "to", "interval by"]
+    table = render_table(DataTable("How well edges are told from non-edges, with 95 % intervals", columns, rows, 1, 1))
+    counts = [("edges", separation.edges, 0), ("non-edges", separation.others, 1)]
+    caption = (
+        "Scores of edges and of non-edges: the less they overlap, the better. The outermost bars hold what lies beyond."
+    )
+    figure = draw_histograms(separation.bounds, counts, "score of a pair", caption)
+    return f'<p>{escape(explain_pairs(separation))}</p>{table}<div class="figures">{figure}</div>'
+
+
+def _training(record: RunRecord) -> str:
+    history = record.history
+    if not history.losses:
+        return "<p>Nothing was trained.</p>"
+    epochs = list(range(1, history.num_epochs + 1))
+    best = history.best_epoch or None
+    figures = [draw_curves([Curve("loss", epochs, history.losses)], "epoch", "loss", "Loss of every epoch.", best)]
+    if history.validations:
+        steps, scores = zip(*history.validations, strict=True)
+        curve = Curve("validation AUC", steps, [100 * score for score in scores], 1)
+        caption = (
+            f"AUC of the pairs held back for validation; the dashed line is epoch {history.best_epoch}, which was kept."
+        )
+        figures.append(draw_curves([curve], "epoch", "validation AUC in %", caption, best))
+    return f'<div class="figures">{"".join(figures)}</div>'
+
+
+def _patches(record: RunRecord) -> str:
+    patches = record.patches
+    if record.graph.cleaning is None:
+        return "<p>A saved model does not say how the graph was cut.</p>"
+    if len(patches.sizes) == 1:
+        return "<p>The whole graph is one patch: there is nothing to align.</p>"
+    known = bool(patches.patch_residuals)
+    rows: list[list[str | Entry]] = [
+        [f"{number}", f"{size:,}", f"{patches.patch_residuals[number]:.4g}" if known else "–"]
+        for number, size in enumerate(patches.sizes)
+    ]
+    joins: list[list[str | Entry]] = [
+        [f"{first} – {second}", f"{patches.overlaps[number]:,}", f"{patches.pair_residuals[number]:.4g}"]
+        for number, (first, second) in enumerate(patches.pairs)
+    ]
+    drawn = f"<p>{len(patches.sizes):,} patches are too many to draw.</p>"
+    if len(patches.sizes) <= _MOST_DRAWN_PATCHES:
+        caption = (
+            "The patch graph: discs by the number of nodes, lines by the nodes shared. The redder a line, the farther "
+            "apart the two patches place them."
+        )
+        drawn = draw_patch_graph(patches.sizes, patches.pairs, patches.overlaps, patches.pair_residuals, caption)
+    meaning = "Residual: how far apart, after alignment, patches place the nodes they share (root mean square)."
+    tables = [
+        render_table(DataTable("Patches", ["patch", "nodes", "residual"], rows)),
+        render_table(DataTable("Pairs that share nodes", ["pair", "shared nodes", "residual"], joins)),
+    ]
+    columns = "".join(f"<div>{table}</div>" for table in tables)
+    return f'<p>{meaning}</p><div class="figures">{drawn}<div class="figures">{columns}</div></div>'
+
+
+def _details(record: RunRecord) -> str:
+    command = f"<p>Command:</p><pre>{escape(record.command)}</pre>" if record.command else ""
+    stages: list[list[str | Entry]] = [
+        [str(name), f"{float(seconds):.3f}"] for name, seconds in record.row.get("seconds", {}).items()
+    ]
+    settings: list[list[str | Entry]] = [
+        [name, "not set" if value is None else str(value)] for name, value in record.settings.items()
+    ]
+    versions: list[list[str | Entry]] = [[name, version] for name, version in record.versions.items()]
+    tables = [
+        DataTable("Seconds by stage", ["stage", "seconds"], stages),
+        DataTable("Versions", ["package", "version"], versions, 2),
+        DataTable("Settings as they were used", ["setting", "value"], settings, 2),
+    ]
+    shown = "".join(f"<div>{render_table(table)}</div>" for table in tables if table.rows)
+    return f'{command}<div class="figures">{shown}</div>'
+
+
+def _read(name: str) -> str:
+    return (files(__package__) / name).read_text("utf-8")

@@ -1,0 +1,78 @@
+"""Records of runs that were never run: small, with odd names, and with every decoder."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.evaluation.separation import separate
+from l2g2g.graphs.graph import Cleaning
+from l2g2g.graphs.splits import Pairs
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
+from l2g2g.training.state import History
+
+HOSTILE = (
+    """</script><script>window.hacked = 1</script><img src="http://127.0.0.1:9/x" onerror="window.hacked = 2">'"&,"""
+)
+
+
+@pytest.fixture(scope="session")
+def hostile():
+    """A name that tries to be more than text."""
+    return HOSTILE
+
+
+@pytest.fixture(scope="session")
+def record():
+    """Forty nodes in two clouds, two patches and three labels, one name and one label hostile."""
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(40, 6)).astype(np.float32)
+    vectors[:20, 0] += 6
+    upper = sp.triu(sp.random(40, 40, 0.2, "csr", random_state=1), 1)
+    upper = sp.csr_array(upper)
+    upper.sort_indices()
+    edges = sp.csr_array((np.ones(upper.nnz, bool), upper.indices, upper.indptr), shape=(40, 40))
+    degrees = np.diff(sp.csr_array(edges + edges.T).indptr).astype(np.int32)
+    names = np.array([f"node {row}" for row in range(39)] + [HOSTILE], dtype=object)
+    held = np.argwhere(generator.random((40, 40)) < 0.05)
+    separation = separate("validation", vectors, Pairs(held[:30], held[30:60]))
+    return RunRecord(
+        name="embed",
+        row={"seconds": {"train": 2.5, "total": 3.0}, "peak_memory_bytes": 2**30, "epochs": 4},
+        settings={"method": "l2g2g", "preset": "default", "seed": 0, "decoder": "inner", "lr": None},
+        graph=GraphFacts(HOSTILE, 40, edges.nnz, 5, cleaning=Cleaning(num_arcs_read=200, num_self_loops=3)),
+        history=History([3.0, 2.0, 1.5, 1.4], [0.1] * 4, [(2, 0.7), (4, 0.8)], [], 4),
+        patches=PatchFacts([22, 20], [[0, 1]], [2], [0.25], [0.1, 0.15], 0.5, 0.25),
+        separation=separation,
+        vectors=vectors,
+        degrees=degrees,
+        home=np.repeat([0, 1], 20).astype(np.int32),
+        node_ids=names,
+        classes=["left", "right", HOSTILE],
+        labels=np.repeat([0, 1, 2], [20, 15, 5]).astype(np.int32),
+        residuals=np.linspace(0, 1, 40, dtype=np.float32),
+        edges=edges,
+        tensors={"frame.scales": np.ones(2, np.float32)},
+        command="l2g2g embed '<b>.csv'",
+        versions={"python": "3.11"},
+    )
+
+
+@pytest.fixture(scope="session")
+def with_decoder(record):
+    """The record with another decoder, its parameters not those of the start: with_decoder(kind)."""
+
+    def make(kind):
+        model = Autoencoder(3, record.vectors.shape[1], decoder=kind, learn_bias=True)
+        parameters = model.decoder.state_dict() if model.decoder is not None else {"bias": model.bias}
+        generator = torch.Generator().manual_seed(5)
+        moved = {
+            name: (value.detach() + 0.3 * torch.randn(value.shape, generator=generator)).numpy()
+            for name, value in parameters.items()
+        }
+        return replace(record, settings={**record.settings, "decoder": kind}, decoder=moved)
+
+    return make
