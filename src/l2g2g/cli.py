@@ -17,6 +17,7 @@ from rich.console import Console
 
 from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError
+from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
@@ -199,6 +200,8 @@ def evaluate(
 app.command()(align)
 app.command()(report)
 app.command()(explore)
+app.command()(neighbours)
+app.command()(predict)
 
 
 @app.command()

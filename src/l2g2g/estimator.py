@@ -21,6 +21,7 @@ from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import match_nodes
 from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.link_questions import LinkQuestions
 from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.record_keeping import keep_record
@@ -31,7 +32,7 @@ from l2g2g.training.state import History
 from l2g2g.warm_start import Movement, continue_training
 
 
-class GraphEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What the estimators have in common. Parameters that are None take the preset's value.
 
     seed: of every random choice; random_state is scikit-learn's name for it, and wins where it is given.
@@ -276,6 +277,7 @@ class GraphEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.run_: Run | None = run
         self.movement_ = movement
         self._state: Fitted | None = run.fitted
+        self._edges = graph.adjacency if graph.arcs is None else graph.arcs
         self._set_results(run.embedding, graph.node_ids, run.trained.history, run.config)
 
     def _set_results(

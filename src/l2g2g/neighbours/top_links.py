@@ -35,14 +35,14 @@ class TopLinks:
     Attributes:
         sources, targets: (num_links,) node numbers; sources below targets unless the score is one-way.
         scores: (num_links,) float32, the decoder's score before the sigmoid.
-        recall: Share of the true list that is in this one: 1.0 if the search came to its end, or an estimate.
+        recall: Estimated share of the true list that is in this one; None if the search came to its end: all of it.
         scored_fraction: Share of all pairs that had to be scored.
     """
 
     sources: np.ndarray
     targets: np.ndarray
     scores: np.ndarray
-    recall: float
+    recall: float | None
     scored_fraction: float
 
     @property
@@ -81,9 +81,10 @@ def top_links(
     right = left if sides.same else make_groups(sides.right, axes, num_cuts)
     search = _Search(sides, left, right, known, count)
     rest = search.run(max_products)
-    missed = search.estimate_missed(rest, seed) if len(rest) else 0.0
     sources, targets = np.divmod(search.keys, sides.num_nodes)
-    recall = len(search.keys) / (len(search.keys) + missed) if missed else 1.0
+    recall = None
+    if len(rest):
+        recall = len(search.keys) / (len(search.keys) + search.estimate_missed(rest, seed))
     scored = min(1.0, search.num_scored / max(1, num_pairs))
     return TopLinks(sources, targets, search.scores + np.float32(sides.bias), recall, scored)
 

@@ -1,0 +1,205 @@
+"""Command line of finished embeddings: `l2g2g neighbours` and `l2g2g predict`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from l2g2g.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from l2g2g.neighbours.search import Neighbours
+    from l2g2g.neighbours.top_links import TopLinks
+    from l2g2g.published import Published
+
+OutArgument = Annotated[
+    Path,
+    typer.Argument(metavar="OUT", help="An embedding file of any written format, a saved model or a run directory."),
+]
+TableOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
+_MOST_PLACES = 4  # digits of a score for people
+
+
+def neighbours(
+    out: OutArgument,
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
+    k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
+    metric: Annotated[
+        str, typer.Option(help="cosine, inner, or decoder: the score that a model was trained with.")
+    ] = "cosine",
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
+    ] = False,
+    index: Annotated[
+        Path | None, typer.Option(help="Keep the approximate index in this file, and use it where it is there.")
+    ] = None,
+    output: TableOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The nearest nodes of some nodes, or of all."""
+    if bool(nodes) == every:
+        raise InputError("name the nodes, or give --all for every node" + (", not both" if every else ""))
+    if exact and index is not None:
+        raise InputError("--exact needs no index, and --index is approximate; give one of them")
+    import numpy as np
+
+    from l2g2g.graphs.write_table import check_table
+
+    if output is not None:
+        check_table(output)
+    published = open_published(out)
+    rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
+    method: Any = "exact" if exact else "auto"
+    found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
+    if found.recall is not None and not (quiet or as_json):
+        typer.echo(f"approximate: the index finds {100 * found.recall:.1f} % of the true neighbours", err=True)
+    if output is not None:
+        _write_neighbours(output, published, rows, found)
+        if not quiet:
+            typer.echo(f"wrote {output}", err=True)
+    elif as_json:
+        _print_json(published, rows, found, metric)
+    else:
+        _print_text(published, rows, found)
+
+
+def predict(
+    out: OutArgument,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
+    ] = None,
+    top: Annotated[int | None, typer.Option(help="Find this many of the likeliest missing links.")] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="With --top: the graph whose edges are known; a run directory has it already.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
+    output: TableOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """How likely pairs are linked, or which links are missing.
+
+    A run directory or a saved model scores with the decoder it was trained with, an embedding file with inner products.
+    """
+    if (pairs is None) == (top is None):
+        raise InputError(
+            "give --pairs FILE to score pairs, or --top N to find missing links"
+            + (", not both" if pairs is not None else "")
+        )
+    if graph is not None and top is None:
+        raise InputError("--graph says which edges are known; it goes with --top")
+    from l2g2g.graphs.write_table import check_table, print_csv, print_lines, write_table
+    from l2g2g.neighbours.top_links import sigmoid
+
+    if output is not None:
+        check_table(output)
+    published = open_published(out)
+    if pairs is not None:
+        sources, targets = published.read_pairs(pairs)
+        scores, more = published.score_pairs(sources, targets), dict[str, Any]()
+    else:
+        assert top is not None
+        found = _find_top(published, top, graph, data_dir, quiet or as_json)
+        sources, targets, scores = found.sources, found.targets, found.scores
+        more = {"recall": found.recall}
+    columns: dict[str, np.ndarray] = {
+        "source": published.node_ids[sources],
+        "target": published.node_ids[targets],
+        "probability": sigmoid(scores),
+        "score": scores,
+    }
+    if output is not None:
+        write_table(output, columns)
+        if not quiet:
+            typer.echo(f"wrote {output}", err=True)
+    elif as_json:
+        print_lines(sys.stdout, columns, more)
+    else:
+        print_csv(sys.stdout, columns)
+
+
+def open_published(path: Path) -> Published:
+    """What lies at a path: an embedding file of any written format, a saved model, or a finished run."""
+    from l2g2g.graphs.write import read_embedding
+    from l2g2g.published import Published
+
+    if not path.exists():
+        raise InputError(f"{path}: no such embedding file or run directory")
+    if path.is_dir():
+        from l2g2g.estimator import load_model
+
+        return load_model(path).published(str(path))
+    node_ids, vectors = read_embedding(path)
+    return Published(node_ids, vectors, name=str(path))
+
+
+def _find_top(published: Published, count: int, graph: str | None, data_dir: Path | None, silent: bool) -> TopLinks:
+    from l2g2g.graphs.read import read_graph
+
+    if graph is not None:
+        published = published.with_edges_of(read_graph(graph, data_dir=data_dir, directed=published.decoder.one_way))
+    found = published.top_links(count)
+    if not silent:
+        sure = "exact" if found.recall is None else f"about {100 * found.recall:.0f} % of the true list"
+        typer.echo(
+            f"{len(found.scores):,} links, {sure}; {100 * found.scored_fraction:.2g} % of all pairs scored", err=True
+        )
+    return found
+
+
+def _write_neighbours(output: Path, published: Published, rows: np.ndarray, found: Neighbours) -> None:
+    import numpy as np
+
+    from l2g2g.graphs.write_table import write_table
+
+    k = found.nodes.shape[1]
+    columns = {
+        "node": published.node_ids[np.repeat(rows, k)],
+        "rank": np.tile(np.arange(1, k + 1), len(rows)),
+        "neighbour": published.node_ids[found.nodes.ravel()],
+        "score": found.scores.ravel(),
+    }
+    write_table(output, columns)
+
+
+def _print_json(published: Published, rows: np.ndarray, found: Neighbours, metric: str) -> None:
+    for row, nodes, scores in zip(rows, found.nodes, found.scores, strict=True):
+        near = [
+            {"node": node, "score": float(str(score))}
+            for node, score in zip(published.node_ids[nodes].tolist(), scores, strict=True)
+        ]
+        line = {
+            "node": published.node_ids[row : row + 1].tolist()[0],
+            "neighbours": near,
+            "metric": metric,
+            "exact": found.recall is None,
+            "recall": found.recall,
+        }
+        typer.echo(json.dumps(line))
+
+
+def _print_text(published: Published, rows: np.ndarray, found: Neighbours) -> None:
+    for row, nodes, scores in zip(rows, found.nodes, found.scores, strict=True):
+        typer.echo(_shown(published.node_ids[row]))
+        names = [_shown(node) for node in published.node_ids[nodes].tolist()]
+        width = max(len(name) for name in names)
+        for name, score in zip(names, scores, strict=True):
+            typer.echo(f"  {name:<{width}}  {score:.{_MOST_PLACES}f}")
+
+
+def _shown(node: Any) -> str:
+    """A name for a screen, on which marks of control would do harm."""
+    name = str(node)
+    return name if name.isprintable() else repr(name)

@@ -1,0 +1,99 @@
+"""Learned decoders: their scores are no inner products, so what comes near to them picks candidates to be scored."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.neighbours.decoding import LinkDecoder
+from l2g2g.neighbours.exact import keep_best
+from l2g2g.neighbours.sides import Sides
+from l2g2g.neighbours.top_links import TopLinks, top_links
+
+_FITTED_PAIRS = 50_000
+_CANDIDATES = 50  # for every link that is wanted
+_ROW_SAMPLES = 64
+_STREAM = 0x1EA4  # keeps these draws apart from others of the same seed
+
+
+def nearest_learned(
+    decoder: LinkDecoder, embedding: np.ndarray, rows: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `search_exactly`, by the score of any decoder: every row with every node."""
+    nodes = np.full((len(rows), k), -1, np.int64)
+    scores = np.full((len(rows), k), -np.inf, np.float32)
+    for place, row in enumerate(rows):
+        block = _score_row(decoder, embedding, int(row)).astype(np.float32)
+        here = slice(place, place + 1)
+        keep_best(block[None], 0, rows[here], scores[here], nodes[here])
+    return nodes, scores
+
+
+def top_learned_links(
+    decoder: LinkDecoder, embedding: np.ndarray, count: int, known: sp.csr_array, *, seed: int = 0
+) -> TopLinks:
+    """As `top_links`, by the score of a learned decoder.
+
+    Weights of the coordinates are fitted such that weighted inner products come near to the scores; the pairs that
+    are best by them are scored by the decoder. What that misses is measured on all pairs of a few nodes, half of them
+    drawn from all nodes and half from the ends of what was found: `recall` is the share that is in the list among their
+    pairs that score as high as it.
+    """
+    candidates = top_links(_fit_sides(decoder, embedding, known, seed), _CANDIDATES * count, known)
+    scores = decoder.score(embedding, candidates.sources, candidates.targets).astype(np.float32)
+    best = np.lexsort((candidates.targets, candidates.sources, -scores))[:count]
+    found = TopLinks(candidates.sources[best], candidates.targets[best], scores[best], None, candidates.scored_fraction)
+    if len(candidates.scores) < _CANDIDATES * count:  # all pairs that there are
+        return found
+    recall = _measure_recall(decoder, embedding, known, found, seed)
+    return TopLinks(found.sources, found.targets, found.scores, recall, found.scored_fraction)
+
+
+def _fit_sides(decoder: LinkDecoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> Sides:
+    """score(u, v) ≈ Σ weight · z_u · z_v over the coordinates, by least squares over edges and random pairs."""
+    generator = np.random.default_rng([seed, _STREAM])
+    num_nodes = len(embedding)
+    entries = generator.integers(0, known.nnz, _FITTED_PAIRS) if known.nnz else np.empty(0, np.int64)
+    edge_sources = np.searchsorted(known.indptr, entries, side="right") - 1
+    random_pairs = generator.integers(0, num_nodes, (2, _FITTED_PAIRS))
+    sources = np.concatenate([edge_sources, random_pairs[0]])
+    targets = np.concatenate([known.indices[entries].astype(np.int64), random_pairs[1]])
+    products = embedding[sources].astype(np.float64) * embedding[targets]
+    design = np.column_stack([products, np.ones(len(products))])
+    weights = np.linalg.lstsq(design, decoder.score(embedding, sources, targets), rcond=None)[0][:-1]
+    roots = np.sqrt(np.abs(weights))
+    left = (embedding * roots).astype(np.float32)
+    if (weights >= 0).all():
+        return Sides(left, left)
+    return Sides(left, (left * np.sign(weights)).astype(np.float32))
+
+
+def _measure_recall(
+    decoder: LinkDecoder, embedding: np.ndarray, known: sp.csr_array, found: TopLinks, seed: int
+) -> float:
+    generator = np.random.default_rng([seed, _STREAM, 1])
+    num_nodes = len(embedding)
+    ends = np.unique(np.concatenate([found.sources, found.targets]))
+    rows = np.unique(
+        np.concatenate(
+            [
+                generator.choice(ends, min(_ROW_SAMPLES // 2, len(ends)), replace=False),
+                generator.choice(num_nodes, min(_ROW_SAMPLES // 2, num_nodes), replace=False),
+            ]
+        )
+    )
+    threshold = found.scores[-1]
+    num_true = num_found = 0
+    for row in rows.tolist():
+        reaches = _score_row(decoder, embedding, row).astype(np.float32) > threshold
+        reaches[row] = False
+        reaches[known.indices[known.indptr[row] : known.indptr[row + 1]]] = False
+        partners = np.concatenate([found.targets[found.sources == row], found.sources[found.targets == row]])
+        num_true += int(reaches.sum())
+        num_found += int(reaches[partners].sum())
+    return num_found / num_true if num_true else 1.0
+
+
+def _score_row(decoder: LinkDecoder, embedding: np.ndarray, row: int) -> np.ndarray:
+    """(num_nodes,) scores of a node with every node."""
+    return decoder.score(embedding, np.full(len(embedding), row), np.arange(len(embedding)))

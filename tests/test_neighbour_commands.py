@@ -1,0 +1,181 @@
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from l2g2g import GAE, cli
+from l2g2g.graphs.write import write_embedding
+
+NAMES = np.array([f"n{number}" for number in range(120)], dtype=object)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return stop.value.code, output.out, output.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def model(noisy):
+    return GAE(dim=8, epochs=20, seed=0).fit(noisy)
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory, noisy):
+    path = tmp_path_factory.mktemp("graph") / "edges.csv"
+    lines = [f"n{u},n{v}" for u, v in zip(*noisy.edges(), strict=True)]
+    path.write_text("source,target\n" + "\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=[".parquet", ".csv", ".txt", ".npy"])
+def vectors(request, model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("vectors") / f"out{request.param}"
+    write_embedding(path, model.embedding_, NAMES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def one_file(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("vectors") / "out.parquet"
+    write_embedding(path, model.embedding_, NAMES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    model.save(path)
+    return path
+
+
+def test_neighbours_from_every_format(run, vectors, model):
+    code, out, err = run("neighbours", vectors, "n3", "n9", "-k", 4, "--json")
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["node"] for row in rows] == ["n3", "n9"]
+    expected = model.neighbours([3, 9], k=4)
+    for row, nodes, scores in zip(rows, expected.nodes, expected.scores, strict=True):
+        assert [item["node"] for item in row["neighbours"]] == [f"n{node}" for node in nodes]
+        np.testing.assert_allclose([item["score"] for item in row["neighbours"]], scores, rtol=1e-4)
+        assert (row["exact"], row["recall"], row["metric"]) == (True, None, "cosine")
+
+
+def test_neighbours_for_people(run, one_file):
+    code, out, _ = run("neighbours", one_file, "n3", "-k", 2)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0] == "n3"
+    assert len(lines) == 3
+    assert lines[1].startswith("  n")
+
+
+def test_neighbours_of_a_saved_model_by_its_decoder(run, folder, model):
+    code, out, _ = run("neighbours", folder, "3", "-k", 2, "--metric", "decoder", "--json")
+    assert code == 0
+    found = json.loads(out)
+    expected = model.neighbours([3], k=2, metric="decoder")
+    assert [item["node"] for item in found["neighbours"]] == expected.nodes[0].tolist()
+
+
+def test_all_nodes_into_a_table(run, one_file, tmp_path):
+    code, out, _ = run("neighbours", one_file, "--all", "-k", 3, "-o", tmp_path / "near.parquet", "-q")
+    assert (code, out) == (0, "")
+    table = pq.read_table(tmp_path / "near.parquet").to_pydict()
+    assert len(table["node"]) == 360
+    assert table["rank"][:3] == [1, 2, 3]
+
+
+def test_an_index_in_a_file_says_its_recall(run, one_file, tmp_path):
+    code, out, _ = run("neighbours", one_file, "n3", "--index", tmp_path / "index", "--json")
+    row = json.loads(out)
+    assert (code, row["exact"]) == (0, False)
+    assert 0.9 < row["recall"] <= 1
+    _, _, err = run("neighbours", one_file, "n3", "--index", tmp_path / "index")
+    assert "of the true neighbours" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nn3"], "no node 'nn3'; did you mean 'n3'"),
+        ([], "name the nodes"),
+        (["n3", "--all"], "not both"),
+        (["n3", "-k", "0"], "at least 1"),
+        (["n3", "--metric", "inne"], "did you mean 'inner'"),
+        (["n3", "--exact", "--index", "x"], "give one of them"),
+        (["n3", "-o", "x.html"], "unknown ending"),
+    ],
+)
+def test_one_line_for_what_cannot_be_done(run, one_file, arguments, message):
+    code, out, err = run("neighbours", one_file, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_no_such_embedding(run, tmp_path):
+    code, _, err = run("neighbours", tmp_path / "nothing.npy", "n1")
+    assert code == 2
+    assert "no such embedding file" in err
+
+
+def test_pairs_by_inner_product(run, one_file, model, tmp_path):
+    (tmp_path / "pairs.csv").write_text("n1,n2\nn3,n100\n")
+    code, out, err = run("predict", one_file, "--pairs", tmp_path / "pairs.csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert (code, err) == (0, "")
+    assert [(row["source"], row["target"]) for row in rows] == [("n1", "n2"), ("n3", "n100")]
+    score = model.embedding_[1] @ model.embedding_[2]
+    assert float(rows[0]["score"]) == pytest.approx(score, rel=1e-4)
+    assert float(rows[0]["probability"]) == pytest.approx(1 / (1 + np.exp(-score)), rel=1e-4)
+
+
+def test_pairs_by_the_decoder_of_a_model(run, folder, model, tmp_path):
+    (tmp_path / "pairs.csv").write_text("1,2\n3,100\n")
+    code, out, _ = run("predict", folder, "--pairs", tmp_path / "pairs.csv", "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    np.testing.assert_allclose([row["probability"] for row in rows], model.predict_links([(1, 2), (3, 100)]))
+
+
+def test_top_links_of_a_file_and_its_graph(run, one_file, edges, noisy, tmp_path):
+    code, out, err = run("predict", one_file, "--top", 12, "--graph", edges, "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, err, len(rows)) == (0, "", 12)
+    assert all(row["recall"] is None for row in rows)
+    ends = np.array([[int(row["source"][1:]), int(row["target"][1:])] for row in rows])
+    assert not noisy.adjacency.toarray()[ends[:, 0], ends[:, 1]].any()
+    code, out, err = run("predict", one_file, "--top", 12, "--graph", edges, "-o", tmp_path / "top.csv")
+    assert (code, out) == (0, "")
+    assert "12 links, exact" in err
+    with (tmp_path / "top.csv").open(newline="") as file:
+        assert [row["source"] for row in csv.DictReader(file)] == [row["source"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--pairs FILE"),
+        (["--top", "3", "--pairs", "x.csv"], "not both"),
+        (["--top", "3"], "--graph"),
+        (["--top", "0", "--graph", "EDGES"], "at least 1"),
+        (["--pairs", "missing.csv"], "no such file of pairs"),
+        (["--pairs", "EDGES", "--graph", "EDGES"], "goes with --top"),
+    ],
+)
+def test_one_line_for_what_cannot_be_predicted(run, one_file, edges, arguments, message):
+    code, out, err = run("predict", one_file, *[edges if word == "EDGES" else word for word in arguments])
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
