@@ -4,7 +4,8 @@
 
 One JSON line per data set, method and seed. A fifth of the links of the hidden nodes is held out of everything and told
 apart from as many pairs of a hidden node and another that are not linked. `auc_new`: the hidden nodes come after
-training, with their features and the rest of their links. `auc_present`: they were there all along.
+training, with their features and the rest of their links. `auc_present`: they were there all along. `auc_warm`:
+training goes on for them, and `movement` is how far known nodes with the same edges went, of their length.
 The lines of graphs without features say `"features": false`.
 """
 
@@ -26,6 +27,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import Pairs
 from l2g2g.new_nodes import embed_grown
+from l2g2g.warm_start import continue_training
 
 HIDDEN, HELD_OUT = 0.1, 0.2
 
@@ -80,9 +82,10 @@ def measure(graph: Graph, method: str, preset: str, seed: int) -> dict[str, Any]
     vectors, _ = embed_grown(before.fitted, before.embedding, None, hidden.after)
     seconds = time.perf_counter() - started
     present = embed_graph(hidden.after, config)
-    new, there = (
+    warm, movement = continue_training(before.fitted, before.embedding, None, hidden.after, config)
+    new, there, after = (
         evaluate_links(embedding, hidden.test, pair_scorer(run.trained.model)).auc
-        for embedding, run in ((vectors, before), (present.embedding, present))
+        for embedding, run in ((vectors, before), (present.embedding, present), (warm.embedding, warm))
     )
     return {
         "dataset": graph.name,
@@ -95,10 +98,13 @@ def measure(graph: Graph, method: str, preset: str, seed: int) -> dict[str, Any]
         "num_test_links": len(hidden.test.positive),
         "auc_new": new,
         "auc_present": there,
+        "auc_warm": after,
         "gap": there - new,
+        "movement": movement.relative,
         "known_unchanged": bool((vectors[: len(before.embedding)] == before.embedding).all()),
         "seconds_new": seconds,
         "seconds_present": present.seconds["train"],
+        "seconds_warm": warm.seconds["train"],
     }
 
 

@@ -167,7 +167,7 @@ def test_directed_graphs_and_other_decoders_are_saved_whole(tmp_path):
     assert (again.embedding_ == model.embedding_).all()
     model = GAE(dim=4, epochs=3, decoder="distance", negative_sampling="degree").fit((arcs, None))
     model.save(tmp_path / "b")
-    assert GAE.load(tmp_path / "b")._fitted.model.decoder.log_scale == model._fitted.model.decoder.log_scale
+    assert GAE.load(tmp_path / "b").fitted.model.decoder.log_scale == model.fitted.model.decoder.log_scale
 
 
 @pytest.mark.parametrize(

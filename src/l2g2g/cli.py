@@ -17,6 +17,15 @@ from rich.console import Console
 
 from l2g2g.align_commands import align, party
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError
+from l2g2g.model_commands import (
+    ModelOption,
+    NewGraphOption,
+    WarmStartOption,
+    check_one_of,
+    embed_with_model,
+    read_finished,
+    save_run,
+)
 from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.report_commands import explore, report
@@ -38,9 +47,15 @@ _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, c
 app.add_typer(party, name="party")
 app.add_typer(reproduce, name="reproduce")
 
-MethodOption = Annotated[str, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.")]
+MethodOption = Annotated[
+    str | None,
+    typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.", show_default="l2g2g"),
+]
 PresetOption = Annotated[
-    str, typer.Option(help="default, accurate (wider, learned decoder), or paper (what the authors ran).")
+    str | None,
+    typer.Option(
+        help="default, accurate (wider, learned decoder), or paper (what the authors ran).", show_default="default"
+    ),
 ]
 FeaturesOption = Annotated[
     Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
@@ -81,13 +96,16 @@ def embed(
     graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")],
     features: FeaturesOption = None,
-    method: MethodOption = "l2g2g",
-    preset: PresetOption = "default",
+    method: MethodOption = None,
+    preset: PresetOption = None,
+    model: ModelOption = None,
+    new_graph: NewGraphOption = False,
+    warm_start: WarmStartOption = None,
     data_dir: DataDirOption = None,
     validation: Annotated[
         bool, typer.Option("--validation/--no-validation", help="Hold back 5 % of the edges for early stopping.")
     ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.", show_default="0")] = None,
     run_dir: RunDirOption = None,
     resume: ResumeOption = False,
     checkpoint_every: CheckpointOption = None,
@@ -99,21 +117,43 @@ def embed(
     from l2g2g.graphs.write import check_output, write_embedding
 
     check_output(output)
-    config = _config(method, preset, seed=seed, **options)
+    check_one_of(model, warm_start, new_graph)
+    chosen = {"method": method, "preset": preset, "seed": seed}
+    given = {**{name: value for name, value in chosen.items() if value is not None}, **options}
+    if model is not None:
+        unused = {"run-dir": run_dir, "resume": resume, "checkpoint-every": checkpoint_every}
+        given |= {name: value for name, value in unused.items() if value not in (None, False)}
+        given |= {} if validation else {"no-validation": True}
+        where = (model, graph, features, data_dir, output)
+        note_run(embed_with_model(*where, new_graph=new_graph, given=given, as_json=as_json, quiet=quiet))
+        return
     from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
     from l2g2g.record_keeping import keep_record
     from l2g2g.run_directory import open_run
 
-    clock = Stopwatch()
+    clock, before, movement = Stopwatch(), None, None
+    if warm_start is None:
+        config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given})
+    else:
+        before, config = read_finished(warm_start, given)
     with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory:
         with clock.measure("read"):
-            loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
+            loaded = _read(graph, features, data_dir, quiet or as_json, config.directed)
         check_output(output, loaded.node_ids)
         with _progress(config.num_epochs(loaded.num_edges), config.method, quiet or as_json) as on_epoch:
             fraction = 0.05 if validation else 0.0
-            run = embed_graph(loaded, config, validation_fraction=fraction, on_epoch=on_epoch, directory=directory)
+            how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
+            if before is None:
+                run = embed_graph(loaded, config, keep=run_dir is not None, **how)
+            else:
+                from l2g2g.warm_start import continue_training
+
+                finished = (before.for_new_nodes(), before.embedding, before.node_ids)
+                run, movement = continue_training(*finished, loaded, config, small_steps="lr" not in given, **how)
         with clock.measure("write"):
             write_embedding(output, run.embedding, loaded.node_ids)
+            if run_dir is not None:
+                save_run(run_dir, run, loaded)
         seconds = {**clock.seconds, **run.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
         row = {
@@ -123,6 +163,7 @@ def embed(
             "seconds": seconds,
             "peak_memory_bytes": peak_memory(),
             "output": str(output),
+            **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
         keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
     note_run(row)
@@ -133,6 +174,8 @@ def embed(
             f"{output}: {loaded.num_nodes:,} vectors of {config.dim} numbers, {config.method}, "
             f"{run.trained.history.num_epochs} epochs, {seconds['total']:.1f} s"
         )
+        if movement is not None:
+            typer.echo(movement.summary())
 
 
 @app.command()
@@ -149,7 +192,7 @@ def evaluate(
     measures: Annotated[
         str, typer.Option(help="auc (and AP), or all: also MRR, Hits@k and, with labels, a linear probe.")
     ] = "auc",
-    preset: PresetOption = "default",
+    preset: PresetOption = None,
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
     data_dir: DataDirOption = None,
@@ -163,7 +206,7 @@ def evaluate(
     """Split, train and score one or several methods on held-out links."""
     methods = method or ["l2g2g"]
     chosen = _seeds(seeds, seed)
-    configs = [_config(name, preset, seed=number, **options) for number in chosen for name in methods]
+    configs = [_config(name, preset or "default", seed=number, **options) for number in chosen for name in methods]
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):

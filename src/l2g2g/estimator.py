@@ -26,7 +26,7 @@ from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.record_keeping import keep_record
 from l2g2g.run_directory import open_run
-from l2g2g.saved_model import SavedModel, read_model, write_model
+from l2g2g.saved_model import ESTIMATORS, SavedModel, read_model, write_model
 from l2g2g.torch_module import EncoderModule
 from l2g2g.training.state import History
 from l2g2g.warm_start import Movement, continue_training
@@ -179,15 +179,15 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
         new_graph: no node is known, whatever the ids or numbers say.
         """
-        source = self._read_grown(graph)
+        source = self._read_grown(graph, None if new_graph else self._known_ids())
         if isinstance(source, Newcomers):
-            return embed_newcomers(self._fitted, source)
-        return embed_grown(self._fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+            return embed_newcomers(self.fitted, source)
+        return embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
 
     def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
         """Go on training on a graph that has grown, in the coordinates of `embedding_`; `movement_` tells what moved.
 
-        Without a fit before it this is `fit`.
+        Unless `lr` was given, steps are a tenth of those of `fit`. Without a fit before it this is `fit`.
         """
         if not hasattr(self, "embedding_"):
             return self.fit(graph)
@@ -197,11 +197,12 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         config = self.make_config()
         with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
             run, movement = continue_training(
-                self._fitted,
+                self.fitted,
                 self.embedding_,
                 self.node_ids_,
                 source,
                 config,
+                small_steps=self.lr is None,
                 validation_fraction=self.validation_fraction,
                 directory=directory,
             )
@@ -217,8 +218,8 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
         made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
         """
-        source = self._read_grown(graph)
-        fitted, embedding = self._fitted, self.embedding_
+        source = self._read_grown(graph, self._known_ids())
+        fitted, embedding = self.fitted, self.embedding_
         if isinstance(source, Newcomers):
             return score_newcomers(fitted, embedding, source)
         matched = match_nodes(source, self.node_ids_, len(embedding))
@@ -230,7 +231,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
     def module_(self) -> EncoderModule:
         """The encoder as a `torch.nn.Module` of (features, edges), to train on; it shares the weights of this model."""
         check_is_fitted(self, "embedding_")
-        return EncoderModule(self._fitted)
+        return EncoderModule(self.fitted)
 
     def save(self, folder: str | Path) -> None:
         """Write vectors, weights, settings and what new nodes need to a folder (safetensors and JSON, no pickle)."""
@@ -253,23 +254,18 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
     @classmethod
     def load(cls, folder: str | Path) -> GraphEmbedding:
-        """Read what `save` wrote."""
+        """Read what `save` wrote, or the directory of a finished run."""
         saved = read_model(Path(folder))
         if saved.estimator != cls.__name__:
             raise InputError(f"{folder}: holds a {saved.estimator}, not a {cls.__name__}")
-        return cls._from_saved(saved, folder)
-
-    @classmethod
-    def _from_saved(cls, saved: SavedModel, folder: str | Path) -> GraphEmbedding:
         try:
-            model = cls(**saved.parameters)
+            model = estimator_of(saved.config) if saved.parameters is None else cls(**saved.parameters)
         except TypeError as error:
             raise InputError(f"{folder}: is not a model that was saved here ({error})") from error
         model.run_, model.movement_, model._state = None, None, saved.fitted
         model._set_results(saved.embedding, saved.node_ids, saved.history, saved.config)
-        model.n_features_in_ = len(saved.embedding)
-        if saved.fitted is not None and saved.fitted.inputs.num_features:
-            model.n_features_in_ = saved.fitted.inputs.num_features
+        num_features = 0 if saved.fitted is None else saved.fitted.inputs.num_features
+        model.n_features_in_ = num_features or len(saved.embedding)
         return model
 
     def remember(self, run: Run, graph: Graph, movement: Movement | None = None) -> None:
@@ -290,15 +286,21 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         self._n_features_out = embedding.shape[1]
 
     @property
-    def _fitted(self) -> Fitted:
-        """What new nodes need."""
+    def fitted(self) -> Fitted:
+        """What new nodes need: model, frame, the way nodes are read and the state of the known ones."""
+        check_is_fitted(self, "embedding_")
         if self._state is None:
-            raise InputError("this model was saved by an older version, without what new nodes need; fit it anew")
+            raise InputError("the model was saved by an older version, without what new nodes need; fit it anew")
         return self._state
 
-    def _read_grown(self, graph: Any) -> Graph | Newcomers:
+    def _known_ids(self) -> np.ndarray | None:
         check_is_fitted(self, "embedding_")
-        return read_grown(self, graph, len(self.embedding_), directed=self.directed)
+        return self.node_ids_
+
+    def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | Newcomers:
+        """known_ids: nodes that need no features."""
+        check_is_fitted(self, "embedding_")
+        return read_grown(self, graph, len(self.embedding_), directed=self.directed, known_ids=known_ids)
 
 
 @contextmanager
@@ -404,24 +406,10 @@ class VL2G2G(L2G2G):
     _method = "vl2g2g"
 
 
-ESTIMATORS: dict[str, type[GraphEmbedding]] = {
-    each._method: each for each in (GAE, VGAE, FastGAE, GAEL2G, L2G2G, VL2G2G)
-}
-
-
-def load_model(folder: str | Path) -> GraphEmbedding:
-    """Read a saved model, or the directory of a finished run, whatever its method."""
-    saved = read_model(Path(folder))
-    classes = {each.__name__: each for each in ESTIMATORS.values()}
-    if saved.estimator not in classes:
-        raise InputError(f"{folder}: holds a {saved.estimator}, which this version does not know")
-    return classes[saved.estimator]._from_saved(saved, folder)
-
-
-def estimator_of(config: Config, validation_fraction: float = 0.05) -> GraphEmbedding:
+def estimator_of(config: Config) -> GraphEmbedding:
     """An estimator of these settings; parameters that are the preset's stay None."""
-    kind = ESTIMATORS[config.method]
+    kind: type[GraphEmbedding] = globals()[ESTIMATORS[config.method]]
     usual = make_config(config.method, config.preset)
     names = [name for name in kind._get_param_names() if name in Config.names() and name != "preset"]
     changed = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
-    return kind(preset=config.preset, validation_fraction=validation_fraction, **changed)
+    return kind(preset=config.preset, **changed)

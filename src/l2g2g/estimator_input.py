@@ -37,8 +37,13 @@ def read_training(estimator: BaseEstimator, source: Any, *, directed: bool) -> G
     return _from_matrix(matrix, directed)
 
 
-def read_grown(estimator: BaseEstimator, source: Any, num_known: int, *, directed: bool) -> Graph | Newcomers:
-    """A graph of known and new nodes, or new nodes alone where a matrix has a column for every known node."""
+def read_grown(
+    estimator: BaseEstimator, source: Any, num_known: int, *, directed: bool, known_ids: np.ndarray | None = None
+) -> Graph | Newcomers:
+    """A graph of known and new nodes, or new nodes alone where a matrix has a column for every known node.
+
+    known_ids: as in `read_graph`.
+    """
     if isinstance(source, Newcomers):
         return source
     if isinstance(source, tuple) and len(source) == 2 and is_matrix(source[0]) and source[1] is not None:
@@ -47,7 +52,7 @@ def read_grown(estimator: BaseEstimator, source: Any, num_known: int, *, directe
         if len(shape) == 2 and shape[0] != shape[1] and shape[1] == num_known:
             return newcomers_from_matrix(check_array(matrix, **_CHECKS), features)
     if not is_matrix(source):
-        return read_graph(source, directed=directed)
+        return read_graph(source, directed=directed, known_ids=known_ids)
     shape = _shape(source)
     if len(shape) == 2 and shape[0] == shape[1] > num_known:
         return _from_matrix(check_array(source, **_CHECKS), directed)

@@ -131,7 +131,8 @@ def embed_graph(
         split = keep_all(graph)
         if hold_back:
             split = split_links(graph, validation_fraction=validation_fraction, test_fraction=0.0, seed=config.seed)
-    keeper = keep_training(directory, "embed", graph, split, config, validation_fraction=validation_fraction)
+    more: dict[str, Any] = {} if start is None or directory is None else {"warm_start": start.digest()}
+    keeper = keep_training(directory, "embed", graph, split, config, validation_fraction=validation_fraction, **more)
     return run_split(
         split, config, final_graph=graph, clock=clock, on_epoch=on_epoch, keeper=keeper, keep=keep, start=start
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +53,13 @@ class Start:
 
     model: Autoencoder
     inputs: InputMap
+
+    def digest(self) -> str:
+        """SHA-256 of the weights: two trainings that go on with others are not the same."""
+        found = hashlib.sha256()
+        for value in self.model.state_dict().values():
+            found.update(value.cpu().contiguous().numpy().tobytes())
+        return found.hexdigest()
 
     def read(self, features: Features | None) -> Features:
         """(num_nodes, num_columns) what the encoder reads of all nodes."""

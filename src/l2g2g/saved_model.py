@@ -31,6 +31,14 @@ from l2g2g.training.state import History, read_history
 
 FORMAT, _WITHOUT_INPUTS = "l2g2g model 2", "l2g2g model 1"
 _MANIFEST, _TENSORS = "model.json", "model.safetensors"
+ESTIMATORS = {
+    "gae": "GAE",
+    "vgae": "VGAE",
+    "fastgae": "FastGAE",
+    "gae+l2g": "GAEL2G",
+    "l2g2g": "L2G2G",
+    "vl2g2g": "VL2G2G",
+}
 _KNOWN = ("nodes", "offsets", "degrees", "node_degrees")
 _FRAME = ("rotations", "translations", "scales")
 
@@ -40,7 +48,7 @@ class SavedModel:
     """What a folder holds.
 
     Attributes:
-        estimator, parameters: Name of the class and how it was made.
+        estimator, parameters: Name of the class and how it was made; None where the config says it all.
         config: The settings as they were used.
         embedding: (num_nodes, dim) the published vectors.
         node_ids: (num_nodes,) ids of the rows, or None.
@@ -49,12 +57,18 @@ class SavedModel:
     """
 
     estimator: str
-    parameters: dict[str, Any]
+    parameters: dict[str, Any] | None
     config: Config
     embedding: np.ndarray
     node_ids: np.ndarray | None
     history: History
     fitted: Fitted | None
+
+    def for_new_nodes(self) -> Fitted:
+        """What new nodes need, which must be there."""
+        if self.fitted is None:
+            raise InputError("the model was saved by an older version, without what new nodes need; fit it anew")
+        return self.fitted
 
 
 def write_model(folder: Path, saved: SavedModel) -> None:
@@ -64,7 +78,12 @@ def write_model(folder: Path, saved: SavedModel) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {"embedding": torch.from_numpy(saved.embedding), **_fitted_tensors(saved.fitted)}
     held = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_whole(folder / _TENSORS, lambda file: save_file(held, file))
+
+    def write(file: Path) -> None:
+        save_file(held, file)
+        file.chmod(0o644)  # for whom a run is for, its JSON is readable too
+
+    write_whole(folder / _TENSORS, write)
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "estimator": saved.estimator,
@@ -89,7 +108,7 @@ def read_model(folder: Path) -> SavedModel:
         fitted = _read_fitted(config, manifest["inputs"], tensors) if manifest["format"] == FORMAT else None
         saved = SavedModel(
             str(manifest["estimator"]),
-            dict(manifest["parameters"]),
+            None if manifest["parameters"] is None else dict(manifest["parameters"]),
             config,
             vectors,
             node_ids,

@@ -25,6 +25,9 @@ _SHAPE = (
     *("method", "dim", "hidden", "layers", "encoder", "activation", "residual", "skip", "decoder", "learn_bias"),
     *("feature_scaling", "directed", "share_encoder"),
 )
+# Steps of the same size as before would first undo some of what was found: smaller ones end as high (docs/new_nodes.md)
+# and move known nodes half as far.
+_SMALLER_STEPS = 0.1
 # Scores of these decoders stay the same when all vectors are turned together.
 _TURNS_FREELY = ("inner", "cosine", "distance")
 
@@ -46,6 +49,14 @@ class Movement:
     mean: float | None
     relative: float | None
 
+    def summary(self) -> str:
+        """One line for people."""
+        text = f"{self.num_new:,} new nodes"
+        if self.relative is None:
+            return f"{text}; every known one has other edges than before"
+        moved = f"{100 * self.relative:.1f} % of their length"
+        return f"{text}; {self.num_unchanged:,} known ones with the same edges moved by {moved} on average"
+
     def describe(self) -> dict[str, Any]:
         """What the JSON line says."""
         return {
@@ -64,6 +75,7 @@ def continue_training(
     graph: Graph,
     config: Config,
     *,
+    small_steps: bool = True,
     validation_fraction: float = 0.05,
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
@@ -71,6 +83,7 @@ def continue_training(
     """Train on a graph that has grown, from the weights of a finished run.
 
     fitted, embedding, known_ids: the finished run, its vectors (num_known, dim) and ids; it stays as it is.
+    small_steps: train with a tenth of the learning rate of the config, which is that of a training from the start.
     The new vectors are turned onto the old ones of the nodes that both have (orthogonal Procrustes), where the decoder
     allows it; the others start from the same weights and are left where they go.
     """
@@ -82,13 +95,15 @@ def continue_training(
     start = Start(copy.deepcopy(fitted.model), extend_inputs(fitted, matched))
     run = embed_graph(
         graph,
-        config,
+        replace(config, lr=config.lr * (_SMALLER_STEPS if small_steps else 1.0)),
         validation_fraction=validation_fraction,
         on_epoch=on_epoch,
         directory=directory,
         keep=True,
         start=start,
     )
+    assert run.fitted is not None
+    run = replace(run, config=config, fitted=replace(run.fitted, config=config))
     there = ~matched.is_new
     before = embedding[matched.known[there]]
     if config.decoder in _TURNS_FREELY:

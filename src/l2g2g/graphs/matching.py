@@ -32,15 +32,15 @@ class Matched:
 
 
 def match_nodes(graph: Graph, known_ids: np.ndarray | None, num_known: int, *, all_new: bool = False) -> Matched:
-    """Tell known nodes from new ones: by ids where both sides have them, otherwise by number, known nodes first.
+    """Tell known nodes from new ones: by ids where the graph has them, otherwise by number, known nodes first.
 
-    known_ids: (num_known,) ids, or None where a node is its row number. all_new: none of them is known.
+    known_ids: (num_known,) ids, or None where the id of a node is its number. all_new: none of them is known.
     """
     numbers = np.arange(graph.num_nodes)
     if all_new:
         known = np.full(graph.num_nodes, -1)
-    elif graph.node_ids is not None and known_ids is not None:
-        known = find_rows(graph.node_ids, known_ids)
+    elif graph.node_ids is not None:
+        known = find_rows(graph.node_ids, np.arange(num_known) if known_ids is None else known_ids)
     elif graph.num_nodes < num_known:
         raise InputError(
             f"{graph.name}: {graph.num_nodes:,} nodes that no ids tell apart, but the model knows {num_known:,}; give "

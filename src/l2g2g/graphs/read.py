@@ -32,6 +32,7 @@ def read_graph(
     seed: int = 0,
     directed: bool = False,
     memory_limit: int | None = None,
+    known_ids: np.ndarray | None = None,
 ) -> Graph:
     """Read a graph from wherever it is.
 
@@ -49,6 +50,7 @@ def read_graph(
         seed: Of the draw, where the source is the name of a block model.
         directed: Keep the directions of the edges, from source to target (rows to columns of a matrix).
         memory_limit: Bytes that a file may unpack to; by default the free memory of the machine.
+        known_ids: Nodes that need no row in a feature table; they get zeros, which nobody should read.
 
     Returns:
         The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance,
@@ -67,7 +69,7 @@ def read_graph(
     if isinstance(source, tuple) and len(source) == 2:
         source, own_features = source
         features = own_features if features is None else features
-    vectors = None if features is None else read_features(features, memory_limit)
+    vectors = None if features is None else replace(read_features(features, memory_limit), spared=known_ids)
     if is_edge_table(source):
         return _from_edges(edges_from_table(source, name or "edge table"), vectors, name or "graph", directed)
     if isinstance(source, (str, Path)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +31,25 @@ class VectorTable:
         vectors: (num_rows, num_columns), dense or sparse.
         ids: (num_rows,) integers or text, each once; None where a row is a node number.
         source_name: What errors call the table.
+        spared: Ids that need no row; None where all do.
     """
 
     vectors: Features
     ids: np.ndarray | None
     source_name: str
+    spared: np.ndarray | None = None
 
     def by_node(self, node_ids: np.ndarray, graph_name: str) -> np.ndarray:
-        """(num_nodes, num_columns) vectors in the order of node_ids; every node needs a row."""
+        """(num_nodes, num_columns) vectors in the order of node_ids; every node needs a row but those spared one."""
         assert self.ids is not None
         assert isinstance(self.vectors, np.ndarray)
         rows = find_rows(node_ids, self.ids)
+        if self.spared is not None:
+            spared = (rows < 0) & (find_rows(node_ids, self.spared) >= 0)
+            if spared.any():
+                found = np.zeros((len(node_ids), self.vectors.shape[1]), self.vectors.dtype)
+                found[~spared] = replace(self, spared=None).by_node(node_ids[~spared], graph_name)
+                return found
         if (rows < 0).any():
             missing = node_ids[int(np.argmax(rows < 0))]
             raise InputError(
