@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from l2g2g.errors import InputError
+from l2g2g.reproduce.progress import announce, run_plan, say
 
 if TYPE_CHECKING:
     from l2g2g.reproduce.cells import AnyCell
-    from l2g2g.reproduce.runner import Progress
     from l2g2g.reproduce.study import Choice
 
 DatasetsOption = Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")]
@@ -41,7 +38,6 @@ reproduce = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-screen = Console(stderr=True)
 
 
 @reproduce.callback()
@@ -68,68 +64,33 @@ def datasets(
     _run(["datasets"], _choice(datasets, None, None, quick), data_dir, out, jobs, None, quiet)
 
 
-@reproduce.command()
-def performance(
-    datasets: DatasetsOption = None,
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and an honest one."""
-    _run(["performance"], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
+def _add_study(name: str, summary: str) -> None:
+    """A command for a study that takes graphs, methods and seeds."""
+
+    def run_study(
+        datasets: DatasetsOption = None,
+        methods: MethodsOption = None,
+        seeds: SeedsOption = None,
+        data_dir: DataDirOption = None,
+        quick: QuickOption = False,
+        out: OutOption = None,
+        jobs: JobsOption = 1,
+        threads: ThreadsOption = None,
+        quiet: QuietOption = False,
+    ) -> None:
+        _run([name], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
+
+    reproduce.command(name, help=summary)(run_study)
 
 
-@reproduce.command("training-time")
-def training_time(
-    datasets: DatasetsOption = None,
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Seconds per epoch of every method over the data sets, partitioning beside it."""
-    _run(["training-time"], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
-
-
-@reproduce.command()
-def patches(
-    datasets: DatasetsOption = None,
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """AUC and AP for 2 to 10 patches."""
-    _run(["patches"], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
-
-
-@reproduce.command("patch-time")
-def patch_time(
-    datasets: DatasetsOption = None,
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Seconds per epoch for 2 to 30 patches."""
-    _run(["patch-time"], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
+_add_study("performance", "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and an honest one.")
+_add_study("training-time", "Seconds per epoch of every method over the data sets, partitioning beside it.")
+_add_study("patches", "AUC and AP for 2 to 10 patches.")
+_add_study("patch-time", "Seconds per epoch for 2 to 30 patches.")
+_add_study(
+    "heterogeneous",
+    "Block models with unequal, nested and overlapping blocks, hubs and bad features, and what each allows at best.",
+)
 
 
 @reproduce.command()
@@ -144,22 +105,6 @@ def complexity(
 ) -> None:
     """How the time of an epoch grows in N, M, F, patches and layers, on generated graphs."""
     _run(["complexity"], _choice(None, methods, seeds, quick), None, out, jobs, threads, quiet)
-
-
-@reproduce.command()
-def heterogeneous(
-    datasets: DatasetsOption = None,
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Block models with unequal, nested and overlapping blocks, hubs and bad features, and what each allows at best."""
-    _run(["heterogeneous"], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
 
 
 @reproduce.command()
@@ -252,7 +197,7 @@ def _tell_of_old_settings(folder: Path, quick: bool) -> None:
         runs = [row for row in rows if "error" not in row and "method" in row["cell"]]
         old = sum(not Cell(**row["cell"]).is_answered_by(row) for row in runs)
         if old:
-            _say(f"{name}: {old:,} of {len(runs):,} cells were run with settings that their presets no longer have")
+            say(f"{name}: {old:,} of {len(runs):,} cells were run with settings that their presets no longer have")
 
 
 def _run(
@@ -278,9 +223,9 @@ def _run(
         own = choice if name not in ("complexity", "heterogeneous") or len(names) == 1 else _without_datasets(choice)
         plans[name] = _available(STUDIES[name].plan(own), own, data_dir, quiet)
     if len(names) > 1 and not quiet:
-        _say(f"{sum(map(len, plans.values())):,} cells in {len(names)} studies:")
+        say(f"{sum(map(len, plans.values())):,} cells in {len(names)} studies:")
         for name, cells in plans.items():
-            _announce(cells, folder / f"{name}.jsonl", data_dir, jobs)
+            announce(cells, folder / f"{name}.jsonl", data_dir, jobs)
     note_command(folder, _command(names, choice, data_dir))
     rows: list[dict[str, Any]] = []
     for name, cells in plans.items():
@@ -309,94 +254,8 @@ def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quie
     missing = {info.name for info in list_datasets(data_dir) if not info.available}
     left_out = [name for name in dict.fromkeys(cell.dataset for cell in cells) if name in missing]
     if left_out and not quiet:
-        _say(f"left out, because the file is missing: {', '.join(left_out)}; give --data-dir")
+        say(f"left out, because the file is missing: {', '.join(left_out)}; give --data-dir")
     return [cell for cell in cells if cell.dataset not in left_out]
-
-
-def run_plan(
-    cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, threads: int | None, quiet: bool
-) -> dict[str, dict[str, Any]]:
-    """Say what will be run and how long it should take, run it, and show how far it is."""
-    from l2g2g.reproduce.runner import run_cells
-
-    for cell in cells:
-        _ = cell.config  # refuse settings that cannot work before anything runs
-    num_done = _announce(cells, path, data_dir, jobs, quiet)
-    with _bar(len(cells), num_done, quiet) as on_progress:
-        rows = run_cells(cells, path, data_dir=data_dir, jobs=jobs, threads=threads, on_progress=on_progress)
-    failed = sum("error" in row for row in rows.values())
-    if failed and not quiet:
-        _say(f"{failed:,} cells failed; see 'error' in {path}")
-    return rows
-
-
-def _announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, quiet: bool = False) -> int:
-    """Say how many cells there are and how long they should take. Returns how many are done."""
-    from l2g2g.reproduce.cells import Journal
-    from l2g2g.reproduce.runner import expect_seconds, measure_sizes
-
-    sizes = measure_sizes(dict.fromkeys(cell.dataset for cell in cells), data_dir)
-    journal = Journal(path)
-    answered = journal.answers(cells)
-    journal.close()
-    if not quiet:
-        left = [cell for cell in cells if cell.key not in answered]
-        seconds = expect_seconds(left, answered.values(), sizes) / jobs
-        done = f", {len(answered):,} of them done" if answered else ""
-        graphs = ", ".join(sizes) if len(sizes) < 9 else f"{len(sizes)} graphs"
-        _say(f"{len(cells):,} cells on {graphs}{done}; about {describe_time(seconds)} to go -> {path}")
-    return len(answered)
-
-
-@contextmanager
-def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar over all cells on a terminal, a line per cell elsewhere."""
-    if quiet:
-        yield None
-        return
-    if not screen.is_terminal:
-        yield lambda progress: _say(_describe(progress))
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("cells", total=total, completed=done, left="")
-
-        def show(progress: Any) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            bar.update(task, completed=progress.done, left=f"{describe_time(progress.seconds_left)} left{failed}")
-
-        yield show
-
-
-def _describe(progress: Progress) -> str:
-    row = progress.latest or {}
-    cell = row.get("cell", {})
-    words = [str(cell.get(name)) for name in ("dataset", "method", "preset", "protocol") if name in cell]
-    words += [f"seed {cell['seed']}"] if "seed" in cell else []
-    if "error" in row:
-        score = row["error"]
-    elif "auc" in row:
-        score = f"AUC {100 * row['auc']:.2f}"
-    else:
-        score = f"{row.get('num_nodes', 0):,} nodes, {row.get('num_edges', 0):,} edges"
-    return (
-        f"{progress.done}/{progress.total} {' '.join(words)}: {score}, "
-        f"{row.get('cell_seconds', 0.0):.1f} s; {describe_time(progress.seconds_left)} left"
-    )
-
-
-def describe_time(seconds: float) -> str:
-    """Seconds as a person says them.
-
-    Example:
-        >>> describe_time(42), describe_time(600), describe_time(9000)
-        ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _folder(out: Path | None, quick: bool) -> Path:
@@ -433,7 +292,3 @@ def _at_least_one(option: str, value: int | None) -> int | None:
     if value is not None and value < 1:
         raise InputError(f"{option} is {value}; at least 1 is needed")
     return value
-
-
-def _say(text: str) -> None:
-    screen.print(text, markup=False, highlight=False, soft_wrap=True)
