@@ -258,6 +258,10 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         saved = read_model(Path(folder))
         if saved.estimator != cls.__name__:
             raise InputError(f"{folder}: holds a {saved.estimator}, not a {cls.__name__}")
+        return cls._from_saved(saved, folder)
+
+    @classmethod
+    def _from_saved(cls, saved: SavedModel, folder: str | Path) -> GraphEmbedding:
         try:
             model = estimator_of(saved.config) if saved.parameters is None else cls(**saved.parameters)
         except TypeError as error:
@@ -413,3 +417,12 @@ def estimator_of(config: Config) -> GraphEmbedding:
     names = [name for name in kind._get_param_names() if name in Config.names() and name != "preset"]
     changed = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
     return kind(preset=config.preset, **changed)
+
+
+def load_model(folder: str | Path) -> GraphEmbedding:
+    """Read a saved model, or the directory of a finished run, whatever its method."""
+    saved = read_model(Path(folder))
+    if saved.estimator not in ESTIMATORS.values():
+        raise InputError(f"{folder}: holds a {saved.estimator}, which this version does not know")
+    kind: type[GraphEmbedding] = globals()[saved.estimator]
+    return kind._from_saved(saved, folder)
