@@ -1,5 +1,7 @@
-"""Records of runs that were never run: small, with odd names, and with every decoder."""
+"""Records of runs that were never run: small, with odd names, and with every decoder; and their page in a browser."""
 
+import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -76,3 +78,87 @@ def with_decoder(record):
         return replace(record, settings={**record.settings, "decoder": kind}, decoder=moved)
 
     return make
+
+
+class MapPage:
+    """A page of a run in the browser, as a user would work with it."""
+
+    def __init__(self, browser):
+        self.browser = browser
+        self.troubles, self.press = browser.troubles, browser.press
+
+    def open(self, page, **options):
+        """Open and wait until the map is drawn. Returns the seconds that took."""
+        started = time.monotonic()
+        self.browser.open(page, **options)
+        self.browser.wait_for("document.documentElement.dataset.map === 'ready'")
+        seconds = time.monotonic() - started
+        self.show("map-overlay")
+        return seconds
+
+    def run(self, script):
+        """The value of an expression."""
+        return self.browser.evaluate(script)
+
+    def show(self, name):
+        self.run(f"document.getElementById('{name}').scrollIntoView({{block: 'center'}})")
+
+    def texts(self, selector):
+        return self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
+
+    def box(self):
+        """(left, top, right, bottom) of the map in the window."""
+        return self.run("(b => [b.left, b.top, b.right, b.bottom])(pointMap.overlay.getBoundingClientRect())")
+
+    def place_of(self, row):
+        """Where a node is in the window."""
+        left, top, _, _ = self.box()
+        x, y = self.run(f"pointMap.toScreen({row})")
+        return x + left, y + top
+
+    def set(self, name, value):
+        """Give a field of the page a value, as typing or choosing does."""
+        change = "for (const kind of ['input', 'change']) box.dispatchEvent(new Event(kind));"
+        self.run(f"((box) => {{ box.value = {json.dumps(value)}; {change} }})(document.getElementById('{name}'))")
+
+    def find(self, name):
+        """Search for a name; what is found, as texts."""
+        self.run("document.getElementById('map-search').focus()")
+        self.set("map-search", name)
+        self.browser.wait_for("document.querySelector('#map-found button') !== null")
+        return self.texts("#map-found button")
+
+    def click_node(self, row):
+        """Click a node on the map and wait for its lists."""
+        self.browser.drag([self.place_of(row)])
+        self.wait_for_lists()
+
+    def wait_for_lists(self):
+        self.browser.wait_for("document.querySelectorAll('#map-neighbours li, #map-links li').length === 20")
+
+    def lasso(self, corners):
+        """Draw a lasso; the rows that are selected."""
+        if self.run("document.getElementById('map-lasso').getAttribute('aria-pressed')") == "false":
+            self.browser.click("#map-lasso")
+            self.show("map-overlay")
+        self.browser.drag([*corners, corners[0]])
+        return self.run("state.selected")
+
+    def save(self, button, folder):
+        """Click a button that saves a file; its lines."""
+        self.browser.save_downloads(folder)
+        before = set(folder.iterdir())
+        self.browser.click(button)
+        deadline = time.monotonic() + 20
+        while not (
+            new := [path for path in folder.iterdir() if path not in before and path.suffix in (".txt", ".csv")]
+        ):
+            assert time.monotonic() < deadline, "nothing was saved"
+            time.sleep(0.02)
+        return new[0].read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture
+def map_page(browser):
+    """A page of a run in the browser."""
+    return MapPage(browser)

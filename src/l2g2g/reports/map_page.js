@@ -3,7 +3,8 @@
 const NUM_FOUND = 50; // results of a search that are listed
 const NUM_LISTED = 200; // rows of the selection that are listed; the export has all
 
-const state = { names: null, values: {}, chosen: -1, hovered: -1, partners: null, selected: [], lasso: null };
+const state = { names: null, values: {}, chosen: -1, hovered: -1, partners: null, selected: [], lasso: null,
+  partnersOf: null };
 const nameOf = (row) => state.names ? String(state.names[row]) : String(row);
 const announce = (text) => { byId("map-status").textContent = text; };
 
@@ -27,7 +28,7 @@ async function startMap() {
   state.names = await readBlock("names");
   for (const column of facts.columns) state.values[column.name] = await readBlock(column.name);
   const map = new PointMap(byId("map-points"), byId("map-overlay"), points, facts.view);
-  const partnersOf = await openPartners();
+  state.partnersOf = await openPartners();
 
   map.onOverlay = (context) => drawOverlay(context, map);
   const recolour = () => {
@@ -52,7 +53,7 @@ async function startMap() {
     map.reveal(row);
     showNode(choose);
     try {
-      const partners = await partnersOf(row);
+      const partners = await state.partnersOf(row);
       if (state.chosen !== row) return;
       state.partners = partners;
       showNode(choose);

@@ -1,0 +1,178 @@
+"""The page of a run: as text, and in a real browser with its map, search, lists, lasso, keys and themes."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from l2g2g.reports import map_data
+from l2g2g.reports.partners import Partners
+from l2g2g.reports.run_page import render_run
+from l2g2g.training.state import History
+
+COUNT_COLOURS = """(() => {
+    const canvas = document.getElementById('map-points'), seen = {};
+    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    for (let i = 0; i < data.length; i += 4) {
+        const colour = data.slice(i, i + 3).join(',');
+        seen[colour] = (seen[colour] || 0) + 1;
+    }
+    return seen;
+})()"""
+COUNT_UNNAMED = """[...document.querySelectorAll('button, input, select, canvas[tabindex], [role=region]')].filter(
+    (one) => !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.length)).length"""
+BACKGROUND = "getComputedStyle(document.documentElement).backgroundColor"
+VIEW = "[pointMap.centreX, pointMap.centreY, pointMap.scale]"
+
+
+def write_page(record, folder, **options):
+    path = folder / "report.html"
+    path.write_text(render_run(record, record.vectors[:, :2], **options), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(record, tmp_path_factory):
+    rows = [{"name": "embed", "auc": 0.5, "ap": None, "seconds": {"total": 1}}, {"name": "b", "seconds": {"total": 2}}]
+    return write_page(record, tmp_path_factory.mktemp("page"), others=rows)
+
+
+def test_nothing_is_fetched_and_everything_is_escaped(page, hostile):
+    text = page.read_text()
+    assert re.findall(r"(?:src|href)=\"(?!#|data:)[^\"]*\"", text) == []
+    assert not re.search(r"@import|url\(|https://", text)
+    assert hostile not in text
+    policy = re.search(r"Content-Security-Policy\" content=\"([^\"]*)\"", text)[1]
+    assert policy.startswith("default-src 'none';")
+    assert "connect-src" not in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1]
+
+
+def test_it_loads_without_errors_and_names_stay_text(map_page, page, hostile):
+    map_page.open(page)
+    assert map_page.troubles() == []
+    assert map_page.run("document.title") == f"{hostile}: l2g2g"
+    assert map_page.find("<script>") == [hostile]
+    map_page.press("ArrowDown")
+    map_page.press("Enter")
+    map_page.wait_for_lists()
+    assert map_page.texts("#map-chosen") == [hostile]
+    assert map_page.texts("#map-node dd")[:2] == [hostile, "patch 1"]
+    map_page.run("document.getElementById('map-view').click()")
+    assert hostile in map_page.texts("#map-table th")
+    assert map_page.run("window.hacked") is None
+    assert map_page.troubles() == []
+
+
+def test_points_are_on_the_map_in_their_colours(map_page, page, record):
+    map_page.open(page)
+    seen = map_page.run(COUNT_COLOURS)
+    for colour in ("0,119,187", "238,119,51", "0,153,136"):  # of the three labels
+        assert seen[colour] > 20
+    assert seen["255,255,255"] > 0.5 * sum(seen.values())
+    assert map_page.texts("#map-legend .entry-name")[:2] == ["left", "right"]
+    map_page.set("map-colour", "degree")
+    assert map_page.texts(".ramp-ends span") == [str(record.degrees.min()), str(record.degrees.max())]
+
+
+def test_a_click_lists_neighbours_and_links(map_page, page, record):
+    map_page.open(page)
+    map_page.click_node(7)
+    assert map_page.texts("#map-chosen") == ["node 7"]
+    names, partners, row = record.names(), Partners(record), np.array([7])
+    for kind, nodes in (("neighbours", partners.neighbours(row)[0]), ("links", partners.links(row)[0])):
+        assert map_page.texts(f"#map-{kind} .node") == [names[node] for node in nodes[0]]
+    nearest = names[partners.neighbours(row)[0][0, 0]]
+    map_page.browser.click("#map-neighbours .node")
+    map_page.wait_for_lists()
+    assert map_page.texts("#map-chosen") == [nearest]
+    assert map_page.troubles() == []
+
+
+@pytest.mark.parametrize("kind", ["inner", "cosine", "distance", "product", "asymmetric"])
+def test_the_page_finds_the_same_from_its_vectors(map_page, with_decoder, tmp_path, monkeypatch, kind):
+    record = with_decoder(kind)
+    monkeypatch.setattr(map_data, "_MOST_FOR_LISTS", 0)
+    map_page.open(write_page(record, tmp_path))
+    partners, rows = Partners(record), np.array([0, 11, 39])
+    expected = {"neighbours": partners.neighbours(rows), "links": partners.links(rows)}
+    answers = map_page.run(f"Promise.all({rows.tolist()}.map((row) => state.partnersOf(row)))")
+    for place, answer in enumerate(answers):
+        for name, (nodes, values) in expected.items():
+            found, scores = zip(*answer[name], strict=True)
+            assert np.allclose(scores, values[place], atol=2e-3), name
+            assert np.mean(np.array(found) == nodes[place]) >= 0.8  # places change where values are nearly equal
+    assert map_page.troubles() == []
+
+
+def test_a_lasso_selects_and_exports(map_page, page, record, tmp_path):
+    map_page.open(page)
+    middle = (map_page.place_of(0)[0] + map_page.place_of(39)[0]) / 2
+    _, top, right, bottom = map_page.box()
+    top, right, bottom = top + 2, right - 2, bottom - 2
+    rows = map_page.lasso([(middle, top), (right, top), (right, bottom), (middle, bottom)])
+    places = [map_page.place_of(row) for row in range(40)]
+    assert rows == [row for row, (x, y) in enumerate(places) if middle < x < right and top < y < bottom]
+    assert 5 < len(rows) < 40
+    names = [record.names()[row] for row in rows]
+    assert map_page.texts("#map-table tbody th") == names
+    assert map_page.texts("#map-status") == [f"{len(rows)} nodes are selected."]
+    assert map_page.save("#map-save-ids", tmp_path) == names
+    lines = map_page.save("#map-save-table", tmp_path)
+    assert lines[0] == "id,label,patch,degree,residual"
+    assert lines[1].startswith(f"{names[0]},left,patch 0,{record.degrees[rows[0]]},")
+    assert len(lines) == len(rows) + 1
+    assert map_page.troubles() == []
+
+
+def test_keys_move_zoom_choose_and_clear(map_page, page):
+    map_page.open(page)
+    map_page.run("document.getElementById('map-overlay').focus()")
+    before = map_page.run(VIEW)
+    for key in ("ArrowRight", "ArrowDown", "+"):
+        map_page.press(key)
+    assert all(new > old for new, old in zip(map_page.run(VIEW), before, strict=True))
+    map_page.press("0")
+    assert map_page.run(VIEW) == before
+    map_page.press("Enter")
+    map_page.wait_for_lists()
+    map_page.press("Escape")
+    map_page.browser.wait_for("document.getElementById('map-chosen') === null")
+    map_page.browser.click("#map-view")
+    assert len(map_page.run("state.selected")) > 20
+    map_page.browser.click("#map-legend .entry")
+    assert map_page.run("pointMap.emphasis.reduce((a, b) => a + b)") == 20  # of the largest class
+    assert map_page.troubles() == []
+
+
+def test_light_dark_phone_and_paper(map_page, page):
+    map_page.open(page, theme="dark")
+    assert map_page.run(BACKGROUND) == "rgb(22, 24, 28)"
+    map_page.browser.click("#theme")
+    assert map_page.run(BACKGROUND) == "rgb(255, 255, 255)"
+    map_page.open(page, width=360, height=640)
+    assert map_page.run("document.documentElement.scrollWidth") <= 360
+    assert map_page.run("document.getElementById('map-points').clientWidth") > 280
+    assert map_page.run(COUNT_UNNAMED) == 0
+    assert map_page.browser.print().startswith(b"%PDF")
+    assert map_page.troubles() == []
+
+
+def test_a_bare_record_has_a_page_too(map_page, record, tmp_path):
+    bare = replace(
+        record,
+        **dict.fromkeys(("degrees", "home", "node_ids", "classes", "labels", "residuals", "edges", "separation")),
+        patches=replace(record.patches, sizes=[40], pairs=[], overlaps=[], pair_residuals=[], patch_residuals=[]),
+        history=History(),
+        graph=replace(record.graph, cleaning=None, num_edges=None),
+        row={},
+        command="",
+        versions={},
+    )
+    map_page.open(write_page(bare, tmp_path))
+    assert map_page.find("12") == ["12"]
+    map_page.press("Enter")
+    map_page.wait_for_lists()
+    assert map_page.texts("#map-chosen") == ["12"]
+    assert map_page.troubles() == []

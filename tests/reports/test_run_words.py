@@ -1,0 +1,71 @@
+"""Sentences about runs: what was measured is said, and what was not is not claimed."""
+
+from dataclasses import replace
+
+import pytest
+
+from l2g2g.evaluation.intervals import Interval
+from l2g2g.reports.record import PatchFacts
+from l2g2g.reports.run_words import cards, explain_pairs, summarise
+
+
+@pytest.fixture
+def scored(record):
+    """The record with round figures."""
+    auc, precision = Interval(0.9, 0.85, 0.94), Interval(0.8, 0.7, 0.9)
+    return replace(record, separation=replace(record.separation, auc=auc, average_precision=precision))
+
+
+def test_how_good_how_sure_how_long_and_what_was_cleaned(scored):
+    text = " ".join(summarise(scored))
+    assert "90.0 times in 100" in text
+    assert "lies within 85.00 % to 94.00 %" in text
+    assert "3.0 s in all for 4 epochs" in text
+    assert "Cleaned on the way in: 3 self-loops dropped." in text
+    assert "Memory at its highest: 1.00 GiB." in text
+    assert "(0.5 before alignment)" in text
+    assert cards(scored)[0] == ("90.00 %", "AUC, 95 % within 85.00 % to 94.00 %")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("test", "nothing in training has seen them"),
+        ("validation", "new pairs would come out slightly lower"),
+        ("training", "not how well they predict"),
+        ("paper", "not comparable"),
+    ],
+)
+def test_what_the_pairs_were_is_said(scored, kind, words):
+    separation = replace(scored.separation, kind=kind)
+    assert words in explain_pairs(separation)
+    assert words in " ".join(summarise(replace(scored, separation=separation)))
+
+
+def test_what_is_not_known_is_not_said(scored):
+    unknown = replace(scored.graph, cleaning=None, num_edges=None, num_features=None)
+    text = " ".join(summarise(replace(scored, separation=None, graph=unknown, row={})))
+    assert "no pairs were scored" in text
+    assert "not known for a saved model" in text
+    assert "edges" not in text.split(".")[0]
+    assert "times in 100" not in text
+    assert [what for _, what in cards(replace(scored, separation=None, graph=unknown, row={}))] == ["nodes"]
+
+
+def test_trouble_and_limits_are_said(scored):
+    history = replace(scored.history, recoveries=2, best_epoch=2, resumed_from_epoch=1)
+    text = " ".join(summarise(replace(scored, history=history, row={"best_auc": 0.93})))
+    assert "went back to its last good state 2 times" in text
+    assert "number 2, which is the one that was kept" in text
+    assert "resumed from epoch 1" in text
+    assert "93.00 % at best" in text
+
+
+def test_patches(scored):
+    text = " ".join(summarise(replace(scored, patches=PatchFacts([40]))))
+    assert "one patch" in text
+    joined = replace(scored.patches, num_joined=1, final_pass=True, before=0.25)
+    text = " ".join(summarise(replace(scored, patches=joined)))
+    assert "1 joins were made" in text
+    assert "patches have no part" in text
+    assert "before alignment" not in text

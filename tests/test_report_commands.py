@@ -1,0 +1,128 @@
+"""`l2g2g report` and `l2g2g explore` on runs of the command line, from a CSV with names to the page in a browser."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from l2g2g import GAE, cli
+from l2g2g.record_keeping import list_records, open_record
+
+NAME = "</script><script>window.hacked = 1</script>"
+FAST = ["--epochs", "3", "--dim", "4", "--patches", "2", "--json"]
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory, planted):
+    """The planted graph with names, one of them hostile, and a self-loop."""
+    path = tmp_path_factory.mktemp("graph") / "my net.csv"
+    names = [NAME if node == 5 else f"n{node}" for node in range(planted.num_nodes)]
+    lines = [f"{names[u]},{names[v]}" for u, v in zip(*planted.edges(), strict=True)]
+    path.write_text("source,target\n" + "\n".join([*lines, "n0,n0"]) + "\n")
+    return path
+
+
+def call(*arguments):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(argument) for argument in arguments])
+    return stop.value.code
+
+
+@pytest.fixture(scope="module")
+def embedded(edges, tmp_path_factory):
+    """A run directory of embed."""
+    folder = tmp_path_factory.mktemp("runs") / "embed"
+    assert call("embed", edges, "-o", folder.parent / "out.npy", "--run-dir", folder, *FAST) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def evaluated(edges, tmp_path_factory):
+    """A run directory of evaluate, with two methods."""
+    folder = tmp_path_factory.mktemp("runs") / "evaluate"
+    assert call("evaluate", edges, "-m", "gae", "-m", "l2g2g", "--seed", 3, "--run-dir", folder, *FAST) == 0
+    return folder
+
+
+def test_report_writes_a_page_and_says_where(embedded, capsys):
+    assert call("report", embedded, "--json") == 0
+    row = json.loads(capsys.readouterr().out)
+    page = embedded / "report.html"
+    assert (row["output"], row["num_nodes"], row["training"], row["projection"]) == (str(page), 120, "embed", "pca")
+    assert row["bytes"] == page.stat().st_size
+    text = page.read_text()
+    assert NAME not in text
+    assert "1 self-loops dropped" in text
+    assert "l2g2g embed &#x27;my net.csv&#x27; -o out.npy --run-dir embed" in text
+    assert str(embedded.parent) not in text  # nobody's folders
+    assert call("report", embedded, "-o", embedded.parent / "two.html", "--projection", "tsne") == 0
+    assert capsys.readouterr().out.startswith(f"{embedded.parent / 'two.html'}: 120 nodes, ")
+    assert call("report", embedded, "--quiet") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_the_page_of_a_run_in_a_browser(embedded, browser):
+    assert call("report", embedded, "-q") == 0
+    browser.open(embedded / "report.html")
+    browser.wait_for("document.documentElement.dataset.map === 'ready'")
+    assert browser.evaluate("document.querySelectorAll('svg').length") >= 4
+    assert browser.evaluate("window.hacked") is None
+    assert browser.troubles() == []
+
+
+def test_an_evaluation_has_a_page_for_each_training(evaluated, capsys):
+    assert list_records(evaluated) == ["gae-seed-3", "l2g2g-seed-3"]
+    assert call("report", evaluated, "--training", "l2g2g-seed-3", "-q") == 0
+    text = (evaluated / "report.html").read_text()
+    assert "<b>l2g2g-seed-3</b>" in text
+    assert "All trainings of this run" in text
+    assert "nothing in training has seen them" in text
+    record = open_record(evaluated, "l2g2g-seed-3")
+    assert (record.separation.kind, record.row["seed"]) == ("test", 3)
+    assert record.separation.auc.value == pytest.approx(record.row["auc"], abs=1e-9)
+    assert record.separation.average_precision.value == pytest.approx(record.row["ap"], abs=1e-9)
+
+
+def test_a_saved_model_has_a_page_too(planted, tmp_path, capsys):
+    GAE(dim=4, epochs=2, threads=1).fit(planted).save(tmp_path / "model")
+    assert call("report", tmp_path / "model") == 0
+    text = (tmp_path / "model" / "report.html").read_text()
+    assert "not known for a saved model" in text
+    assert "no pairs were scored" in text
+    assert call("report", tmp_path / "model", "--training", "x") == 2
+
+
+def test_what_cannot_be_shown_is_told_in_one_line(embedded, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for arguments, message in (
+        ([tmp_path / "none"], "no such run directory"),
+        ([tmp_path / "empty"], "no run has finished here"),
+        ([embedded, "--training", "x"], "no training 'x'; it holds embed"),
+        ([embedded, "--projection", "som"], "unknown projection 'som'"),
+        ([embedded, "-o", tmp_path / "page.txt"], "unknown ending; use one of .html"),
+    ):
+        assert call("report", *arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+    assert call("explore", embedded, "--port", 70_000) == 2
+
+
+def test_explore_answers_a_browser_and_ends_with_ctrl_c(embedded, browser):
+    command = [sys.executable, "-m", "l2g2g", "explore", str(embedded)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with server:
+        address = server.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:")
+        browser.open(address)
+        browser.wait_for("document.documentElement.dataset.map === 'ready'")
+        browser.evaluate("pointMap.overlay.focus()")
+        browser.press("Enter")
+        browser.wait_for("document.querySelectorAll('#map-neighbours li, #map-links li').length === 20")
+        assert browser.troubles(address) == []
+        server.send_signal(signal.SIGINT)
+        _, messages = server.communicate(timeout=30)
+    assert server.returncode == 0
+    assert messages.splitlines()[-1] == "stopped"
+    assert "Traceback" not in messages
