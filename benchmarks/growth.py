@@ -105,7 +105,7 @@ def measure(folder: Path, method: str, partition: str, threads: int, repeats: in
         stamps: list[float] = []
         with patch.object(experiment, "partition", cut):
             config = make_config(method, "paper", patches=num_patches, epochs=epochs, **options)
-            done = run_split(split, config, on_epoch=lambda epoch, loss: stamps.append(CLOCKS[clock]()))
+            done = run_split(split, config, on_epoch=lambda _: stamps.append(CLOCKS[clock]()))
         said = {"kept_edge_fraction": done.kept_edge_fraction, "node_duplication": done.patch_set.node_duplication}
         return stamps, {**done.seconds, **said}
 

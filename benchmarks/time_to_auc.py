@@ -48,7 +48,7 @@ def train(split: LinkSplit, options: argparse.Namespace, epochs: int | None = No
     stamps: list[float] = []
     with threadpool_limits(options.threads or None):
         started = time.perf_counter()
-        run = run_split(split, config, on_epoch=lambda epoch, loss: stamps.append(time.perf_counter() - started))
+        run = run_split(split, config, on_epoch=lambda _: stamps.append(time.perf_counter() - started))
         return time.perf_counter() - started, run, stamps
 
 

@@ -163,6 +163,36 @@ def test_top_links_of_a_file_and_its_graph(run, one_file, edges, noisy, tmp_path
         assert [row["source"] for row in csv.DictReader(file)] == [row["source"] for row in rows]
 
 
+@pytest.mark.parametrize("decoder", ["inner", "product", "distance"])
+def test_a_run_directory_knows_its_decoder_and_its_edges(run, edges, noisy, tmp_path, decoder):
+    folder, output = tmp_path / "run", tmp_path / "out.npy"
+    fast = ["--epochs", 5, "--dim", 4, "--patches", 2, "--decoder", decoder]
+    assert run("embed", edges, "-o", output, "--run-dir", folder, "-q", *fast)[0] == 0
+    code, out, err = run("predict", folder, "--top", 5, "--json")
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    ends = np.array([[int(row[end][1:]) for end in ("source", "target")] for row in rows])
+    assert not noisy.adjacency.toarray()[ends[:, 0], ends[:, 1]].any()
+    lines = "".join(f"{row['source']},{row['target']}\n" for row in rows)
+    (tmp_path / "pairs.csv").write_text(lines)
+    _, out, _ = run("predict", folder, "--pairs", tmp_path / "pairs.csv", "--json")
+    again = [json.loads(line)["probability"] for line in out.splitlines()]
+    np.testing.assert_allclose(again, [row["probability"] for row in rows], rtol=1e-4)
+    plain = json.loads(run("predict", output, "--pairs", tmp_path / "pairs.csv", "--json")[1].splitlines()[0])
+    assert plain["score"] != pytest.approx(rows[0]["score"], rel=1e-6)  # a file has no bias and no decoder
+
+
+def test_a_training_of_an_evaluation_by_its_name(run, edges, tmp_path):
+    folder = tmp_path / "run"
+    fast = ["--epochs", 2, "--dim", 4, "--patches", 2, "--run-dir", folder, "--json"]
+    assert run("evaluate", edges, "-m", "gae", "-m", "l2g2g", *fast)[0] == 0
+    code, _, _ = run("neighbours", folder, "n3", "--training", "l2g2g-seed-0")
+    assert code == 0
+    code, _, err = run("neighbours", folder, "n3", "--training", "vgae-seed-0")
+    assert code == 2
+    assert "it holds gae-seed-0, l2g2g-seed-0" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

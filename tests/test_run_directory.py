@@ -41,8 +41,8 @@ def config_of(name, **more):
 def embed(graph, config, folder=None, *, resume=False, stop=None, **options):
     """Embed, keeping every epoch; stop: leave by an error in this epoch."""
 
-    def on_epoch(epoch, _):
-        if epoch == stop:
+    def on_epoch(report):
+        if report.epoch == stop:
             raise Stop
 
     with open_run(folder, resume=resume, interval=0 if folder else None) as directory:
@@ -176,8 +176,8 @@ def test_places_that_cannot_be_written_to(tmp_path):
 
 def test_evaluations_keep_every_training_apart(noisy, tmp_path):
     def evaluate(folder, *, resume=False, stop=None, seeds=(0, 1)):
-        def on_epoch(epoch, _):
-            if epoch == stop and config.seed == 1:
+        def on_epoch(report):
+            if report.epoch == stop and config.seed == 1:
                 raise Stop
 
         rows = []

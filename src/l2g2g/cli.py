@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +30,7 @@ from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
+from l2g2g.tracking import check_tracking, watch_training
 from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run
 CheckpointOption = Annotated[
     float | None,
     typer.Option(help="Least seconds between two saves in --run-dir; 0 for every epoch.", show_default="1"),
+]
+TensorboardOption = Annotated[
+    Path | None, typer.Option(help="Write the curves of training here, for tensorboard --logdir (extra tracking).")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
@@ -109,6 +113,7 @@ def embed(
     run_dir: RunDirOption = None,
     resume: ResumeOption = False,
     checkpoint_every: CheckpointOption = None,
+    tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     **options: Any,
@@ -117,11 +122,17 @@ def embed(
     from l2g2g.graphs.write import check_output, write_embedding
 
     check_output(output)
+    check_tracking(tensorboard)
     check_one_of(model, warm_start, new_graph)
     chosen = {"method": method, "preset": preset, "seed": seed}
     given = {**{name: value for name, value in chosen.items() if value is not None}, **options}
     if model is not None:
-        unused = {"run-dir": run_dir, "resume": resume, "checkpoint-every": checkpoint_every}
+        unused = {
+            "run-dir": run_dir,
+            "resume": resume,
+            "checkpoint-every": checkpoint_every,
+            "tensorboard": tensorboard,
+        }
         given |= {name: value for name, value in unused.items() if value not in (None, False)}
         given |= {} if validation else {"no-validation": True}
         where = (model, graph, features, data_dir, output)
@@ -140,7 +151,8 @@ def embed(
         with clock.measure("read"):
             loaded = _read(graph, features, data_dir, quiet or as_json, config.directed)
         check_output(output, loaded.node_ids)
-        with _progress(config.num_epochs(loaded.num_edges), config.method, quiet or as_json) as on_epoch:
+        length, silent = config.num_epochs(loaded.num_edges), quiet or as_json
+        with watch_training(length, config.method, silent=silent, tensorboard=tensorboard) as on_epoch:
             fraction = 0.05 if validation else 0.0
             how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if before is None:
@@ -199,11 +211,13 @@ def evaluate(
     run_dir: RunDirOption = None,
     resume: ResumeOption = False,
     checkpoint_every: CheckpointOption = None,
+    tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     **options: Any,
 ) -> None:
     """Split, train and score one or several methods on held-out links."""
+    check_tracking(tensorboard)
     methods = method or ["l2g2g"]
     chosen = _seeds(seeds, seed)
     configs = [_config(name, preset or "default", seed=number, **options) for number in chosen for name in methods]
@@ -222,9 +236,9 @@ def evaluate(
             directory.expect(training_name(config) for config in configs)
         loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
         for config in configs:
-            with _progress(
-                config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}", quiet or as_json
-            ) as on_epoch:
+            length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
+            curves = None if tensorboard is None else tensorboard / training_name(config)
+            with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
                 row, run = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
             keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
@@ -306,26 +320,6 @@ def _read(graph: str, features: Path | None, data_dir: Path | None, silent: bool
 def _say(text: str) -> None:
     """One line on stderr as it is: names may hold brackets, and long lines are cut by nobody."""
     screen.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _progress(epochs: int, label: str, silent: bool) -> Iterator[Callable[[int, float], None] | None]:
-    """A bar with epochs, loss and time left on stderr."""
-    if silent:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(label, total=epochs, loss="–")
-        yield lambda epoch, loss: bar.update(task, completed=epoch, loss=f"{loss:.4f}")
 
 
 def main(arguments: list[str] | None = None) -> None:

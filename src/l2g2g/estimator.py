@@ -28,6 +28,7 @@ from l2g2g.record_keeping import keep_record
 from l2g2g.run_directory import open_run
 from l2g2g.saved_model import ESTIMATORS, SavedModel, read_model, write_model
 from l2g2g.torch_module import EncoderModule
+from l2g2g.training.report import OnEpoch
 from l2g2g.training.state import History
 from l2g2g.warm_start import Movement, continue_training
 
@@ -151,13 +152,21 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
             options["seed"] = int(state)
         return make_config(self._method, options.pop("preset"), **options)
 
-    def fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
-        """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph, or an adjacency."""
+    def fit(self, graph: Any, y: Any = None, *, on_epoch: OnEpoch | None = None) -> GraphEmbedding:
+        """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph, or an adjacency.
+
+        on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
+        """
         config = self.make_config()
         with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
             graph = read_training(self, graph, directed=self.directed)
             run = embed_graph(
-                graph, config, validation_fraction=self.validation_fraction, directory=directory, keep=True
+                graph,
+                config,
+                validation_fraction=self.validation_fraction,
+                on_epoch=on_epoch,
+                directory=directory,
+                keep=True,
             )
             keep_record(directory, "embed", graph, run, {**run.describe(), "seconds": run.seconds})
             self.remember(run, graph)

@@ -25,6 +25,9 @@ OutArgument = Annotated[
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
 ]
+TrainingOption = Annotated[
+    str | None, typer.Option(help="Which training of an evaluation, as METHOD-seed-S; without it the first.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 _MOST_PLACES = 4  # digits of a score for people
@@ -44,6 +47,7 @@ def neighbours(
     index: Annotated[
         Path | None, typer.Option(help="Keep the approximate index in this file, and use it where it is there.")
     ] = None,
+    training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -59,7 +63,7 @@ def neighbours(
 
     if output is not None:
         check_table(output)
-    published = open_published(out)
+    published = open_published(out, training)
     rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
     method: Any = "exact" if exact else "auto"
     found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
@@ -85,6 +89,7 @@ def predict(
         str | None, typer.Option(help="With --top: the graph whose edges are known; a run directory has it already.")
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
+    training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -105,7 +110,7 @@ def predict(
 
     if output is not None:
         check_table(output)
-    published = open_published(out)
+    published = open_published(out, training)
     if pairs is not None:
         sources, targets = published.read_pairs(pairs)
         scores, more = published.score_pairs(sources, targets), dict[str, Any]()
@@ -130,17 +135,22 @@ def predict(
         print_csv(sys.stdout, columns)
 
 
-def open_published(path: Path) -> Published:
-    """What lies at a path: an embedding file of any written format, a saved model, or a finished run."""
+def open_published(path: Path, training: str | None = None) -> Published:
+    """What lies at a path: an embedding file of any written format, a saved model, or a finished run.
+
+    training: which one of a run with several; the first where none is named.
+    """
     from l2g2g.graphs.write import read_embedding
-    from l2g2g.published import Published
+    from l2g2g.published import Published, publish
 
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
     if path.is_dir():
-        from l2g2g.estimator import load_model
+        from l2g2g.record_keeping import open_record
 
-        return load_model(path).published(str(path))
+        return publish(open_record(path, training), str(path))
+    if training is not None:
+        raise InputError(f"{path}: is an embedding file; --training names a training of a run directory")
     node_ids, vectors = read_embedding(path)
     return Published(node_ids, vectors, name=str(path))
 

@@ -28,8 +28,8 @@ def test_cycles_of_saving_and_resuming_do_not_grow(noisy, tmp_path, complete, ha
     sizes, handles = [], []
     for cycle in range(num_cycles):
 
-        def stop(epoch, _, last=cycle + 2):
-            if epoch == last:
+        def stop(report, last=cycle + 2):
+            if report.epoch == last:
                 raise Stop
 
         with open_run(tmp_path / "run", resume=cycle > 0, interval=0) as directory, pytest.raises(Stop):

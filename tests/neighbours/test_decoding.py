@@ -51,3 +51,12 @@ def test_by_default_the_inner_product(vectors):
     np.testing.assert_allclose(
         LinkDecoder().score(vectors, np.array([3]), np.array([4])), [vectors[3] @ vectors[4]], rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_its_parameters(kind, vectors):
+    model = make(kind)
+    kept = {"bias": model.bias.detach().numpy()} if kind == "inner" else model.decoder.state_dict()
+    again = LinkDecoder.from_parameters(kind, {name: np.asarray(value) for name, value in kept.items()}, 6)
+    ends = np.array([0, 1, 2]), np.array([5, 6, 2])
+    np.testing.assert_allclose(again.score(vectors, *ends), LinkDecoder.of(model).score(vectors, *ends))

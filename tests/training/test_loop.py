@@ -295,11 +295,35 @@ def test_without_patience_all_epochs_run_and_the_last_is_validated(split, patch_
         patch_set,
         settings,
         validate=lambda _: 0.0,
-        on_epoch=lambda epoch, loss: seen.append((epoch, loss)),
+        on_epoch=lambda report: seen.append((report.epoch, report.loss)),
     )
     assert [epoch for epoch, _ in trained.history.validations] == [5, 7]
     assert seen == list(zip(range(1, 8), trained.history.losses, strict=True))
     assert len(trained.history.epoch_seconds) == 7
+
+
+def test_reports_hold_validations_and_residuals_where_there_are_some(split, patch_set, batches):
+    seen = []
+    settings = replace(
+        SETTINGS, epochs=7, validate_every=5, refresh_every=3, alignment="during", rotate=True, translate=True
+    )
+    trained = train(
+        make_model(split),
+        batches,
+        patch_set,
+        settings,
+        validate=lambda _: 0.25,
+        on_epoch=lambda report: seen.append((report, report.curves())),
+    )
+    assert [report.epoch for report, _ in seen if report.refreshed] == [1, 4, 7]
+    assert {report.epoch: report.validation for report, _ in seen if report.validation is not None} == {
+        5: 0.25,
+        7: 0.25,
+    }
+    for report, curves in seen:
+        assert curves["loss"] == trained.history.losses[report.epoch - 1]
+        assert ("refresh residual" in curves) == report.refreshed
+        assert curves.get("refresh residual", 1.0) > 0
 
 
 def test_no_epochs_leave_the_model_as_it_was(split, patch_set, batches):

@@ -16,7 +16,7 @@ from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, torch_generator
 
 DecoderKind = Literal["inner", "cosine", "distance", "product", "asymmetric"]
-_FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {
+FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {
     "cosine": CosineDecoder,
     "distance": DistanceDecoder,
     "asymmetric": AsymmetricDecoder,
@@ -81,7 +81,7 @@ class Autoencoder(nn.Module):
         if decoder == "product":
             self.decoder = ProductDecoder(dim, generator=generator)
         elif not inner:
-            self.decoder = _FACTOR_DECODERS[decoder]()
+            self.decoder = FACTOR_DECODERS[decoder]()
 
     @property
     def shares_encoder(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from l2g2g.evaluation.links import score_inner_products
-from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.autoencoder import FACTOR_DECODERS, Autoencoder
 from l2g2g.models.decoder import ProductDecoder
 from l2g2g.models.factors import AsymmetricDecoder, FactorDecoder
 from l2g2g.neighbours.sides import Sides
@@ -30,6 +30,19 @@ class LinkDecoder:
     def of(cls, model: Autoencoder) -> LinkDecoder:
         """The decoder of a trained model."""
         return cls(model.decoder, 0.0 if model.bias is None else float(model.bias.detach()))
+
+    @classmethod
+    def from_parameters(cls, kind: str, parameters: dict[str, np.ndarray], dim: int) -> LinkDecoder:
+        """The decoder of a run that is over, from its parameters by name; see `reports.record`.
+
+        Where they do not fit: KeyError, RuntimeError or ValueError.
+        """
+        if kind == "inner":
+            return cls(None, float(parameters.get("bias", 0.0)))
+        hidden = parameters["weight"].shape[1] if kind == "product" else 0
+        module = ProductDecoder(dim, hidden) if kind == "product" else FACTOR_DECODERS[kind]()
+        module.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in parameters.items()})
+        return cls(module)
 
     @property
     def one_way(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from l2g2g.alignment.residuals import pair_distances
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
 from l2g2g.models.autoencoder import Autoencoder
@@ -22,6 +23,7 @@ from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
+from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.state import History, LoopState
 
 Schedule = Literal["constant", "linear"]
@@ -91,14 +93,14 @@ def train(
     global_pairs: GlobalPairs | None = None,
     whole: WholePass | None = None,
     validate: Callable[[Tensor], float] | None = None,
-    on_epoch: Callable[[int, float], None] | None = None,
+    on_epoch: OnEpoch | None = None,
     keeper: Keeper | None = None,
 ) -> Trained:
     """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
 
     batches: gone through one by one, once or twice an epoch; a batch may be made when its turn comes.
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
-    With `validate`, the state of the best validation is kept. on_epoch(epoch, loss) reports progress.
+    With `validate`, the state of the best validation is kept. on_epoch is told of every epoch.
     keeper: saves the state while it changes, and brings it back where it has one.
     """
     frame = Frame.identity(
@@ -110,14 +112,16 @@ def train(
         if keeper is not None:
             keeper.begin(state)
         while not _is_over(state, settings):
+            num_refreshes = len(state.history.refresh_seconds)
             trouble = _run_epoch(state, batches, patch_set, settings, global_pairs)
-            if on_epoch is not None:
-                on_epoch(state.epoch, state.history.losses[-1])
             if state.epoch % settings.validate_every == 0 or state.epoch == settings.epochs:
                 if validate is not None:
                     _validate(state, batches, patch_set, settings, whole, validate)
                 elif trouble is None:
                     state.recovery.keep(state.frame)
+            if on_epoch is not None:
+                refreshed = len(state.history.refresh_seconds) > num_refreshes
+                on_epoch(_report(state, refreshed, batches, patch_set))
             if keeper is not None:
                 keeper.after_epoch(state)
         if keeper is not None:
@@ -202,6 +206,26 @@ def _validate(
     if score > state.best_score:
         state.best_score, state.best_model, state.best_frame, state.waited = score, good, frame, 0
         state.history.best_epoch = state.epoch
+
+
+def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], patch_set: PatchSet) -> EpochReport:
+    """The epoch that is just over."""
+    history, model, frame = state.history, state.model, state.frame
+    validated = bool(history.validations) and history.validations[-1][0] == state.epoch
+
+    def measure() -> float:
+        offsets = torch.from_numpy(patch_set.offsets).to(frame.rotations.device)
+        aligned = apply_frame(encode_patches(model, batches), offsets, frame)
+        return float(pair_distances(aligned, patch_set.overlaps.to(aligned.device)).mean().sqrt())
+
+    return EpochReport(
+        state.epoch,
+        history.losses[-1],
+        history.epoch_seconds[-1],
+        history.validations[-1][1] if validated else None,
+        refreshed,
+        measure,
+    )
 
 
 def embed_nodes(
