@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -423,6 +424,23 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
         settings["decoder"] = "asymmetric"
     settings.update(given)
     return replace(config, **settings)
+
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000.
+
+    Example:
+        >>> parse_size("4GB"), parse_size("1.5 GiB")
+        (4000000000, 1610612736)
+    """
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
+    if found is None or (found[3] and not found[2]):
+        raise InputError(f"--memory is '{text}'; give a size such as 4GB or 500MB")
+    unit = _UNITS[found[2]]
+    return int(float(found[1]) * (1024 ** (len(str(unit)) // 3) if found[3] else unit))
 
 
 def suggest(word: str, choices: list[Any]) -> str:

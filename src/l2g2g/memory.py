@@ -54,6 +54,11 @@ def available_memory() -> int:
     return max(0, min(found))
 
 
+def resident_memory() -> int:
+    """Bytes that this process holds now; 0 where the system does not tell."""
+    return _read_table(Path("/proc/self/status")).get("VmRSS", 0)
+
+
 def check_memory(graph: Graph, config: Config) -> None:
     """Refuse a training that does not fit, with both numbers."""
     needed, available = estimate_memory(graph, config), available_memory()

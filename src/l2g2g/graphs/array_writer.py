@@ -130,6 +130,8 @@ def write_folder(folder: Path, kind: str) -> Iterator[FolderWriter]:
     What goes wrong leaves everything as it was. One process at a time writes beside another: see `locked`.
     """
     part = folder.with_name(f".{folder.name}.part")
+    if folder.exists() and not (folder / MANIFEST).exists():
+        raise InputError(f"{folder}: is in the way, and no store; move it, or give another folder")
     writer = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,118 @@
+"""A large block model on disk, written in a stream: edges.parquet and features.npy, one JSON line about them.
+
+    python benchmarks/scale_input.py FOLDER --nodes 1000000 --edges 10000000 --features 64
+
+Ids are shuffled, so that nodes of one block lie all over the files. An edge joins two nodes of one block with the
+chance --inside, otherwise any two. Feature rows are the centre of the block and noise. Memory: 12 bytes for every node.
+Repeated edges and self-loops are not taken out: a few in a million, which the readers merge and count.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+EDGES_AT_ONCE = 1 << 20
+NUMBERS_AT_ONCE = 1 << 24
+
+
+def write_edges(
+    path: Path, ids: np.ndarray, num_edges: int, num_blocks: int, inside: float, generator: np.random.Generator
+) -> None:
+    """ids: (num_nodes,) id of every place; places of one block are next to each other."""
+    num_nodes = len(ids)
+    starts = np.arange(num_blocks + 1) * num_nodes // num_blocks
+    schema = pa.schema([("source", pa.int32()), ("target", pa.int32())])
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for low in range(0, num_edges, EDGES_AT_ONCE):
+            count = min(EDGES_AT_ONCE, num_edges - low)
+            blocks = generator.integers(0, num_blocks, count)
+            sizes = starts[blocks + 1] - starts[blocks]
+            first = starts[blocks] + (generator.random(count) * sizes).astype(np.int64)
+            near = starts[blocks] + (generator.random(count) * sizes).astype(np.int64)
+            far = generator.integers(0, num_nodes, count)
+            second = np.where(generator.random(count) < inside, near, far)
+            writer.write_table(pa.table([ids[first], ids[second]], schema=schema))
+
+
+def write_features(
+    path: Path, ids: np.ndarray, num_features: int, num_blocks: int, signal: float, generator: np.random.Generator
+) -> None:
+    num_nodes = len(ids)
+    blocks = np.empty(num_nodes, np.int32)
+    blocks[ids] = np.arange(num_nodes) * num_blocks // num_nodes
+    centres = signal * generator.standard_normal((num_blocks, num_features), dtype=np.float32)
+    at_once = max(1, NUMBERS_AT_ONCE // num_features)
+    with path.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (num_nodes, num_features)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for low in range(0, num_nodes, at_once):
+            rows = blocks[low : low + at_once]
+            block = generator.standard_normal((len(rows), num_features), dtype=np.float32)
+            block += centres[rows]
+            file.write(block.data)
+
+
+def write_input(
+    folder: Path,
+    *,
+    num_nodes: int,
+    num_edges: int,
+    num_features: int,
+    num_blocks: int | None = None,
+    inside: float = 0.8,
+    signal: float = 0.5,
+    seed: int = 0,
+) -> dict[str, object]:
+    """Write both files; returns what is said about them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(seed)
+    num_blocks = max(2, num_nodes // 5000) if num_blocks is None else num_blocks
+    ids = generator.permutation(num_nodes).astype(np.int32)
+    started = time.perf_counter()
+    edges, features = folder / "edges.parquet", folder / "features.npy"
+    write_edges(edges, ids, num_edges, num_blocks, inside, generator)
+    between = time.perf_counter()
+    if num_features:
+        write_features(features, ids, num_features, num_blocks, signal, generator)
+    return {
+        "num_nodes": num_nodes,
+        "num_edges": num_edges,
+        "num_features": num_features,
+        "num_blocks": num_blocks,
+        "edges": str(edges),
+        "features": str(features) if num_features else None,
+        "bytes": sum(os.path.getsize(path) for path in (edges, features) if path.exists()),
+        "seconds": {"edges": between - started, "features": time.perf_counter() - between},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--edges", type=int, default=10_000_000)
+    parser.add_argument("--features", type=int, default=64)
+    parser.add_argument("--blocks", type=int)
+    parser.add_argument("--inside", type=float, default=0.8)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    row = write_input(
+        options.folder,
+        num_nodes=options.nodes,
+        num_edges=options.edges,
+        num_features=options.features,
+        num_blocks=options.blocks,
+        inside=options.inside,
+        seed=options.seed,
+    )
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()

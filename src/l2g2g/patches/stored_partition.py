@@ -1,0 +1,56 @@
+"""Stored partition: a cluster label per node of a graph on disk, by any method that memory allows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.patches.partition import partition
+from l2g2g.patches.streaming import DEFAULT_PASSES, stream_partition
+
+STORED_METHODS = ("metis", "fennel", "streaming", "random")
+_METIS_BYTES_PER_ARC = 110  # METIS itself, and the graph
+
+
+def metis_memory(graph: StoredGraph) -> int:
+    """Bytes that METIS takes for a graph."""
+    return 2 * _METIS_BYTES_PER_ARC * graph.num_edges
+
+
+def partition_stored(
+    graph: StoredGraph,
+    num_clusters: int,
+    *,
+    method: str = "streaming",
+    seed: int = 0,
+    fennel_passes: int = 1,
+    memory_bytes: int | None = None,
+) -> np.ndarray:
+    """Cut a stored graph into clusters. Returns (num_nodes,) int32 labels; no cluster is empty.
+
+    Args:
+        graph: The graph.
+        num_clusters: Number of clusters.
+        method: metis, the only one that needs the whole graph in memory; fennel, in fennel_passes passes;
+            streaming, FENNEL in passes until hardly a node moves; or random.
+        seed: Of metis and random.
+        fennel_passes: Of fennel.
+        memory_bytes: What this may take; None for no limit. METIS is refused where it needs more.
+    """
+    if method == "streaming":
+        return stream_partition(graph, num_clusters, num_passes=DEFAULT_PASSES)
+    if method == "fennel":
+        return stream_partition(graph, num_clusters, num_passes=fennel_passes, least_moved=0)
+    if method == "metis":
+        needed = metis_memory(graph)
+        if memory_bytes is not None and needed > memory_bytes:
+            raise ResourceError(
+                f"{graph.name}: METIS needs about {needed / 1e6:,.0f} MB and {memory_bytes / 1e6:,.0f} MB may be used; "
+                f"use --partition streaming, or allow more memory"
+            )
+        return partition(graph.read_rows(0, graph.num_nodes), num_clusters, seed=seed).astype(np.int32)
+    if method == "random":
+        generator = np.random.default_rng([seed, 0xA])
+        return generator.permutation(np.arange(graph.num_nodes) % num_clusters).astype(np.int32)
+    raise InputError(f"unknown partition '{method}'; choose {', '.join(STORED_METHODS)}")

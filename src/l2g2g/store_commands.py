@@ -1,0 +1,202 @@
+"""Command line of the store: `l2g2g prepare` puts a graph and its patches on disk, to be used again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from l2g2g.errors import InputError, ResourceError
+
+if TYPE_CHECKING:
+    from l2g2g.config import Config
+    from l2g2g.experiment import Stopwatch
+    from l2g2g.graphs.store import StoredGraph
+    from l2g2g.patches.store import PatchStore
+
+PARTITIONS = ("metis", "fennel", "streaming", "random")
+
+
+def prepare(
+    graph: Annotated[str, typer.Argument(help="A graph as for embed; or a store, to cut other patches from it.")],
+    store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Memory that this may take, as 4GB or 500MB.")] = "4GB",
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            help="metis, fennel, streaming (FENNEL in passes over the disk) or random.",
+            show_default="metis where memory allows, else streaming",
+        ),
+    ] = None,
+    patches: Annotated[
+        int | None, typer.Option(help="Number of patches.", show_default="by the number of nodes")
+    ] = None,
+    dim: Annotated[int, typer.Option(help="Dimensions that the overlaps must do for: 2 (dim + 1) nodes each.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the partition, and of generated graphs.")] = 0,
+    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")] = False,
+) -> None:
+    """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
+    if partition is not None and partition not in PARTITIONS:
+        raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
+    from l2g2g.config import make_config, parse_size
+    from l2g2g.experiment import Stopwatch, peak_memory
+
+    budget = parse_size(memory)
+    given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}
+    config = make_config("l2g2g", "default", seed=seed, **given)
+    clock = Stopwatch()
+    stored, is_new = _find_or_write(graph, store, features, budget, data_dir, seed, clock)
+    cut, is_cut = _find_or_cut(stored, partition, config, budget, clock)
+    row = {
+        **_describe(stored, cut),
+        "reused": {"graph": not is_new, "patches": not is_cut},
+        "seconds": {**clock.seconds, "total": sum(clock.seconds.values())},
+        "peak_memory_bytes": peak_memory(),
+    }
+    if as_json:
+        typer.echo(json.dumps(row))
+    elif not quiet:
+        typer.echo(
+            f"{stored.directory}: {stored.num_nodes:,} nodes, {stored.num_edges:,} edges, {stored.num_features:,} "
+            f"features in {cut.num_patches} patches, {row['kept_edge_fraction']:.1%} of the edges inside, "
+            f"{row['store_bytes'] / 1e6:,.0f} MB, {row['seconds']['total']:.1f} s"
+        )
+
+
+def _find_or_write(
+    source: str,
+    directory: Path | None,
+    features: Path | None,
+    budget: int,
+    data_dir: Path | None,
+    seed: int,
+    clock: Stopwatch,
+) -> tuple[StoredGraph, bool]:
+    """The stored graph, and whether it was written now."""
+    from l2g2g.graphs.store import is_store, open_graph
+    from l2g2g.graphs.store_writer import describe_source, write_store
+
+    if is_store(source):
+        if directory is not None and directory.resolve() != Path(source).resolve():
+            raise InputError(f"{source}: is a store already; leave --store out to cut other patches from it")
+        if features is not None:
+            raise InputError(f"{source}: is a store, with its features in it; leave --features out")
+        return open_graph(source), False
+    if directory is None:
+        raise InputError("--store DIR is needed: the directory to write to")
+    if is_store(directory):
+        try:
+            found = open_graph(directory)
+        except InputError as error:
+            print(f"l2g2g: {error}: written again", file=sys.stderr)
+        else:
+            if found.source == describe_source(source, features, seed):
+                return found, False
+            raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
+    room = _room(budget)
+    return write_store(
+        source, directory, features, memory_bytes=room, data_dir=data_dir, seed=seed, measure=clock.measure
+    ), True
+
+
+def _find_or_cut(
+    graph: StoredGraph, method: str | None, config: Config, budget: int, clock: Stopwatch
+) -> tuple[PatchStore, bool]:
+    """The patches, and whether they were cut now."""
+    from l2g2g.patches.store import has_patches, open_patches, write_patches
+    from l2g2g.patches.stored_overlap import make_stored_patches
+    from l2g2g.patches.stored_partition import metis_memory, partition_stored
+
+    room = _room(budget)
+    if method is None:
+        method = "metis" if metis_memory(graph) <= room else "streaming"
+    least, wanted = config.overlap_range
+    num_patches = config.num_patches(graph.num_nodes)
+    settings: dict[str, Any] = {
+        "partition": method,
+        "num_patches": num_patches,
+        "min_overlap": least,
+        "target_overlap": wanted,
+        "mean_degree": config.patch_degree,
+        "seed": config.seed,
+    }
+    if has_patches(graph.directory):
+        try:
+            found = open_patches(graph.directory, graph=graph)
+        except InputError:  # damaged, or cut from a graph that was there before
+            pass
+        else:
+            if {**found.settings, "balance": None} == {**settings, "balance": None}:
+                return found, False
+    with clock.measure("partition"):
+        labels = partition_stored(
+            graph,
+            num_patches,
+            method=method,
+            seed=config.seed,
+            fennel_passes=config.fennel_passes,
+            memory_bytes=room,
+        )
+        settings["balance"] = largest_share(labels)
+    with clock.measure("overlap"):
+        patch_set = make_stored_patches(
+            graph, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
+        )
+    with clock.measure("patches"):
+        return write_patches(graph, patch_set, settings=settings), True
+
+
+def largest_share(labels: Any) -> float:
+    """Nodes of the largest cluster by those of an even share: 1 where all are equally large."""
+    import numpy as np
+
+    sizes = np.bincount(labels)
+    return float(sizes.max() * len(sizes) / len(labels))
+
+
+def _room(budget: int) -> int:
+    """What the budget leaves beside what the process holds."""
+    from l2g2g.graphs.store_writer import LEAST_MEMORY
+    from l2g2g.memory import resident_memory
+
+    held = resident_memory()
+    if budget - held < LEAST_MEMORY:
+        least = (held + LEAST_MEMORY) / 1e6
+        raise ResourceError(f"--memory is {budget / 1e6:,.0f} MB; {least:,.0f} MB is the least that will do")
+    return budget - held
+
+
+def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
+    """What the JSON line says of a store."""
+    import numpy as np
+
+    settings = patches.settings
+    sizes = np.diff(patches.offsets)
+    return {
+        "store": str(graph.directory),
+        "name": graph.name,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "num_self_loops": graph.cleaning.num_self_loops,
+        "num_duplicates": graph.cleaning.num_duplicates,
+        "num_reversed": graph.cleaning.num_reversed,
+        "num_isolated": graph.cleaning.num_isolated,
+        "partition": settings["partition"],
+        "num_patches": patches.num_patches,
+        "kept_edge_fraction": patches.num_covered_edges / graph.num_edges,
+        "balance": settings["balance"],
+        "node_duplication": float(sizes.sum() / graph.num_nodes),
+        "largest_patch_nodes": int(sizes.max()),
+        "graph_bytes": graph.num_bytes,
+        "patch_bytes": patches.num_bytes,
+        "store_bytes": graph.num_bytes + patches.num_bytes,
+    }
