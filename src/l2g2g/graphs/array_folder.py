@@ -15,6 +15,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ FORMAT = "l2g2g arrays 1"
 MANIFEST = "manifest.json"
 HEADER_BYTES = 128
 _BLOCK_BYTES = 1 << 24
+_GAP_BYTES = 1 << 16  # reading so much more is cheaper than reading twice
 _LONGEST_READ = 1 << 30  # the system takes no more than 2 GB at once
 _REMEDY = "write the store again with l2g2g prepare"
 
@@ -90,6 +92,34 @@ class StoredArray:
                 raise InputError(f"{self.path}: is cut off; {_REMEDY}")
             done += count
 
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """(num_rows, ...) these rows, in their order. Ascending rows read best."""
+        return self.take_ranges(rows, rows + 1)
+
+    def take_ranges(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """The rows starts[i]:ends[i] for every i, one after the other. Ascending ranges read best."""
+        lengths = ends - starts
+        places = np.concatenate([[0], np.cumsum(lengths)])
+        out = np.empty((int(places[-1]), *self.shape[1:]), self.dtype)
+        order = np.argsort(starts, kind="stable")
+        for first, last in self._spans(starts[order], ends[order]):
+            group = order[first:last]
+            low, high = int(starts[group[0]]), int(ends[group].max())
+            span = self.read(low, high)
+            out[_positions(places[group], lengths[group])] = span[_positions(starts[group] - low, lengths[group])]
+        return out
+
+    def _spans(self, starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
+        """Consecutive ranges that are read at once: what lies between them is little, and all of them not too much."""
+        row_bytes = max(1, self.info.row_bytes)
+        far = np.flatnonzero(starts[1:] - ends[:-1] > _GAP_BYTES // row_bytes) + 1
+        for first, last in pairwise([0, *far.tolist(), len(starts)]):
+            while first < last:
+                reach = starts[first] + max(1, _BLOCK_BYTES // row_bytes)
+                middle = max(first + 1, int(np.searchsorted(ends[first:last], reach, side="right")) + first)
+                yield first, middle
+                first = middle
+
     def blocks(self, num_rows: int) -> Iterator[np.ndarray]:
         """All rows in order, num_rows at a time."""
         for low in range(0, len(self), num_rows):
@@ -112,6 +142,12 @@ class StoredArray:
         """Refuse a file whose numbers are not those that were written."""
         if file_hash(self._handle, self.info.num_bytes) != self.info.sha256:
             raise InputError(f"{self.path}: is damaged (its checksum differs); {_REMEDY}")
+
+
+def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """starts[i], starts[i] + 1, … up to lengths[i] of them, for every i."""
+    places = np.cumsum(lengths) - lengths
+    return np.repeat(starts - places, lengths) + np.arange(int(lengths.sum()))
 
 
 class ArrayFolder:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,8 @@ class StoredGraph:
         """(high - low, num_nodes) rows low:high of the adjacency matrix."""
         indptr = self.indptr.read(low, high + 1)
         first, last = int(indptr[0]), int(indptr[-1])
-        return self._matrix(indptr - first, *self._entries(first, last))
+        weights = None if self.weights is None else self.weights.read(first, last)
+        return self._matrix(indptr - first, self.indices.read(first, last), weights)
 
     def row_blocks(self, num_entries: int = 1 << 22) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
@@ -127,16 +127,10 @@ class StoredGraph:
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
-        nodes = np.asarray(nodes, np.int64)
-        bounds = self._bounds_of(nodes)
-        lengths = bounds[:, 1] - bounds[:, 0]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        indices = np.empty(indptr[-1], np.int32)
-        weights = np.ones(indptr[-1], np.float32)
-        for row in range(len(nodes)):
-            first, last = bounds[row]
-            indices[indptr[row] : indptr[row + 1]], weights[indptr[row] : indptr[row + 1]] = self._entries(first, last)
-        return self._matrix(indptr, indices, weights)
+        starts, ends = self._bounds(self.indptr, nodes)
+        weights = None if self.weights is None else self.weights.take_ranges(starts, ends)
+        indices = self.indices.take_ranges(starts, ends)
+        return self._matrix(_joined(ends - starts), indices, weights)
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """(len(nodes), num_features) feature rows, dense or CSR, float32 or float16. Ascending nodes read best."""
@@ -145,8 +139,12 @@ class StoredGraph:
         if isinstance(nodes, slice):
             low, high, _ = nodes.indices(self.num_nodes)
             return self._feature_rows(low, high)
-        nodes = np.asarray(nodes, np.int64)
-        return self._feature_rows(0, self.num_nodes)[nodes]
+        if not self.has_sparse_features:
+            return self.arrays["features"].take(np.asarray(nodes, np.int64))
+        starts, ends = self._bounds(self.arrays["features_indptr"], nodes)
+        columns = self.arrays["features_indices"].take_ranges(starts, ends)
+        data = self.arrays["features_data"].take_ranges(starts, ends)
+        return sp.csr_array((data, columns, _joined(ends - starts)), shape=(len(starts), self.num_features))
 
     def to_graph(self) -> Graph:
         """The whole graph in memory."""
@@ -160,22 +158,16 @@ class StoredGraph:
             cleaning=self.cleaning,
         )
 
-    def _entries(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        weights = np.ones(last - first, np.float32) if self.weights is None else self.weights.read(first, last)
-        return self.indices.read(first, last), weights
+    def _bounds(self, indptr: StoredArray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the entries of these rows begin and end."""
+        nodes = np.asarray(nodes, np.int64)
+        return indptr.take(nodes), indptr.take(nodes + 1)
 
-    def _matrix(self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray) -> sp.csr_array:
+    def _matrix(self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None) -> sp.csr_array:
+        weights = np.ones(len(indices), np.float32) if weights is None else weights
         if len(indices) < 2**31:
             indptr = indptr.astype(np.int32)
         return sp.csr_array((weights, indices, indptr), shape=(len(indptr) - 1, self.num_nodes))
-
-    def _bounds_of(self, nodes: np.ndarray) -> np.ndarray:
-        indptr = self._whole_indptr
-        return np.stack([indptr[nodes], indptr[nodes + 1]], axis=1)
-
-    @cached_property
-    def _whole_indptr(self) -> np.ndarray:
-        return self.indptr.read()
 
     def _feature_rows(self, low: int, high: int) -> Features:
         if not self.has_sparse_features:
@@ -254,6 +246,11 @@ def _read_names(arrays: dict[str, StoredArray], name: str, low: int, high: int |
     if name in arrays:
         return arrays[name].read(low, high)
     return read_text(arrays, name, low, high) if f"{name}_offsets" in arrays else None
+
+
+def _joined(lengths: np.ndarray) -> np.ndarray:
+    """The indptr of rows of these lengths."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32 if lengths.sum() < 2**31 else np.int64)
 
 
 def _widened(features: Features) -> Features:

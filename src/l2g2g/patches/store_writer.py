@@ -168,13 +168,8 @@ def _sort_rows(global_nodes: np.ndarray, starts: np.ndarray, rows: np.ndarray) -
 
 
 @njit(cache=True, nogil=True)
-def _row_in_patch(
-    node: int, patch: int, home: np.ndarray, starts: np.ndarray, rows: np.ndarray, patch_of_row: np.ndarray
-) -> int:
+def _row_in_patch(node: int, patch: int, starts: np.ndarray, rows: np.ndarray, patch_of_row: np.ndarray) -> int:
     """The stacked row of a node in a patch, -1 where the patch does not hold it."""
-    first = home[node]
-    if first >= 0:
-        return rows[starts[node]] if first == patch else -1
     for place in range(starts[node], starts[node + 1]):
         if patch_of_row[rows[place]] == patch:
             return rows[place]
@@ -196,12 +191,23 @@ def _count_inside(
     num_covered = 0
     for row in range(len(indptr) - 1):
         node = low + row
+        if home[node] >= 0:  # most nodes are in one patch
+            patch, inside = home[node], 0
+            for entry in range(indptr[row], indptr[row + 1]):
+                other = indices[entry]
+                held = home[other] == patch
+                if home[other] < 0:
+                    held = _row_in_patch(other, patch, starts, rows, patch_of_row) >= 0
+                inside += held
+                num_covered += held and other > node
+            lengths[rows[starts[node]]] = inside
+            continue
         for entry in range(indptr[row], indptr[row + 1]):
             other = indices[entry]
             covered = False
             for place in range(starts[node], starts[node + 1]):
                 stacked = rows[place]
-                if _row_in_patch(other, patch_of_row[stacked], home, starts, rows, patch_of_row) >= 0:
+                if _row_in_patch(other, patch_of_row[stacked], starts, rows, patch_of_row) >= 0:
                     lengths[stacked] += 1
                     covered = True
             num_covered += covered and other > node
@@ -228,11 +234,17 @@ def _fill_inside(
         node = low + row
         for member in range(starts[node], starts[node + 1]):
             patch = patch_of_row[rows[member]]
-            place = places[patch]
+            first, place = offsets[patch], places[patch]
             for entry in range(indptr[row], indptr[row + 1]):
-                other = _row_in_patch(indices[entry], patch, home, starts, rows, patch_of_row)
-                if other >= 0:
-                    columns[place] = other - offsets[patch]
+                other = indices[entry]
+                if home[other] == patch:
+                    stacked = np.int64(rows[starts[other]])
+                elif home[other] < 0:
+                    stacked = np.int64(_row_in_patch(other, patch, starts, rows, patch_of_row))
+                else:
+                    continue
+                if stacked >= 0:
+                    columns[place] = stacked - first
                     if len(values):
                         values[place] = given[entry]
                     place += 1
