@@ -30,8 +30,8 @@ from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
-from l2g2g.tracking import check_tracking, watch_training
 from l2g2g.store_commands import prepare
+from l2g2g.tracking import check_tracking, watch_training
 from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:

@@ -36,11 +36,11 @@ def make_stored_patches(
     boundary, lengths = _find_boundaries(graph, labels, givers, takers, quotas, num_clusters)
     added_patch, added_node = [], []
     for side in range(len(givers)):
-        nodes = boundary[side, : lengths[side]]
-        if lengths[side] < quotas[side]:
+        nodes = boundary[side, : lengths[side]].tolist()
+        if len(nodes) < quotas[side]:
             inside = members[starts[givers[side]] : starts[givers[side] + 1]]
-            nodes = _search_on(graph, labels, nodes.tolist(), int(quotas[side]), inside)
-        added_node.append(np.asarray(nodes, np.int64))
+            nodes = _search_on(graph, labels, nodes, int(quotas[side]), inside)
+        added_node.append(np.array(nodes, np.int64))
         added_patch.append(np.full(len(nodes), takers[side], np.int64))
     return assemble_patches(labels, np.concatenate(added_patch), np.concatenate(added_node), pairs, num_joined)
 
