@@ -80,6 +80,7 @@ class Config:
         validate_every: Epochs between two validations.
         seed, device, threads: Randomness, where to compute, CPU threads (0: all cores, or one
             for a graph too small to gain from more).
+        memory: Bytes of memory that the process may take; a graph that needs more is kept on disk. None: no limit.
     """
 
     method: str = "l2g2g"
@@ -132,6 +133,7 @@ class Config:
     seed: int = 0
     device: str = "cpu"
     threads: int = 0
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is read."""
@@ -147,6 +149,8 @@ class Config:
         for name in ("epochs", "threads", "patience", "seed", "feature_width"):
             if (getattr(self, name) or 0) < 0:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must not be negative")
+        if self.memory is not None and self.memory < 1:
+            raise InputError(f"--memory is {self.memory}; give a size such as 4GB")
         for name in ("lr", "negatives_per_edge"):
             if not getattr(self, name) > 0:
                 raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be positive")
@@ -416,6 +420,8 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
         if method == "gae+l2g":
             settings["translate"] = True
     given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(given.get("memory"), str):
+        given["memory"] = parse_size(given["memory"])
     if preset == "accurate" and "dim" in given:
         settings["hidden"] = given["dim"]
     if given.get("mask_by") == "patches":

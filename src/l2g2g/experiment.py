@@ -5,13 +5,13 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 
 from l2g2g.config import Config
@@ -21,10 +21,11 @@ from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
 from l2g2g.evaluation.separation import PairKind, separate
+from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
 from l2g2g.fitted import Fitted, Start, make_autoencoder, remember
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Features, Graph
-from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
+from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol, keep_all, split_links
 from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
@@ -41,6 +42,7 @@ from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, t
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
+from l2g2g.training.state import History
 
 Measures = Literal["auc", "all"]
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
@@ -145,13 +147,18 @@ def keep_training(
     if directory is None:
         return None
     settings = {**config.to_dict(), **more}
-    machine = {
-        "threads": choose_threads(config, split.train.adjacency.nnz),
+    machine = describe_machine(config, split.train.adjacency.nnz, settings)
+    return directory.keep(name, {"graph": fingerprint(graph), "settings": settings, "machine": machine})
+
+
+def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """What decides the bits of a result but not the result; it is taken out of the settings."""
+    del settings["threads"], settings["memory"]
+    return {
+        "threads": choose_threads(config, num_arcs),
         "device": settings.pop("device"),
         "torch": str(torch.__version__),
     }
-    del settings["threads"]
-    return directory.keep(name, {"graph": fingerprint(graph), "settings": settings, "machine": machine})
 
 
 def run_split(
@@ -164,10 +171,12 @@ def run_split(
     keeper: Keeper | None = None,
     keep: bool = False,
     start: Start | None = None,
+    patch_set: PatchSet | None = None,
 ) -> Run:
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph.
 
     keep: also what it takes to embed new nodes later. start: a model to go on with, instead of a new one.
+    patch_set: patches that were cut before; None cuts the training graph.
     """
     clock = clock or Stopwatch()
     graph = split.train
@@ -178,21 +187,19 @@ def run_split(
     check_memory(graph, config)
     config = choose_structure(split, config, clock)
     with clock.measure("partition"):
-        patch_set = cut(graph, config)
+        patch_set = cut(graph, config) if patch_set is None else patch_set
         if start is None:
             inputs, features = read_inputs(graph, config)
-            model = make_model(features, patch_set, config).to(config.device)
+            find_centre = partial(feature_centre, features)
+            model = make_model(features.shape[1], find_centre, patch_set.num_patches, config).to(config.device)
         else:
             inputs, features, model = start.inputs, start.read(graph.features), start.model.to(config.device)
         validation = split.validation if config.patience else None
         purpose: _Purpose = "train" if validation is None else "train and validate"
         prepared: _Prepared | None = _prepare(graph, split, patch_set, features, config, purpose)
-    settings = loop_settings(config, graph, features)
-
-    def validate(embedding: torch.Tensor) -> float:
-        assert validation is not None
-        return evaluate_links(embedding.cpu().numpy(), validation, pair_scorer(model)).auc
-
+    counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
+    dropout = choose_feature_dropout(counts, features.shape[1], config)
+    settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
     with clock.measure("train"):
         assert prepared is not None
         trained = train(
@@ -202,7 +209,7 @@ def run_split(
             settings,
             global_pairs=prepared.global_pairs,
             whole=prepared.whole_pass,
-            validate=validate if validation else None,
+            validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
             keeper=keeper,
         )
@@ -227,22 +234,16 @@ def run_split(
             prepared = None  # large graphs need its memory for the next one
             prepared = _prepare(final_graph, split, patch_set, features, config, "embed")
         embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole_pass)
-        trouble = embedding_trouble(embedding)
-        if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
-            raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
+        check_embedding(embedding, config)
         fitted = None
         if keep:
             prepared = None
             whole = passes_whole_graph(patch_set, config)
             fitted = remember(model, config, inputs, final_graph, features, patch_set, frame, whole=whole)
-    history = trained.history
-    clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
-    clock.seconds["synchronise"] = sum(history.refresh_seconds)
-    if keeper is not None:
-        clock.seconds["checkpoint"] = keeper.seconds
+    note_seconds(clock, trained.history, keeper)
     return Run(
         embedding.cpu().numpy(),
-        Trained(model, frame, history),
+        Trained(model, frame, trained.history),
         patch_set,
         config,
         patch_set.count_covered_edges(graph.adjacency) / graph.num_edges,
@@ -250,6 +251,26 @@ def run_split(
         fitted,
         inspection,
     )
+
+
+def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
+    """AUC of some pairs."""
+    return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
+
+
+def check_embedding(embedding: torch.Tensor, config: Config) -> None:
+    """Refuse final vectors that say nothing."""
+    trouble = embedding_trouble(embedding)
+    if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
+        raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
+
+
+def note_seconds(clock: Stopwatch, history: History, keeper: Keeper | None) -> None:
+    """The parts of training that are told beside its whole time."""
+    clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
+    clock.seconds["synchronise"] = sum(history.refresh_seconds)
+    if keeper is not None:
+        clock.seconds["checkpoint"] = keeper.seconds
 
 
 _Purpose = Literal["train", "train and validate", "embed"]
@@ -349,15 +370,15 @@ def pair_options(graph: Graph, config: Config) -> PairOptions:
     )
 
 
-def make_model(features: Features, patch_set: PatchSet, config: Config) -> Autoencoder:
-    """The untrained model for these features and patches."""
-    mean, scale = feature_centre(features) if config.feature_scaling == "centred" else (None, 1.0)
+def make_model(
+    num_columns: int, find_centre: Callable[[], tuple[np.ndarray, float]], num_patches: int, config: Config
+) -> Autoencoder:
+    """The untrained model for features of so many columns. find_centre: see `feature_centre`; asked where needed."""
+    mean, scale = find_centre() if config.feature_scaling == "centred" else (None, 1.0)
     if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
         mean, scale = None, 1.0
-    num_encoders = 1 if config.shares_encoder else patch_set.num_patches
-    return make_autoencoder(
-        config, features.shape[1], num_encoders, None if mean is None else torch.from_numpy(mean), scale
-    )
+    num_encoders = 1 if config.shares_encoder else num_patches
+    return make_autoencoder(config, num_columns, num_encoders, None if mean is None else torch.from_numpy(mean), scale)
 
 
 def pair_scorer(model: Autoencoder) -> PairScorer | None:
@@ -493,11 +514,12 @@ def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
 def read_inputs(graph: Graph, config: Config) -> tuple[InputMap, Features]:
     """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
     structured = graph.features is None or config.structure != "none"
+    counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
     return fit_inputs(
         graph.adjacency,
         graph.features,
         scaling=config.feature_scaling,
-        feature_width=config.feature_width if compression_pays(graph, graph.features, config) else 0,
+        feature_width=config.feature_width if compression_pays(counts, config) else 0,
         structure_width=config.structure_width if structured else 0,
         seed=config.seed,
     )
@@ -520,34 +542,20 @@ def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Conf
     return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")
 
 
-def compression_pays(graph: Graph, features: Features | None, config: Config) -> bool:
-    """Whether principal directions replace the features; found by validation, decided from the graph alone.
-
-    Not where a row has few entries, and not where there are too few edges to tell which directions matter: there
-    single words, most of them dropped at random, generalise better.
-    """
-    if not config.feature_width or features is None:
-        return False
-    return has_many_entries(features) and not has_few_arcs(graph, features, config.hidden)
-
-
-def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSettings:
-    """The part of the config that the loop needs."""
-    dropout = config.feature_dropout
-    if dropout is None:
-        dropout = choose_feature_dropout(graph, features, config)
+def loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
+    """The part of the config that the loop needs for a training graph of this size."""
     return LoopSettings(
         scope=config.loss_scope,
         pairs=config.loss_pairs,
         mask=1.0 if config.mask_groups else config.hidden_fraction,
         mask_groups=config.mask_groups,
-        score_fraction=config.scored_fraction(graph.num_nodes, graph.num_edges),
-        feature_dropout=dropout,
+        score_fraction=config.scored_fraction(num_nodes, num_edges),
+        feature_dropout=feature_dropout,
         fresh_negatives=config.negatives == "fresh",
-        sample_size=config.num_sampled_nodes(graph.num_nodes),
+        sample_size=config.num_sampled_nodes(num_nodes),
         alignment=config.definition.alignment,
         seed=config.seed,
-        epochs=config.num_epochs(graph.num_edges),
+        epochs=config.num_epochs(num_edges),
         learning_rate=config.lr,
         schedule=config.schedule,
         refresh_every=config.refresh_every,
@@ -558,31 +566,6 @@ def loop_settings(config: Config, graph: Graph, features: Features) -> LoopSetti
         validate_every=config.validate_every,
         patience=config.patience,
     )
-
-
-def choose_feature_dropout(graph: Graph, features: Features, config: Config) -> float:
-    """How much of the features to drop, from the graph alone; the numbers were found by validation.
-
-    Nothing where losing one entry loses the node (one-hot features, columns made from the structure); half where a
-    node has many entries; more where the first layer has several times as many weights as there are arcs to fit.
-    Compressed features have few columns that do not matter.
-    """
-    if graph.features is None or not has_many_entries(graph.features):
-        return 0.0
-    if compression_pays(graph, graph.features, config):
-        return 0.1
-    return 0.75 if has_few_arcs(graph, features, config.hidden) else 0.5
-
-
-def has_many_entries(features: Features) -> bool:
-    """Whether a row has ten entries or more on average."""
-    num_entries = features.nnz if sp.issparse(features) else int(np.count_nonzero(features))
-    return num_entries >= 10 * features.shape[0]
-
-
-def has_few_arcs(graph: Graph, features: Features, hidden: int) -> bool:
-    """Whether the first layer has several times as many weights as the graph has arcs."""
-    return features.shape[1] * hidden > 4 * graph.adjacency.nnz
 
 
 def choose_threads(config: Config, num_arcs: int) -> int:

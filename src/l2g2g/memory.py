@@ -23,17 +23,22 @@ _CGROUPS = (
 
 def estimate_memory(graph: Graph, config: Config) -> int:
     """Bytes that a training needs at its peak beside the graph itself."""
+    features = graph.features
+    columns = 0
+    if features is not None:
+        columns = 8 * features.nnz if sp.issparse(features) else 4 * features.size
+    return estimate_bytes(graph.num_nodes, graph.adjacency.nnz, columns, config)
+
+
+def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config) -> int:
+    """The same for a graph of this size. columns: bytes of its features, 0 for none."""
     local = config.definition.uses_patches
     together = not local or (config.together and config.shares_encoder)
-    rows = graph.num_nodes if together else graph.num_nodes / config.num_patches(graph.num_nodes)
+    rows = num_nodes if together else num_nodes / config.num_patches(num_nodes)
     activations = _BYTES_PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
-    features = graph.features
-    if features is None:
-        columns = 4 * graph.num_nodes * config.structure_width
-    else:
-        columns = 8 * features.nnz if sp.issparse(features) else 4 * features.size
+    columns = columns or 4 * num_nodes * config.structure_width
     per_arc = _BYTES_PER_ARC + (_FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0)
-    return int(activations + columns + per_arc * graph.adjacency.nnz)
+    return int(activations + columns + per_arc * num_arcs)
 
 
 def available_memory() -> int:
@@ -62,6 +67,8 @@ def resident_memory() -> int:
 def check_memory(graph: Graph, config: Config) -> None:
     """Refuse a training that does not fit, with both numbers."""
     needed, available = estimate_memory(graph, config), available_memory()
+    if config.memory is not None:
+        available = min(available, max(0, config.memory - resident_memory()))
     if needed > available:
         raise ResourceError(
             f"{graph.name}: training needs about {needed / 1e6:,.0f} MB and {available / 1e6:,.0f} MB may be used; "

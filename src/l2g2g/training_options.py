@@ -85,6 +85,9 @@ def settings(
         int | None, typer.Option(help="Validations without improvement before stopping; 0 trains all epochs.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 …")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that the run may take, as 4GB; a larger graph is kept on disk.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores, or one for a small graph.")] = None,
 ) -> None:
     """The signature is what counts; see `takes_settings`."""

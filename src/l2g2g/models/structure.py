@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,17 +65,31 @@ def fit_structure(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, it
     Rows are scaled so that a column has unit variance: the encoder sees numbers of the size of features.
     Memory and time are those of `iterations` sparse products of this width.
     """
-    num_nodes = adjacency.shape[0]
-    width = min(width, num_nodes)
     propagation = to_torch_csr(normalise_adjacency(adjacency))
+    return fit_products(
+        lambda basis: propagation @ basis, np.diff(adjacency.indptr), width, seed=seed, iterations=iterations
+    )
+
+
+def fit_products(
+    propagate: Callable[[torch.Tensor], torch.Tensor],
+    num_neighbours: np.ndarray,
+    width: int,
+    *,
+    seed: int = 0,
+    iterations: int = 6,
+) -> StructureMap:
+    """The same for a graph that is told by its products Â B and by how many neighbours each node has."""
+    num_nodes = len(num_neighbours)
+    width = min(width, num_nodes)
     start = torch.randn(num_nodes, width, generator=torch_generator(seed, Purpose.STRUCTURE))
     basis = torch.linalg.qr(start).Q
     for _ in range(iterations):
-        basis = torch.linalg.qr(propagation @ basis).Q
-    values, vectors = torch.linalg.eigh(basis.t() @ (propagation @ basis))
+        basis = torch.linalg.qr(propagate(basis)).Q
+    values, vectors = torch.linalg.eigh(basis.t() @ propagate(basis))
     order = values.abs().argsort(descending=True)
     spectral = basis @ vectors[:, order] * values[order].abs().sqrt() * num_nodes**0.5
-    degrees = np.log1p(np.diff(adjacency.indptr)).astype(np.float32)
+    degrees = np.log1p(num_neighbours).astype(np.float32)
     mean, spread = degrees.mean(), float(degrees.std())
     spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
     columns = np.concatenate([spectral.numpy(), ((degrees - mean) / spread)[:, None]], axis=1)

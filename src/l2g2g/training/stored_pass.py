@@ -59,7 +59,7 @@ class StoredPass:
             projected = torch.empty(len(hidden), weight.shape[1])
             if encoder.residual and own is None:
                 own = torch.zeros(len(hidden), width)
-            for low, part in self._products(hidden, bias):
+            for low, part in propagated_blocks(self.rows, hidden, bias):
                 part = encoder.activation(part)
                 projected[low : low + len(part)] = part @ weight
                 if encoder.residual:
@@ -88,16 +88,25 @@ class StoredPass:
     def _propagate(self, hidden: Tensor, bias: Tensor | None = None, own: Tensor | None = None) -> Tensor:
         """Â H + bias + own."""
         product = torch.empty_like(hidden)
-        for low, part in self._products(hidden, bias):
+        for low, part in propagated_blocks(self.rows, hidden, bias):
             product[low : low + len(part)] = part if own is None else part + own[low : low + len(part)]
         return product
 
-    def _products(self, hidden: Tensor, bias: Tensor | None) -> Iterator[tuple[int, Tensor]]:
-        """Â H + bias, some rows at a time, and where they begin."""
-        begun = None if bias is None else bias.detach().numpy().reshape(1, -1)
-        table = hidden.numpy()
-        for block, indptr, indices, values in self.rows.propagations():
-            yield block.low, torch.from_numpy(multiply_rows(indptr, indices, values, table, begun))
+
+def propagate_stored(rows: StoredRows, hidden: Tensor) -> Tensor:
+    """(num_nodes, width) Â H."""
+    product = torch.empty_like(hidden)
+    for low, part in propagated_blocks(rows, hidden):
+        product[low : low + len(part)] = part
+    return product
+
+
+def propagated_blocks(rows: StoredRows, hidden: Tensor, bias: Tensor | None = None) -> Iterator[tuple[int, Tensor]]:
+    """Â H + bias, some rows at a time, and where they begin."""
+    begun = None if bias is None else bias.detach().numpy().reshape(1, -1)
+    table = hidden.contiguous().numpy()
+    for block, indptr, indices, values in rows.propagations():
+        yield block.low, torch.from_numpy(multiply_rows(indptr, indices, values, table, begun))
 
 
 def feature_blocks(rows: StoredRows, recipe: FeatureRecipe, scaled: bool = True) -> Iterator[tuple[int, Features]]:

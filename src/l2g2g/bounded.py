@@ -1,0 +1,247 @@
+"""Bounded: the rim for graphs on disk. A store and a config become an embedding within a limit of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from l2g2g.budget import Needs, StoredSizes, fit_budget
+from l2g2g.config import Config
+from l2g2g.errors import InputError
+from l2g2g.experiment import (
+    OnEpoch,
+    Run,
+    Stopwatch,
+    check_embedding,
+    choose_threads,
+    describe_machine,
+    loop_settings,
+    make_model,
+    note_seconds,
+    prepare_torch,
+    run_split,
+    score_pairs,
+)
+from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.memory import estimate_bytes, resident_memory
+from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
+from l2g2g.models.structure import fit_products
+from l2g2g.patches.store import PatchStore, has_patches, open_patches
+from l2g2g.run_directory import RunDirectory
+from l2g2g.stored_patches import cut_stored
+from l2g2g.training.batches import PairOptions
+from l2g2g.training.heap import return_freed_memory
+from l2g2g.training.keeper import Keeper
+from l2g2g.training.loop import Trained, embed_nodes, train
+from l2g2g.training.objective import GlobalPairs
+from l2g2g.training.stored_batches import StoredBatches
+from l2g2g.training.stored_pairs import StoredPairs
+from l2g2g.training.stored_pass import StoredPass, feature_blocks, propagate_stored
+from l2g2g.training.stored_rows import StoredRows
+from l2g2g.training.stored_split import StoredSplit, split_stored
+
+_MOST_VALIDATION_EDGES = 1_000_000
+_LEAST_EDGES = 20  # below, none is held back
+
+
+def embed_stored(
+    graph: StoredGraph,
+    config: Config,
+    *,
+    validation_fraction: float = 0.05,
+    on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
+) -> Run:
+    """Embed a graph on disk: in memory where `config.memory` allows it, otherwise patch by patch. Same result.
+
+    Each edge is held back for early stopping with the chance validation_fraction, or less where that would be more
+    than a million edges, and is used for the final vectors. Patches of the store are used if they are as many as
+    wanted; otherwise patches are cut and kept in the store.
+    """
+    clock = Stopwatch()
+    fraction = 0.0
+    if config.epochs != 0 and graph.num_edges >= _LEAST_EDGES:
+        fraction = min(validation_fraction, _MOST_VALIDATION_EDGES / graph.num_edges)
+    prepare_torch(config, 2 * graph.num_edges)
+    in_memory = fits_memory(graph, config)
+    needs = None if in_memory else plan_stored(graph, config)
+    patches = find_patches(graph, config, needs, clock)
+    if needs is not None:
+        needs = plan_stored(graph, config, patches, needs.resident)
+    with clock.measure("split"):
+        split = split_stored(graph, validation_fraction=fraction, seed=config.seed)
+    keeper = keep_stored(directory, graph, config, patches, validation_fraction=fraction)
+    if needs is None or patches is None:
+        whole, link_split = graph.to_graph(), split.in_memory(graph)
+        found = None if patches is None else patches.patch_set
+        return run_split(
+            link_split, config, final_graph=whole, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found
+        )
+    return run_stored(graph, patches, split, config, needs, final=None, clock=clock, on_epoch=on_epoch, keeper=keeper)
+
+
+def fits_memory(graph: StoredGraph, config: Config) -> bool:
+    """Whether a training in memory keeps to the limit, with the graph and what training sees of it beside it."""
+    if config.memory is None or not config.definition.uses_patches:
+        return True
+    sizes, num_arcs = StoredSizes.of(graph), 2 * graph.num_edges
+    columns = int(4 * sizes.entries_per_row * graph.num_nodes)
+    needed = estimate_bytes(graph.num_nodes, num_arcs, columns, config) + 16 * num_arcs + 2 * columns
+    return needed + resident_memory() <= config.memory
+
+
+def plan_stored(
+    graph: StoredGraph, config: Config, patches: PatchStore | None = None, resident: int | None = None
+) -> Needs:
+    """What a training from disk will take; refused where the limit is too small."""
+    sizes = StoredSizes.of(graph)
+    if patches is not None:
+        largest = int(np.diff(patches.entry_offsets).max())
+        rows = np.diff(patches.offsets)
+        sizes = replace(sizes, largest_rows=int(rows.max()), largest_arcs=largest, num_rows=int(rows.sum()))
+        config = replace(config, patches=patches.num_patches)
+    threads = choose_threads(config, 2 * graph.num_edges)
+    return fit_budget(sizes, config, threads, graph.name, resident)
+
+
+def find_patches(graph: StoredGraph, config: Config, needs: Needs | None, clock: Stopwatch) -> PatchStore | None:
+    """The patches of a store, cut where it has none that will do; None for the methods that use none."""
+    if not config.definition.uses_patches:
+        return None
+    wanted = config.num_patches(graph.num_nodes) if needs is None else needs.num_patches
+    if has_patches(graph.directory):
+        patches = open_patches(graph.directory, graph=graph)
+        if config.patches is None or config.patches == patches.num_patches:
+            return patches
+    with clock.measure("partition"):
+        room = None if config.memory is None else max(0, config.memory - resident_memory())
+        patches = cut_stored(graph, wanted, config, room)
+        return_freed_memory()
+    return patches
+
+
+def keep_stored(
+    directory: RunDirectory | None, graph: StoredGraph, config: Config, patches: PatchStore | None, **more: Any
+) -> Keeper | None:
+    """A keeper for a training on this store with these settings."""
+    if directory is None:
+        return None
+    settings = {**config.to_dict(), **more}
+    machine = describe_machine(config, 2 * graph.num_edges, settings)
+    described = {"graph": {"store": graph.sha256}, "patches": None if patches is None else patches.folder.sha256}
+    return directory.keep("embed", {**described, "settings": settings, "machine": machine})
+
+
+def run_stored(
+    graph: StoredGraph,
+    patches: PatchStore,
+    split: StoredSplit,
+    config: Config,
+    needs: Needs,
+    *,
+    final: StoredGraph | None = None,
+    clock: Stopwatch,
+    on_epoch: OnEpoch | None = None,
+    keeper: Keeper | None = None,
+) -> Run:
+    """Train from disk within the limit. final: the graph the final vectors are computed on, if not this one.
+
+    Of this one all edges count in the final vectors, also those held back from training.
+    """
+    _refuse_what_needs_memory(config)
+    return_freed_memory()
+    assert config.memory is not None
+    spare = max(0, int(config.memory - needs.total))
+    with clock.measure("prepare"):
+        rows = StoredRows(graph, split.held, keep_bytes=spare // 4)
+        recipe, counts, facts = _prepare_features(rows, config)
+        num_columns = facts.num_columns
+        model = make_model(num_columns, facts.centre, patches.num_patches, config)
+        dropout = choose_feature_dropout(counts, num_columns, config)
+        settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
+        scored, hidden = settings.score_fraction, config.hidden_fraction or 1.0
+        negatives = config.negatives_per_edge * hidden * scored
+        plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
+        by_degree = config.negative_sampling == "degree"
+        options = PairOptions(by_degree=by_degree, weighted=config.weighted_loss)
+        make_batches = partial(
+            StoredBatches,
+            patches,
+            recipe,
+            split.held_out,
+            scores_inside=config.loss_scope == "inside",
+            negatives_per_edge=negatives,
+            propagate_once=plain,
+            options=options,
+            storage=config.feature_storage,
+        )
+        batches = make_batches(held=split.held, keep_bytes=spare - spare // 4)
+        global_pairs = None
+        if config.loss_scope == "global":
+            pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)
+            counted = np.bincount(patches.patch_set.global_nodes, minlength=graph.num_nodes)
+            shares = torch.from_numpy((1.0 / counted).astype(np.float32)[:, None])
+            global_pairs = GlobalPairs(pairs, shares)
+    validation = split.validation if config.patience else None
+    passes = config.passes_whole_graph
+    with clock.measure("train"):
+        trained = train(
+            model,
+            batches,
+            patches.patch_set,
+            settings,
+            global_pairs=global_pairs,
+            whole=StoredPass(rows, recipe) if passes else None,
+            validate=None if validation is None else partial(score_pairs, model, validation),
+            on_epoch=on_epoch,
+            keeper=keeper,
+        )
+    del batches, global_pairs, rows
+    return_freed_memory()
+    with clock.measure("assemble"):
+        whole = StoredPass(StoredRows(graph if final is None else final), recipe) if passes else None
+        embedding, frame = embed_nodes(model, make_batches(), patches.patch_set, settings, trained.frame, whole)
+        check_embedding(embedding, config)
+    note_seconds(clock, trained.history, keeper)
+    kept = patches.num_covered_edges / graph.num_edges
+    used = replace(config, patches=patches.num_patches)
+    return Run(embedding.numpy(), Trained(model, frame, trained.history), patches.patch_set, used, kept, clock.seconds)
+
+
+def _refuse_what_needs_memory(config: Config) -> None:
+    """Settings that need all of the graph at once."""
+    for option, is_set in (
+        ("--mask-by clusters", config.mask_by == "clusters"),
+        ("--mask-by patches", config.mask_by == "patches"),
+        ("--negative-sampling degree", config.negative_sampling == "degree" and config.loss_scope == "global"),
+        ("--structure", config.structure != "none"),
+        ("--directed", config.directed),
+        ("--align-gradient through", config.align_gradient == "through"),
+        (f"--device {config.device}", torch.device(config.device).type != "cpu"),
+        ("pairs of a node sample", config.loss_pairs == "subgraph"),
+    ):
+        if is_set:
+            raise InputError(f"{option} needs the whole graph in memory; raise --memory, or leave it out")
+
+
+def _prepare_features(rows: StoredRows, config: Config) -> tuple[FeatureRecipe, FeatureCounts | None, FeatureFacts]:
+    """How feature rows are made, what is known of them as they are stored, and as the encoder sees them."""
+    graph = rows.graph
+    if not graph.num_features:
+        products = partial(propagate_stored, rows)
+        columns = fit_products(products, rows.degrees, config.structure_width, seed=config.seed).columns
+        recipe, facts = FeatureRecipe("raw", columns), FeatureFacts.of_blocks([columns], columns.shape[1])
+        return recipe, None, facts
+    recipe = FeatureRecipe(config.feature_scaling)
+    facts = FeatureFacts.of_blocks((part for _, part in feature_blocks(rows, recipe)), graph.num_features)
+    counts = FeatureCounts(graph.num_nodes, int(rows.degrees.sum()), graph.num_features, facts.num_entries)
+    if compression_pays(counts, config):
+        raise InputError("--feature-width needs all features in memory; raise --memory, or give --feature-width 0")
+    if config.weighted_loss and not graph.weighted:
+        raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
+    return recipe, counts, facts

@@ -1,0 +1,139 @@
+"""Budget: what a training from disk takes of memory, part by part, and how a limit is shared out among the parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from l2g2g.config import Config
+from l2g2g.errors import ResourceError
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.memory import resident_memory
+
+# Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
+_PER_ARC, _PER_ARC_SCORED = 48, 40
+_PER_ACTIVATION = 28
+_COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
+_BLOCKS = 260_000_000  # of rows that are read and worked on, and of features
+_ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patches are cut
+_MARGIN = 0.05  # of the limit, for what no formula knows
+_MOST_PARTS = 8  # threads with a table of sums of their own
+_LEAST_PATCH_NODES = 500
+
+
+@dataclass(frozen=True)
+class StoredSizes:
+    """What memory depends on, of a graph on disk.
+
+    Attributes:
+        num_nodes, num_edges, num_features: Its sizes.
+        entries_per_row: Numbers that a feature row holds, of a sparse one twice its entries.
+        largest_rows, largest_arcs, num_rows: Of the patches, where these are cut already.
+    """
+
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    entries_per_row: float
+    largest_rows: int | None = None
+    largest_arcs: int | None = None
+    num_rows: int | None = None
+
+    @classmethod
+    def of(cls, graph: StoredGraph) -> StoredSizes:
+        """Those of a graph whose patches are not cut yet."""
+        entries = float(graph.num_features)
+        if graph.has_sparse_features:
+            entries = 2 * len(graph.arrays["features_data"]) / graph.num_nodes
+        return cls(graph.num_nodes, graph.num_edges, graph.num_features, entries)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that a training from disk takes.
+
+    Attributes:
+        resident: What the process holds before any work.
+        nodes: What is held for every node, at the stage that needs most.
+        patch: What one patch takes, of this many.
+        num_patches: Number of patches.
+    """
+
+    resident: int
+    nodes: int
+    patch: int
+    num_patches: int
+
+    @property
+    def total(self) -> int:
+        """All of it, with a margin."""
+        return int((self.resident + self.nodes + self.patch + _BLOCKS) / (1 - _MARGIN))
+
+
+def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
+    """What a patch takes while the encoder runs over it and back."""
+    activations = _PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
+    columns = sizes.entries_per_row if sizes.num_features else config.structure_width + 1
+    per_arc = _PER_ARC + (_PER_ARC_SCORED * config.negatives_per_edge if config.loss_scope == "inside" else 0)
+    return int(activations + 4 * _COPIES_OF_FEATURES * columns * rows + per_arc * arcs)
+
+
+def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> int:
+    """What all nodes take at the stage that needs most: an epoch, an alignment, or the final vectors."""
+    num_nodes, vector = sizes.num_nodes, 4 * config.dim
+    rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
+    held_out = 0.05 * sizes.num_edges * 96 + 4 * num_nodes
+    always = 8 * rows + 24 * num_nodes + held_out
+    if not sizes.num_features:
+        always += 4 * num_nodes * (config.structure_width + 1)
+    epoch = 0.0
+    if config.loss_scope == "global":
+        scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
+        epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
+    aligned = 3 * rows * vector + num_nodes * vector
+    final = 4 * num_nodes * (config.hidden + 3 * config.dim) if config.passes_whole_graph else aligned
+    aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
+    structure = 0 if sizes.num_features else 16 * num_nodes * config.structure_width
+    return int(always + max(epoch, final, aligned if aligns else 0, structure))
+
+
+def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: int, resident: int) -> Needs:
+    """What a training with this many patches takes."""
+    if sizes.largest_rows is not None and sizes.largest_arcs is not None:
+        rows, arcs = float(sizes.largest_rows), float(sizes.largest_arcs)
+    else:
+        rows = 1.2 * sizes.num_nodes / num_patches + 4 * config.overlap_range[1]
+        arcs = _ARC_SURPLUS * 2 * sizes.num_edges / num_patches
+    patch = patch_bytes(rows, arcs, sizes, config)
+    return Needs(resident, node_bytes(sizes, config, threads), patch, num_patches)
+
+
+def most_patches(num_nodes: int, config: Config) -> int:
+    """Beyond this many, patches would be little more than what they share."""
+    return max(2, num_nodes // max(_LEAST_PATCH_NODES, 4 * config.overlap_range[1]))
+
+
+def fit_budget(sizes: StoredSizes, config: Config, threads: int, name: str, resident: int | None = None) -> Needs:
+    """The fewest patches with which a training keeps to `config.memory`; refused where there is no such number."""
+    assert config.memory is not None
+    resident = resident_memory() if resident is None else resident
+    wanted = config.num_patches(sizes.num_nodes)
+    most = wanted if config.patches is not None else max(wanted, most_patches(sizes.num_nodes, config))
+    needs = find_needs(sizes, config, wanted, threads, resident)
+    if config.patches is None and sizes.largest_rows is None:
+        while needs.total > config.memory and needs.num_patches < most:
+            more = min(most, math.ceil(1.2 * needs.num_patches))
+            needs = find_needs(sizes, config, more, threads, resident)
+    if needs.total > config.memory:
+        least = find_needs(sizes, config, most, threads, resident)
+        raise ResourceError(
+            f"{name}: --memory {show_size(config.memory)} is too small; "
+            f"{show_size(math.ceil(least.total / 1e7) * 10_000_000)} would do"
+            + (f" with {least.num_patches} patches" if config.definition.uses_patches else "")
+        )
+    return needs
+
+
+def show_size(num_bytes: int) -> str:
+    """As one would give it: 4GB, 750MB."""
+    return f"{num_bytes / 1e9:.4g}GB" if num_bytes >= 10**9 else f"{math.ceil(num_bytes / 1e6)}MB"
