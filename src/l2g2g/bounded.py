@@ -19,6 +19,7 @@ from l2g2g.experiment import (
     check_embedding,
     choose_threads,
     describe_machine,
+    embed_graph,
     loop_settings,
     make_model,
     note_seconds,
@@ -27,6 +28,7 @@ from l2g2g.experiment import (
     score_pairs,
 )
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
@@ -47,6 +49,19 @@ from l2g2g.training.stored_split import StoredSplit, split_stored
 
 _MOST_VALIDATION_EDGES = 1_000_000
 _LEAST_EDGES = 20  # below, none is held back
+
+
+def embed_source(
+    graph: Graph | StoredGraph,
+    config: Config,
+    *,
+    validation_fraction: float = 0.05,
+    on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
+) -> Run:
+    """Embed a graph in memory or on disk; see `embed_graph` and `embed_stored`."""
+    how: dict[str, Any] = {"validation_fraction": validation_fraction, "on_epoch": on_epoch, "directory": directory}
+    return embed_graph(graph, config, **how) if isinstance(graph, Graph) else embed_stored(graph, config, **how)
 
 
 def embed_stored(
@@ -75,14 +90,14 @@ def embed_stored(
         needs = plan_stored(graph, config, patches, needs.resident)
     with clock.measure("split"):
         split = split_stored(graph, validation_fraction=fraction, seed=config.seed)
-    keeper = keep_stored(directory, graph, config, patches, validation_fraction=fraction)
+    keeper = keep_stored(directory, "embed", graph, config, patches, validation_fraction=fraction)
     if needs is None or patches is None:
         whole, link_split = graph.to_graph(), split.in_memory(graph)
         found = None if patches is None else patches.patch_set
         return run_split(
             link_split, config, final_graph=whole, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found
         )
-    return run_stored(graph, patches, split, config, needs, final=None, clock=clock, on_epoch=on_epoch, keeper=keeper)
+    return run_stored(graph, patches, split, config, needs, clock=clock, on_epoch=on_epoch, keeper=keeper)
 
 
 def fits_memory(graph: StoredGraph, config: Config) -> bool:
@@ -126,7 +141,12 @@ def find_patches(graph: StoredGraph, config: Config, needs: Needs | None, clock:
 
 
 def keep_stored(
-    directory: RunDirectory | None, graph: StoredGraph, config: Config, patches: PatchStore | None, **more: Any
+    directory: RunDirectory | None,
+    name: str,
+    graph: StoredGraph,
+    config: Config,
+    patches: PatchStore | None,
+    **more: Any,
 ) -> Keeper | None:
     """A keeper for a training on this store with these settings."""
     if directory is None:
@@ -134,7 +154,7 @@ def keep_stored(
     settings = {**config.to_dict(), **more}
     machine = describe_machine(config, 2 * graph.num_edges, settings)
     described = {"graph": {"store": graph.sha256}, "patches": None if patches is None else patches.folder.sha256}
-    return directory.keep("embed", {**described, "settings": settings, "machine": machine})
+    return directory.keep(name, {**described, "settings": settings, "machine": machine})
 
 
 def run_stored(
@@ -144,15 +164,11 @@ def run_stored(
     config: Config,
     needs: Needs,
     *,
-    final: StoredGraph | None = None,
     clock: Stopwatch,
     on_epoch: OnEpoch | None = None,
     keeper: Keeper | None = None,
 ) -> Run:
-    """Train from disk within the limit. final: the graph the final vectors are computed on, if not this one.
-
-    Of this one all edges count in the final vectors, also those held back from training.
-    """
+    """Train from disk within the limit. All edges count in the final vectors, also those held back from training."""
     _refuse_what_needs_memory(config)
     return_freed_memory()
     assert config.memory is not None
@@ -204,7 +220,7 @@ def run_stored(
     del batches, global_pairs, rows
     return_freed_memory()
     with clock.measure("assemble"):
-        whole = StoredPass(StoredRows(graph if final is None else final), recipe) if passes else None
+        whole = StoredPass(StoredRows(graph), recipe) if passes else None
         embedding, frame = embed_nodes(model, make_batches(), patches.patch_set, settings, trained.frame, whole)
         check_embedding(embedding, config)
     note_seconds(clock, trained.history, keeper)

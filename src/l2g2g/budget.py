@@ -14,7 +14,8 @@ from l2g2g.memory import resident_memory
 _PER_ARC, _PER_ARC_SCORED = 48, 40
 _PER_ACTIVATION = 28
 _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
-_BLOCKS = 260_000_000  # of rows that are read and worked on, and of features
+_BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 22, 44  # of rows that are read and worked on
+_FEATURE_BLOCK = 1 << 25
 _ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patches are cut
 _MARGIN = 0.05  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
@@ -56,18 +57,20 @@ class Needs:
         resident: What the process holds before any work.
         nodes: What is held for every node, at the stage that needs most.
         patch: What one patch takes, of this many.
+        blocks: What is read of rows and features at a time.
         num_patches: Number of patches.
     """
 
     resident: int
     nodes: int
     patch: int
+    blocks: int
     num_patches: int
 
     @property
     def total(self) -> int:
         """All of it, with a margin."""
-        return int((self.resident + self.nodes + self.patch + _BLOCKS) / (1 - _MARGIN))
+        return int((self.resident + self.nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
 
 
 def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
@@ -105,7 +108,9 @@ def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: in
         rows = 1.2 * sizes.num_nodes / num_patches + 4 * config.overlap_range[1]
         arcs = _ARC_SURPLUS * 2 * sizes.num_edges / num_patches
     patch = patch_bytes(rows, arcs, sizes, config)
-    return Needs(resident, node_bytes(sizes, config, threads), patch, num_patches)
+    columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
+    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
+    return Needs(resident, node_bytes(sizes, config, threads), patch, blocks, num_patches)
 
 
 def most_patches(num_nodes: int, config: Config) -> int:

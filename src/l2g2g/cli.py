@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +59,9 @@ PresetOption = Annotated[
         help="default, accurate (wider, learned decoder), or paper (what the authors ran).", show_default="default"
     ),
 ]
+GraphArgument = Annotated[
+    str, typer.Argument(help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).")
+]
 FeaturesOption = Annotated[
     Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
 ]
@@ -98,7 +101,7 @@ def common(
 @takes_settings
 def embed(
     context: typer.Context,
-    graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
+    graph: GraphArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")],
     features: FeaturesOption = None,
     method: MethodOption = None,
@@ -139,24 +142,34 @@ def embed(
         where = (model, graph, features, data_dir, output)
         note_run(embed_with_model(*where, new_graph=new_graph, given=given, as_json=as_json, quiet=quiet))
         return
+    from l2g2g.bounded import embed_stored
     from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
+    from l2g2g.graphs.store import StoredGraph
+    from l2g2g.graphs.stored_ids import node_ids_of
     from l2g2g.record_keeping import keep_record
     from l2g2g.run_directory import open_run
+    from l2g2g.sources import open_source
 
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
         config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given})
     else:
         before, config = read_finished(warm_start, given)
-    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory:
+    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
         with clock.measure("read"):
-            loaded = _read(graph, features, data_dir, quiet or as_json, config.directed)
-        check_output(output, loaded.node_ids)
+            source = open_source(graph, features, config, data_dir=data_dir, directory=directory)
+            loaded = stack.enter_context(source)
+            _describe(loaded, quiet or as_json)
+        check_output(output, node_ids_of(loaded))
         length, silent = config.num_epochs(loaded.num_edges), quiet or as_json
         with watch_training(length, config.method, silent=silent, tensorboard=tensorboard) as on_epoch:
             fraction = 0.05 if validation else 0.0
             how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
-            if before is None:
+            if isinstance(loaded, StoredGraph):
+                if before is not None:
+                    raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+                run = embed_stored(loaded, config, **how)
+            elif before is None:
                 run = embed_graph(loaded, config, keep=run_dir is not None, **how)
             else:
                 from l2g2g.warm_start import continue_training
@@ -164,8 +177,8 @@ def embed(
                 finished = (before.for_new_nodes(), before.embedding, before.node_ids)
                 run, movement = continue_training(*finished, loaded, config, small_steps="lr" not in given, **how)
         with clock.measure("write"):
-            write_embedding(output, run.embedding, loaded.node_ids)
-            if run_dir is not None:
+            write_embedding(output, run.embedding, node_ids_of(loaded))
+            if run_dir is not None and not isinstance(loaded, StoredGraph):
                 save_run(run_dir, run, loaded)
         seconds = {**clock.seconds, **run.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
@@ -178,7 +191,8 @@ def embed(
             "output": str(output),
             **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
-        keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
+        if not isinstance(loaded, StoredGraph):  # a record would need all of it
+            keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
@@ -196,7 +210,7 @@ def embed(
 @takes_settings
 def evaluate(
     context: typer.Context,
-    graph: Annotated[str, typer.Argument(help="A data set, .npz, or edge list (.csv/.tsv/.txt[.gz]/.parquet).")],
+    graph: GraphArgument,
     features: FeaturesOption = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g …; repeatable.")
@@ -226,23 +240,29 @@ def evaluate(
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
-    from l2g2g.experiment import evaluate_graph, training_name
+    from l2g2g.bounded_evaluation import evaluate_source
+    from l2g2g.experiment import training_name
+    from l2g2g.graphs.store import StoredGraph
     from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
     from l2g2g.run_directory import open_run
+    from l2g2g.sources import open_source
 
     rows = []
-    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory:
+    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
         if directory is not None:
             directory.expect(training_name(config) for config in configs)
-        loaded = _read(graph, features, data_dir, quiet or as_json, "directed" in options)
+        source = open_source(graph, features, configs[0], data_dir=data_dir, directory=directory)
+        loaded = stack.enter_context(source)
+        _describe(loaded, quiet or as_json)
         for config in configs:
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
             curves = None if tensorboard is None else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, run = evaluate_graph(loaded, config, **choices, on_epoch=on_epoch)
-            keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
+                row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch)
+            if not isinstance(loaded, StoredGraph):
+                keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
             note_run(row)
             if as_json:

@@ -30,6 +30,13 @@ def estimate_memory(graph: Graph, config: Config) -> int:
     return estimate_bytes(graph.num_nodes, graph.adjacency.nnz, columns, config)
 
 
+def graph_bytes(graph: Graph) -> int:
+    """Bytes of a graph itself, and of the training graph that is made of it."""
+    features = graph.features
+    columns = 0 if features is None else (8 * features.nnz if sp.issparse(features) else features.nbytes)
+    return int(16 * graph.adjacency.nnz + columns)
+
+
 def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config) -> int:
     """The same for a graph of this size. columns: bytes of its features, 0 for none."""
     local = config.definition.uses_patches

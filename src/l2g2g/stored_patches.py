@@ -6,10 +6,11 @@ import warnings
 
 from l2g2g.config import Config
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.patches.overlap import make_patches
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import PatchStore, write_patches
+from l2g2g.patches.stored_overlap import make_stored_patches
 from l2g2g.patches.streaming import stream_partition
+from l2g2g.training.heap import return_freed_memory
 
 _METIS_BYTES_PER_ARC = 110  # METIS itself, and the graph
 
@@ -29,10 +30,11 @@ def cut_stored(graph: StoredGraph, num_patches: int, config: Config, room: int |
     else:
         if config.partition == "metis":
             warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it", stacklevel=2)
-        labels = stream_partition(graph, num_patches, seed=config.seed)
+        labels = stream_partition(graph, num_patches)
+        return_freed_memory()
     least, wanted = config.overlap_range
-    patch_set = make_patches(
-        graph.read_rows(0, graph.num_nodes),
+    patch_set = make_stored_patches(
+        graph,
         labels,
         min_overlap=least,
         target_overlap=wanted,

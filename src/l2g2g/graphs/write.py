@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,15 +15,17 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
 from l2g2g.graphs.read_features import read_vector_file
+from l2g2g.graphs.stored_ids import NodeIds, StoredIds
 from l2g2g.graphs.text_tables import is_text_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ROWS = 1 << 16  # rows that are written at a time
 EMBEDDING_ENDINGS = (".parquet", ".csv", ".txt", ".npy")
 
 
-def check_output(path: str | Path, node_ids: np.ndarray | None = None) -> None:
+def check_output(path: str | Path, node_ids: NodeIds | None = None) -> None:
     """Refuse an output that could not be written, before hours of training are spent on it.
 
     Raises:
@@ -34,7 +36,7 @@ def check_output(path: str | Path, node_ids: np.ndarray | None = None) -> None:
     path = Path(path)
     check_place(path, EMBEDDING_ENDINGS)
     if node_ids is not None:
-        _check_ids_fit(path, as_node_ids(node_ids, str(path)))
+        _check_ids_fit(path, _checked_ids(node_ids, path))
 
 
 def check_place(path: Path, endings: tuple[str, ...]) -> None:
@@ -64,8 +66,8 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, write)
 
 
-def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: np.ndarray | None = None) -> None:
-    """Write one vector per node; the ending of the path chooses the format.
+def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds | None = None) -> None:
+    """Write one vector per node, some rows at a time; the ending of the path chooses the format.
 
     `.parquet`: columns `id` and `embedding`, a list of float32. `.csv`: `id`, `dim_0`, `dim_1`, ...
     `.txt`: word2vec text. `.npy`: the array, and the ids one per line in `PATH.ids.txt`.
@@ -74,14 +76,14 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: np.ndarra
     Args:
         path: Where to write; see `check_output`.
         embedding: (num_nodes, dim) numbers; written as float32.
-        node_ids: (num_nodes,) integers or text; None writes the row numbers.
+        node_ids: (num_nodes,) integers or text, also those of a graph on disk; None writes the row numbers.
     """
     path = Path(path)
     check_output(path)
     vectors = np.ascontiguousarray(embedding, dtype=np.float32)
     if vectors.ndim != 2 or vectors.shape[1] == 0:
         raise InputError(f"{path}: an embedding has one row per node, not shape {vectors.shape}")
-    ids = np.arange(len(vectors)) if node_ids is None else as_node_ids(node_ids, str(path))
+    ids = np.arange(len(vectors)) if node_ids is None else _checked_ids(node_ids, path)
     if len(ids) != len(vectors):
         raise InputError(f"{path}: {len(vectors):,} vectors but {len(ids):,} ids; they must be equal")
     _check_ids_fit(path, ids)
@@ -128,41 +130,63 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _write_parquet(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+def _checked_ids(node_ids: NodeIds, path: Path) -> NodeIds:
+    """Ids as they are written; those on disk were checked when they were stored."""
+    return node_ids if isinstance(node_ids, StoredIds) else as_node_ids(node_ids, str(path))
+
+
+def _blocks(ids: NodeIds, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Ids and vectors, some rows at a time: a format may need many times their memory."""
+    for low in range(0, len(vectors), _ROWS):
+        yield ids[low : low + _ROWS], vectors[low : low + _ROWS]
+
+
+def _write_parquet(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    pq.write_table(pa.table({"id": pa.array(ids), "embedding": lists}), file)
+    def table(some_ids: np.ndarray, some: np.ndarray) -> pa.Table:
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1])
+        return pa.table({"id": pa.array(some_ids), "embedding": lists})
+
+    with pq.ParquetWriter(file, table(ids[:1], vectors[:1]).schema) as writer:
+        for block in _blocks(ids, vectors):
+            writer.write_table(table(*block))
 
 
-def _write_csv(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+def _write_csv(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
     import pyarrow.csv
 
-    pyarrow.csv.write_csv(_wide_table(ids, vectors), file)
+    with pyarrow.csv.CSVWriter(file, _wide_table(ids[:1], vectors[:1]).schema) as writer:
+        for block in _blocks(ids, vectors):
+            writer.write_table(_wide_table(*block))
 
 
-def _write_word2vec(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+def _write_word2vec(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
     import pyarrow as pa
     import pyarrow.csv
 
-    # Arrow refuses to write quotes and commas unquoted, which word2vec text asks for: it writes the numbers only.
-    numbers = pa.BufferOutputStream()
     options = pyarrow.csv.WriteOptions(include_header=False, delimiter=" ")
-    pyarrow.csv.write_csv(_wide_table(ids, vectors).drop_columns("id"), numbers, options)
-    lines = numbers.getvalue().to_pybytes().split(b"\n")
     with file.open("wb") as stream:
         stream.write(f"{vectors.shape[0]} {vectors.shape[1]}\n".encode())
-        stream.writelines(b"%s %s\n" % (str(name).encode(), line) for name, line in zip(ids, lines, strict=False))
+        for some_ids, some in _blocks(ids, vectors):
+            # Arrow refuses to write quotes and commas unquoted, which word2vec text asks for: only the numbers.
+            numbers = pa.BufferOutputStream()
+            pyarrow.csv.write_csv(_wide_table(some_ids, some).drop_columns("id"), numbers, options)
+            lines = numbers.getvalue().to_pybytes().split(b"\n")
+            pairs = zip(some_ids, lines, strict=False)
+            stream.writelines(b"%s %s\n" % (str(name).encode(), line) for name, line in pairs)
 
 
-def _write_npy(file: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+def _write_npy(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
     with file.open("wb") as stream:  # given a name, NumPy would add another .npy to it
         np.save(stream, vectors)
 
 
-def _write_ids(file: Path, ids: np.ndarray) -> None:
-    file.write_text("".join(f"{node_id}\n" for node_id in ids.tolist()), encoding="utf-8")
+def _write_ids(file: Path, ids: NodeIds) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        for low in range(0, len(ids), _ROWS):
+            stream.writelines(f"{node_id}\n" for node_id in ids[low : low + _ROWS].tolist())
 
 
 def _wide_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
@@ -172,17 +196,18 @@ def _wide_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
     return pa.table({"id": pa.array(ids), **columns})
 
 
-def _check_ids_fit(path: Path, ids: np.ndarray) -> None:
+def _check_ids_fit(path: Path, ids: NodeIds) -> None:
     """Refuse ids that hold what separates the cells or lines of the format."""
     forbidden = {".txt": " \t\r\n", ".npy": "\r\n", ".csv": "\r\n"}.get(path.suffix.lower(), "")
-    if ids.dtype.kind != "O" or not forbidden:
+    if ids[:1].dtype.kind != "O" or not forbidden:
         return
-    for row, node_id in enumerate(ids):
-        if (node_id == "" and " " in forbidden) or any(mark in node_id for mark in forbidden):
-            raise InputError(
-                f"{path}: row {row}: the id {node_id!r} cannot stand in this format, whose separators it would break; "
-                f"write .parquet"
-            )
+    for low in range(0, len(ids), _ROWS):
+        for row, node_id in enumerate(ids[low : low + _ROWS], low):
+            if (node_id == "" and " " in forbidden) or any(mark in node_id for mark in forbidden):
+                raise InputError(
+                    f"{path}: row {row}: the id {node_id!r} cannot stand in this format, whose separators it would "
+                    f"break; write .parquet"
+                )
 
 
 def _ids_path(path: Path) -> Path:

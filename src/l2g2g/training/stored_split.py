@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Pairs, pair_pattern
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
 from l2g2g.models.held_back import HeldBack
 from l2g2g.training.stored_rows import RowBlock, StoredRows
+
+_PIECE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,36 @@ def split_stored(
         held_out,
         graph.num_edges - num_held,
     )
+
+
+def write_training_graph(graph: StoredGraph, split: StoredSplit, directory: Path) -> StoredGraph:
+    """Write what is left for training as a store of its own, so that patches can be cut without what is held back."""
+    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+        indptr, indices = writer.array("indptr", np.int64), writer.array("indices", np.int32)
+        weights = writer.array("weights", np.float32) if graph.weighted else None
+        indptr.append(np.zeros(1, np.int64))
+        end = 0
+        for block in StoredRows(graph, split.held).blocks():
+            indptr.append(end + block.indptr[1:])
+            indices.append(block.indices)
+            if weights is not None and block.weights is not None:
+                weights.append(block.weights)
+            end += len(block.indices)
+        for name, stored in graph.arrays.items():
+            if name.startswith("features"):
+                copied = writer.array(name, stored.dtype, stored.shape[1:])
+                for part in stored.blocks(max(1, _PIECE_BYTES // max(1, stored.info.row_bytes))):
+                    copied.append(part)
+        writer.values = store_values(
+            name=graph.name,
+            num_nodes=graph.num_nodes,
+            num_edges=split.num_edges,
+            num_features=graph.num_features,
+            weighted=graph.weighted,
+            cleaning=graph.cleaning,
+            source={"split_of": graph.sha256, "held": None if split.held is None else asdict(split.held)},
+        )
+    return open_graph(directory)
 
 
 def sample_stored_non_edges(rows: StoredRows, count: int, generator: np.random.Generator) -> np.ndarray:

@@ -1,0 +1,101 @@
+"""Bounded evaluation: held-out links of a graph on disk. The training graph is written as a store of its own first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from l2g2g.bounded import find_patches, fits_memory, keep_stored, plan_stored, run_stored
+from l2g2g.config import Config
+from l2g2g.errors import InputError
+from l2g2g.evaluation.links import evaluate_links
+from l2g2g.experiment import (
+    FURTHER_MEASURES,
+    Measures,
+    OnEpoch,
+    Run,
+    Stopwatch,
+    evaluate_graph,
+    pair_scorer,
+    peak_memory,
+    prepare_torch,
+    run_split,
+    training_name,
+)
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import LinkSplit, Protocol
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.run_directory import RunDirectory
+from l2g2g.sources import scratch_folder
+from l2g2g.training.heap import return_freed_memory
+from l2g2g.training.stored_split import split_stored, write_training_graph
+
+
+def evaluate_source(
+    graph: Graph | StoredGraph,
+    config: Config,
+    *,
+    protocol: Protocol = "heldout",
+    measures: Measures = "auc",
+    on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
+) -> tuple[dict[str, Any], Run]:
+    """Split, train, score a graph in memory or on disk; see `evaluate_graph` and `evaluate_stored`."""
+    how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory}
+    if isinstance(graph, Graph):
+        return evaluate_graph(graph, config, protocol=protocol, measures=measures, **how)
+    if protocol != "heldout":
+        raise InputError(f"--protocol {protocol} needs the graph in memory; raise --memory, or use heldout")
+    if measures != "auc":
+        raise InputError(f"--measures {measures} needs the graph in memory; raise --memory, or use auc")
+    return evaluate_stored(graph, config, **how)
+
+
+def evaluate_stored(
+    graph: StoredGraph, config: Config, *, on_epoch: OnEpoch | None = None, directory: RunDirectory | None = None
+) -> tuple[dict[str, Any], Run]:
+    """Hold back each edge by chance, 5 % for validation and 10 % for the test, train on the rest, score."""
+    started, clock = time.perf_counter(), Stopwatch()
+    prepare_torch(config, 2 * graph.num_edges)
+    if not fits_memory(graph, config):
+        plan_stored(graph, config)  # refused before any work, if at all
+    with clock.measure("split"):
+        split = split_stored(graph, validation_fraction=0.05, test_fraction=0.10, seed=config.seed)
+    if split.test is None:
+        raise InputError(f"{graph.name}: {graph.num_edges} edges are too few to hold some back; use a larger graph")
+    with scratch_folder(directory, f"split-{config.seed}") as folder:
+        with clock.measure("split"):
+            train = write_training_graph(graph, split, folder)
+            return_freed_memory()
+        needs = None if fits_memory(train, config) else plan_stored(train, config)
+        patches = find_patches(train, config, needs, clock)
+        name = training_name(config)
+        keeper = keep_stored(directory, name, train, config, patches, protocol="heldout")
+        without = replace(split, held=None)  # the store holds none of it
+        if needs is None or patches is None:
+            link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out)
+            found = None if patches is None else patches.patch_set
+            run = run_split(link_split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found)
+        else:
+            needs = plan_stored(train, config, patches, needs.resident)
+            run = run_stored(train, patches, without, config, needs, clock=clock, on_epoch=on_epoch, keeper=keeper)
+    with clock.measure("evaluate"):
+        scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
+    clock.seconds["total"] = time.perf_counter() - started
+    row = {
+        **run.describe(),
+        "dataset": graph.name,
+        "protocol": "heldout",
+        "seed": config.seed,
+        "auc": scores.auc,
+        "ap": scores.average_precision,
+        "best_auc": None,
+        **dict.fromkeys(FURTHER_MEASURES),
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "seconds": clock.seconds,
+        "peak_memory_bytes": peak_memory(),
+    }
+    return row, run

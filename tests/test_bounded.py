@@ -1,0 +1,251 @@
+"""Runs within a limit of memory: from a store or any source, equal to runs without a limit; refused early."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from l2g2g import bounded, cli, sources
+from l2g2g.bounded import embed_source, embed_stored
+from l2g2g.budget import StoredSizes, fit_budget, show_size
+from l2g2g.config import make_config, parse_size
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.store import StoredGraph, open_graph, write_graph
+from l2g2g.graphs.write import read_embedding, write_embedding
+from l2g2g.patches.store import has_patches, open_patches
+
+SMALL = {"dim": 4, "hidden": 6, "patches": 3, "epochs": 6, "threads": 1, "min_overlap": 4, "target_overlap": 6}
+PLENTY = 10**11
+
+
+@pytest.fixture
+def store(noisy, tmp_path):
+    return write_graph(noisy, tmp_path / "store")
+
+
+@pytest.fixture
+def from_disk(monkeypatch):
+    """No graph fits the memory."""
+    monkeypatch.setattr(bounded, "fits_memory", lambda *_: False)
+
+
+def run(arguments):
+    result = CliRunner().invoke(cli.app, arguments)
+    return result.exit_code, result.stdout, result.exception
+
+
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [
+        ("paper", {"patches": 3}),
+        ("default", {}),
+        ("default", {"assembly": "mean", "rotate": True}),
+        ("default", {"patience": 2, "epochs": 30, "mask_by": "nodes"}),
+        ("default", {"method": "gae+l2g"}),
+        ("default", {"method": "vl2g2g"}),
+    ],
+)
+def test_a_limit_does_not_change_the_result(store, from_disk, monkeypatch, preset, options):
+    method = options.get("method", "l2g2g")
+    rest = {name: value for name, value in options.items() if name != "method"}
+    config = make_config(method, preset, **{**SMALL, **rest})
+    limited = embed_stored(store, replace(config, memory=PLENTY))
+    monkeypatch.undo()
+    free = embed_stored(store, config)
+    np.testing.assert_allclose(limited.trained.history.losses, free.trained.history.losses, rtol=1e-5)
+    np.testing.assert_allclose(limited.embedding, free.embedding, rtol=1e-3, atol=1e-4)
+    validations = (np.array(run.trained.history.validations) for run in (limited, free))
+    np.testing.assert_allclose(*validations, atol=1e-6)
+    assert limited.patch_set.num_patches == free.patch_set.num_patches == 3
+
+
+@pytest.mark.parametrize("name", ["plain", "islands"])
+def test_graphs_without_features_or_in_pieces(request, name, tmp_path, from_disk):
+    graph = request.getfixturevalue(name)
+    stored = write_graph(graph, tmp_path / "store")
+    config = make_config(**SMALL, memory=PLENTY)
+    found = embed_stored(stored, replace(config, structure_width=8))
+    assert found.embedding.shape == (graph.num_nodes, 4)
+    assert np.isfinite(found.embedding).all()
+
+
+def test_patches_of_a_store_are_used_again(store, from_disk):
+    config = make_config(**SMALL, memory=PLENTY)
+    embed_stored(store, config)
+    assert has_patches(store.directory)
+    before = open_patches(store.directory).folder.sha256
+    embed_stored(store, replace(config, patches=None, seed=3))
+    assert open_patches(store.directory).folder.sha256 == before
+    assert embed_stored(store, replace(config, patches=2)).patch_set.num_patches == 2
+
+
+def test_validation_edges_are_never_seen(store, from_disk, monkeypatch):
+    seen = {}
+
+    def look(model, batches, patch_set, settings, **others):
+        seen["edges"] = set()
+        for batch in batches:
+            rows, columns = batch.adjacency.nonzero()
+            seen["edges"] |= set(
+                zip(batch.pairs.nodes[rows].tolist(), batch.pairs.nodes[columns].tolist(), strict=True)
+            )
+        drawn = others["global_pairs"].pairs.draw(1.0, fresh=True, seed=0, epoch=0)
+        for pattern in drawn:
+            rows, columns, _ = pattern.listed
+            seen["edges"] |= set(zip(rows.tolist(), columns.tolist(), strict=True))
+        seen["validate"] = others["validate"]
+        raise InputError("seen enough")
+
+    monkeypatch.setattr(bounded, "train", look)
+    with pytest.raises(InputError, match="seen enough"):
+        embed_stored(store, make_config(**SMALL, memory=PLENTY))
+    pairs = seen["validate"].args[1]
+    assert len(pairs.positive) > 5
+    for u, v in (*pairs.positive.tolist(), *pairs.negative.tolist()):
+        assert (u, v) not in seen["edges"]
+        assert (v, u) not in seen["edges"]
+
+
+def test_what_needs_the_whole_graph_is_refused(store, from_disk):
+    for option in ({"mask_by": "clusters"}, {"negative_sampling": "degree"}, {"structure": "blend"}):
+        with pytest.raises(InputError, match="whole graph in memory"):
+            embed_stored(store, make_config(**{**SMALL, **option}, memory=PLENTY))
+
+
+def test_too_small_a_limit_is_refused_with_one_that_would_do():
+    sizes = StoredSizes(1_000_000, 20_000_000, 100, 100.0)
+    config = make_config(memory="800MB")
+    with pytest.raises(ResourceError, match="too small; ") as caught:
+        fit_budget(sizes, config, 1, "big", resident=300_000_000)
+    named = parse_size(str(caught.value).split("too small; ")[1].split(" would do")[0])
+    needs = fit_budget(sizes, replace(config, memory=named), 1, "big", resident=300_000_000)
+    assert needs.total <= named
+    with pytest.raises(ResourceError):
+        fit_budget(sizes, replace(config, memory=int(0.95 * named)), 1, "big", resident=300_000_000)
+
+
+def test_less_memory_more_patches():
+    sizes = StoredSizes(1_000_000, 50_000_000, 100, 100.0)
+    wide, narrow = (
+        fit_budget(sizes, make_config(memory=size), 1, "big", resident=300_000_000) for size in ("16GB", "2GB")
+    )
+    assert narrow.num_patches > wide.num_patches == 10
+    assert narrow.patch < wide.patch
+    with pytest.raises(ResourceError, match="12 patches"):
+        fit_budget(sizes, make_config(memory="1200MB", patches=12), 1, "big", resident=300_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4GB", 4 * 10**9), ("500mb", 5 * 10**8), ("1.5 GiB", 3 * 2**29), ("2000", 2000), ("1K", 1000)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size == make_config(memory=text).memory
+
+
+@pytest.mark.parametrize("text", ["", "much", "-4GB", "4 XB", "iB"])
+def test_sizes_that_are_none(text):
+    with pytest.raises(InputError, match="--memory"):
+        parse_size(text)
+
+
+def test_show_size():
+    assert [show_size(size) for size in (4 * 10**9, 1_234_567_890, 750_000_000, 1)] == [
+        "4GB",
+        "1.235GB",
+        "750MB",
+        "1MB",
+    ]
+
+
+def small_options():
+    return [
+        part
+        for name, value in SMALL.items()
+        for part in (f"--{name.replace('_', '-')}", str(value))
+        if "over" not in name
+    ]
+
+
+def test_embed_a_store_on_the_command_line(store, from_disk, tmp_path):
+    output = tmp_path / "out.parquet"
+    arguments = ["embed", str(store.directory), "-o", str(output), "--json", "--memory", "100GB", *small_options()]
+    code, printed, error = run(arguments)
+    assert code == 0, error
+    row = json.loads(printed)
+    assert (row["num_nodes"], row["num_patches"], row["epochs"]) == (120, 3, 6)
+    assert read_embedding(output)[1].shape == (120, 4)
+    assert run(["embed", str(store.directory), "-o", str(output), "--features", "x.npy"])[2].exit_code == 2
+
+
+def edge_list(graph, path):
+    sources, targets = graph.edges()
+    lines = [f"n{source},n{target}\n" for source, target in zip(sources, targets, strict=True)]
+    path.write_text("".join(lines))
+    return path
+
+
+def test_an_edge_list_goes_through_a_store_that_is_gone_afterwards(plain, tmp_path, monkeypatch, from_disk):
+    path = edge_list(plain, tmp_path / "edges.csv")
+    monkeypatch.setattr(sources, "_READING_FACTOR", 10**12)
+    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    output = tmp_path / "out.csv"
+    code, _, error = run(["embed", str(path), "-o", str(output), "--memory", "100GB", *small_options()])
+    assert code == 0, error
+    ids, vectors = read_embedding(output)
+    assert vectors.shape == (120, 4)
+    assert sorted(ids.tolist()) == sorted(f"n{node}" for node in range(120))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_in_a_run_directory_the_store_stays_and_is_used_to_resume(plain, tmp_path, monkeypatch, from_disk):
+    path = edge_list(plain, tmp_path / "edges.csv")
+    monkeypatch.setattr(sources, "_READING_FACTOR", 10**12)
+    arguments = ["embed", str(path), "-o", str(tmp_path / "out.csv"), "--memory", "100GB", *small_options()]
+    arguments += ["--run-dir", str(tmp_path / "run"), "--json"]
+    assert run(arguments)[0] == 0
+    sha = open_graph(tmp_path / "run" / "store").sha256
+    code, printed, error = run([*arguments, "--resume"])
+    assert code == 0, error
+    assert json.loads(printed)["resumed_from_epoch"] == 6
+    assert open_graph(tmp_path / "run" / "store").sha256 == sha
+
+
+def test_a_graph_that_fits_is_trained_as_ever(noisy, plain, tmp_path):
+    path = edge_list(plain, tmp_path / "edges.csv")
+    limited, free = tmp_path / "limited.npy", tmp_path / "free.npy"
+    assert run(["embed", str(path), "-o", str(free), *small_options()])[0] == 0
+    assert run(["embed", str(path), "-o", str(limited), "--memory", "100GB", *small_options()])[0] == 0
+    np.testing.assert_array_equal(np.load(limited), np.load(free))
+
+
+def test_a_limit_below_what_the_process_holds(plain, tmp_path):
+    path = edge_list(plain, tmp_path / "edges.csv")
+    _, _, error = run(["embed", str(path), "-o", str(tmp_path / "o.csv"), "--memory", "50MB"])
+    assert error.exit_code == 3
+    assert "would do" in str(error)
+
+
+def test_embed_source_takes_both(noisy, store):
+    config = make_config(**SMALL)
+    assert isinstance(noisy, Graph)
+    assert isinstance(store, StoredGraph)
+    assert embed_source(noisy, config).embedding.shape == embed_source(store, config).embedding.shape
+
+
+def test_ids_on_disk_are_written_in_all_formats(plain, tmp_path, monkeypatch):
+    monkeypatch.setattr("l2g2g.graphs.write._ROWS", 50)
+    named = replace(plain, node_ids=np.array([f"n{node}" for node in range(120)], dtype=object))
+    stored = write_graph(named, tmp_path / "store")
+    vectors = np.random.default_rng(0).random((120, 3), dtype=np.float32)
+    from l2g2g.graphs.stored_ids import node_ids_of
+
+    for ending in ("parquet", "csv", "txt", "npy"):
+        path = tmp_path / f"out.{ending}"
+        write_embedding(path, vectors, node_ids_of(stored))
+        ids, found = read_embedding(path)
+        assert ids.tolist() == named.node_ids.tolist()
+        np.testing.assert_allclose(found, vectors, rtol=1e-6)
