@@ -8,12 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from l2g2g import bounded, cli, sources
-from l2g2g.bounded import embed_source, embed_stored
+from l2g2g.bounded import embed_stored
 from l2g2g.budget import StoredSizes, fit_budget, show_size
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.store import StoredGraph, open_graph, write_graph
+from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.write import read_embedding, write_embedding
 from l2g2g.patches.store import has_patches, open_patches
 
@@ -227,13 +226,6 @@ def test_a_limit_below_what_the_process_holds(plain, tmp_path):
     _, _, error = run(["embed", str(path), "-o", str(tmp_path / "o.csv"), "--memory", "50MB"])
     assert error.exit_code == 3
     assert "would do" in str(error)
-
-
-def test_embed_source_takes_both(noisy, store):
-    config = make_config(**SMALL)
-    assert isinstance(noisy, Graph)
-    assert isinstance(store, StoredGraph)
-    assert embed_source(noisy, config).embedding.shape == embed_source(store, config).embedding.shape
 
 
 def test_ids_on_disk_are_written_in_all_formats(plain, tmp_path, monkeypatch):

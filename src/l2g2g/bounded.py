@@ -19,7 +19,6 @@ from l2g2g.experiment import (
     check_embedding,
     choose_threads,
     describe_machine,
-    embed_graph,
     loop_settings,
     make_model,
     note_seconds,
@@ -28,7 +27,6 @@ from l2g2g.experiment import (
     score_pairs,
 )
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
-from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
@@ -49,19 +47,6 @@ from l2g2g.training.stored_split import StoredSplit, split_stored
 
 _MOST_VALIDATION_EDGES = 1_000_000
 _LEAST_EDGES = 20  # below, none is held back
-
-
-def embed_source(
-    graph: Graph | StoredGraph,
-    config: Config,
-    *,
-    validation_fraction: float = 0.05,
-    on_epoch: OnEpoch | None = None,
-    directory: RunDirectory | None = None,
-) -> Run:
-    """Embed a graph in memory or on disk; see `embed_graph` and `embed_stored`."""
-    how: dict[str, Any] = {"validation_fraction": validation_fraction, "on_epoch": on_epoch, "directory": directory}
-    return embed_graph(graph, config, **how) if isinstance(graph, Graph) else embed_stored(graph, config, **how)
 
 
 def embed_stored(

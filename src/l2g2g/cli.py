@@ -36,6 +36,7 @@ from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.store import StoredGraph
 
 app = typer.Typer(
     name="l2g2g",
@@ -326,17 +327,14 @@ def _seeds(seeds: int | None, seed: int | None) -> list[int]:
     return [seed or 0] if seeds is None else list(range(seeds))
 
 
-def _read(graph: str, features: Path | None, data_dir: Path | None, silent: bool, directed: bool) -> Graph:
-    from l2g2g.graphs.read import read_graph
-
-    loaded = read_graph(graph, features, data_dir=data_dir, directed=directed)
+def _describe(loaded: Graph | StoredGraph, silent: bool) -> None:
+    """Say what was read."""
     if not silent:
         cleaned = loaded.cleaning.describe()
         _say(
             f"{loaded.name}: {loaded.num_nodes:,} nodes, {loaded.num_edges:,} edges, "
             f"{loaded.num_features:,} features" + (f" ({cleaned})" if cleaned else "")
         )
-    return loaded
 
 
 def _say(text: str) -> None:
