@@ -27,6 +27,7 @@ from l2g2g.model_commands import (
     save_run,
 )
 from l2g2g.neighbour_commands import neighbours, predict
+from l2g2g.plan_commands import look_ahead, plan
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
@@ -35,6 +36,7 @@ from l2g2g.tracking import check_tracking, watch_training
 from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:
+    from l2g2g.config import Config
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.store import StoredGraph
 
@@ -162,6 +164,7 @@ def embed(
             loaded = stack.enter_context(source)
             _describe(loaded, quiet or as_json)
         check_output(output, node_ids_of(loaded))
+        _look_ahead(loaded, config, quiet or as_json)
         length, silent = config.num_epochs(loaded.num_edges), quiet or as_json
         with watch_training(length, config.method, silent=silent, tensorboard=tensorboard) as on_epoch:
             fraction = 0.05 if validation else 0.0
@@ -257,6 +260,7 @@ def evaluate(
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
         for config in configs:
+            _look_ahead(loaded, config, quiet or as_json)
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
             curves = None if tensorboard is None else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
@@ -277,6 +281,7 @@ def evaluate(
 
 
 app.command()(align)
+app.command()(plan)
 app.command()(report)
 app.command()(explore)
 app.command()(neighbours)
@@ -335,6 +340,13 @@ def _describe(loaded: Graph | StoredGraph, silent: bool) -> None:
             f"{loaded.name}: {loaded.num_nodes:,} nodes, {loaded.num_edges:,} edges, "
             f"{loaded.num_features:,} features" + (f" ({cleaned})" if cleaned else "")
         )
+
+
+def _look_ahead(loaded: Graph | StoredGraph, config: Config, silent: bool) -> None:
+    """Say what a long run will take before it starts."""
+    expected = None if silent else look_ahead(loaded, config)
+    if expected is not None:
+        _say(expected)
 
 
 def _say(text: str) -> None:

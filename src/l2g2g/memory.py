@@ -14,6 +14,7 @@ from l2g2g.graphs.graph import Graph
 # Found by measuring trainings of 50,000 to 400,000 nodes (tests/test_memory.py repeats one of them).
 _BYTES_PER_ACTIVATION = 28  # what an epoch holds of every hidden or final number of a row, with its gradients
 _BYTES_PER_ARC = 40
+_BYTES_PER_ARC_READ = 40
 _FURTHER_BYTES_PER_ARC = 50  # where the patches and the whole graph are held both
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -46,6 +47,11 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config) 
     columns = columns or 4 * num_nodes * config.structure_width
     per_arc = _BYTES_PER_ARC + (_FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0)
     return int(activations + columns + per_arc * num_arcs)
+
+
+def peak_of_reading(num_arcs: int, columns: int) -> int:
+    """Bytes at the peak of reading a graph into memory. columns: bytes of its features."""
+    return _BYTES_PER_ARC_READ * num_arcs + 2 * columns
 
 
 def available_memory() -> int:

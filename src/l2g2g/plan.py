@@ -1,0 +1,246 @@
+"""Plan: how many patches, how much memory, disk and time a run will take, before it is started.
+
+Memory and disk follow from the sizes. Time comes from a small training of the same shape (as many features and
+neighbours, the same settings) on this machine: every part of an epoch grows with the number of nodes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from l2g2g.bounded import run_stored
+from l2g2g.budget import Needs, StoredSizes, fit_budget, show_size
+from l2g2g.config import Config
+from l2g2g.experiment import Stopwatch, choose_threads, prepare_torch, run_split
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import keep_all
+from l2g2g.graphs.store import StoredGraph, write_graph
+from l2g2g.memory import estimate_bytes, peak_of_reading, resident_memory
+from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.patches.store import write_patches
+from l2g2g.training.stored_split import split_stored
+
+_SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 20_000, 1_200_000, 8_000_000
+_INSIDE = 0.7  # of the edges of the sample, between nodes that lie near each other
+_SAMPLE_EPOCHS = 4
+_METIS_GROWTH = 1.4  # of the time for an arc, from the sample to a large graph
+
+
+@dataclass(frozen=True)
+class GraphSizes:
+    """What a plan depends on.
+
+    Attributes:
+        name: Of the graph.
+        num_nodes, num_edges, num_features: Its sizes.
+        entries_per_row: Numbers of a feature row; of a sparse one its entries.
+        sparse: Whether features are sparse.
+    """
+
+    name: str
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    entries_per_row: float
+    sparse: bool = False
+
+    @classmethod
+    def of(cls, graph: Graph | StoredGraph) -> GraphSizes:
+        """Those of a graph in memory or on disk."""
+        if isinstance(graph, StoredGraph):
+            sparse, entries = graph.has_sparse_features, float(graph.num_features)
+            if sparse:
+                entries = len(graph.arrays["features_data"]) / graph.num_nodes
+        else:
+            features: Any = graph.features
+            sparse = sp.issparse(features)
+            entries = features.nnz / graph.num_nodes if sparse else float(graph.num_features)
+        return cls(graph.name, graph.num_nodes, graph.num_edges, graph.num_features, entries, sparse)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Of the features in memory or on disk."""
+        return int((8 if self.sparse else 4) * self.entries_per_row * self.num_nodes)
+
+    @property
+    def stored(self) -> StoredSizes:
+        """For the budget of a training from disk."""
+        entries = (2 if self.sparse else 1) * self.entries_per_row
+        return StoredSizes(self.num_nodes, self.num_edges, self.num_features, entries)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will take.
+
+    Attributes:
+        num_patches: Patches it is cut into.
+        in_memory: Whether the graph is in memory, or on disk.
+        ranks: Processes that share the work.
+        memory_bytes: Peak of each process.
+        disk_bytes: Of the store, 0 for none.
+        epochs: At most so many.
+        seconds: By stage: partition, epoch (each), validation (each), train, assemble, total; reading is not in it.
+    """
+
+    graph: str
+    num_patches: int
+    in_memory: bool
+    ranks: int
+    memory_bytes: int
+    disk_bytes: int
+    epochs: int
+    seconds: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """In one line."""
+        where = "in memory" if self.in_memory else f"from disk ({show_size(self.disk_bytes)})"
+        each = " each" if self.ranks > 1 else ""
+        return (
+            f"{self.graph}: {self.num_patches} patches {where}, {show_size(self.memory_bytes)} of memory{each}, "
+            f"{self.seconds['epoch']:.2g} s an epoch, {show_seconds(self.seconds['total'])} "
+            f"for at most {self.epochs} epochs"
+        )
+
+
+def show_seconds(seconds: float) -> str:
+    """Seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
+    """Plan a run. Refused, as the run would be, where `config.memory` is too small.
+
+    ranks: processes that share the patches; each holds its own, and all vectors.
+    """
+    num_arcs, columns = 2 * sizes.num_edges, sizes.feature_bytes
+    threads = choose_threads(config, num_arcs)
+    resident = resident_memory()
+    training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config) + 16 * num_arcs + columns
+    needed = resident + max(training, peak_of_reading(num_arcs, columns))
+    in_memory = config.memory is None or not config.definition.uses_patches or needed <= config.memory
+    needs: Needs | None = None
+    num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
+    if not in_memory:
+        needs = fit_budget(sizes.stored, config, threads, sizes.name, resident)
+        num_patches, needed = needs.num_patches, needs.total
+    sample = Sample.of(sizes, replace(config, threads=threads))
+    seconds = sample.measure(in_memory)
+    scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
+    epochs = config.num_epochs(sizes.num_edges)
+    times = {stage: value * scale for stage, value in seconds.items()}
+    times["epoch"] /= ranks
+    validations = epochs // config.validate_every if config.patience else 0
+    times["train"] = epochs * times["epoch"] + validations * times["validation"]
+    times["total"] = times["partition"] + times["train"] + times["assemble"]
+    disk = 0
+    if not in_memory or ranks > 1:
+        disk = int(1.2 * (columns + 4 * num_arcs) + columns + 4 * num_arcs + 24 * sizes.num_nodes)
+    return Plan(sizes.name, num_patches, in_memory, ranks, int(needed), disk, epochs, times)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A small graph of the shape of a large one.
+
+    Attributes:
+        graph: The graph.
+        patch_set: Its patches, of about the size that those of the large one have, or as many.
+        config: The settings of the run, few epochs.
+        shrinkage: By how much an average node of it has fewer numbers than one of the large graph.
+    """
+
+    graph: Graph
+    patch_set: PatchSet
+    config: Config
+    shrinkage: float
+
+    @classmethod
+    def of(cls, sizes: GraphSizes, config: Config) -> Sample:
+        """Draw it: a ring in which most edges are short."""
+        degree = max(1.0, 2 * sizes.num_edges / sizes.num_nodes)
+        numbers = sizes.entries_per_row or config.structure_width
+        wanted = min(_SAMPLE_NODES, _SAMPLE_ARCS / degree, _SAMPLE_NUMBERS / max(1.0, numbers))
+        num_nodes = min(sizes.num_nodes, max(2000, int(wanted)))
+        generator = np.random.default_rng(0)
+        num_edges = max(1, int(min(degree, num_nodes / 4) * num_nodes / 2))
+        sources = generator.integers(0, num_nodes, num_edges)
+        reach = max(2, min(num_nodes // 8, int(4 * degree)))
+        targets = (sources + generator.integers(1, reach, num_edges)) % num_nodes
+        far = generator.random(num_edges) > _INSIDE
+        targets[far] = generator.integers(0, num_nodes, int(far.sum()))
+        graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name="sample")
+        shrinkage = degree / max(1e-9, graph.adjacency.nnz / num_nodes) if num_nodes < 4 * degree else 1.0
+        graph = replace(graph, features=_draw_features(sizes, num_nodes, generator))
+        config = replace(config, epochs=_SAMPLE_EPOCHS, patience=0, memory=None, structure="none")
+        patch_set = whole_graph(num_nodes)
+        if config.definition.uses_patches:
+            few = max(2, min(config.num_patches(sizes.num_nodes), num_nodes // (4 * config.overlap_range[1]), 10))
+            config = replace(config, patches=few)
+            labels = np.arange(num_nodes) * few // num_nodes
+            least, most = config.overlap_range
+            patch_set = make_patches(graph.adjacency, labels, min_overlap=least, target_overlap=most)
+        scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
+        return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage)
+
+    def measure(self, in_memory: bool) -> dict[str, float]:
+        """Seconds of the stages of a training of the sample."""
+        clock = Stopwatch()
+        prepare_torch(self.config, self.graph.adjacency.nnz)
+        with torch.random.fork_rng(devices=[]):
+            if in_memory:
+                run = run_split(keep_all(self.graph), self.config, clock=clock, patch_set=self.patch_set)
+            else:
+                run = self._train_from_disk(clock)
+        epochs = run.trained.history.epoch_seconds
+        partition_seconds = 0.0
+        if self.config.definition.uses_patches:
+            started = time.perf_counter()
+            partition(self.graph.adjacency, self.patch_set.num_patches, method=self.config.partition)
+            partition_seconds = _METIS_GROWTH * (time.perf_counter() - started)
+        prepared = sum(clock.seconds.get(stage, 0.0) for stage in ("partition", "prepare"))
+        last = clock.seconds["assemble"]
+        return {
+            "partition": partition_seconds + prepared,
+            "epoch": min(epochs[1:]),
+            "validation": last,
+            "assemble": last,
+        }
+
+    def _train_from_disk(self, clock: Stopwatch) -> Any:
+        with tempfile.TemporaryDirectory(prefix="l2g2g-plan-") as folder:
+            stored = write_graph(self.graph, folder)
+            patches = write_patches(stored, self.patch_set)
+            split = split_stored(stored, validation_fraction=0.0)
+            config = replace(self.config, memory=1)
+            nothing_to_spare = Needs(0, 0, 0, 0, patches.num_patches)
+            return run_stored(stored, patches, split, config, nothing_to_spare, clock=clock)
+
+
+def _draw_features(sizes: GraphSizes, num_nodes: int, generator: np.random.Generator) -> Any:
+    if not sizes.num_features:
+        return None
+    if not sizes.sparse:
+        return generator.standard_normal((num_nodes, sizes.num_features), dtype=np.float32)
+    per_row = max(1, round(sizes.entries_per_row))
+    columns = np.sort(generator.integers(0, sizes.num_features, (num_nodes, per_row)), axis=1)
+    matrix = sp.csr_array(
+        (np.ones(columns.size, np.float32), columns.ravel().astype(np.int32), np.arange(num_nodes + 1) * per_row),
+        shape=(num_nodes, sizes.num_features),
+    )
+    matrix.sum_duplicates()
+    return sp.csr_array((matrix.data, matrix.indices, matrix.indptr.astype(np.int32)), shape=matrix.shape)
