@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from l2g2g.models.known_rows import weigh_nodes
 from l2g2g.models.sparse import normalise_adjacency
-from l2g2g.models.structure import blend_structure, structural_features
+from l2g2g.models.structure import blend_structure, fit_structure, structural_features
 
 
 def test_structural_features_are_finite_and_of_the_size_of_features(planted):
@@ -60,3 +61,40 @@ def test_blended_columns_spread_rows_as_much_as_the_features_do(planted, sparse)
     assert spread[0] == pytest.approx(spread[1], rel=1e-3)
     ratio = found[:, 40:] / structure
     assert ratio.std() < 1e-4 * ratio.mean()
+
+
+def test_new_nodes_get_the_columns_that_they_would_have_had(planted):
+    """Ten nodes are hidden; those who knew them all along give them nearly the same directions."""
+    known, new = np.arange(planted.num_nodes - 10), np.arange(planted.num_nodes - 10, planted.num_nodes)
+    structure = fit_structure(planted.induce(known).adjacency, 4, iterations=30)
+    newcomers = planted[np.ix_(new, known)]
+    degrees = weigh_nodes(planted.induce(known).adjacency)
+    found = structure.extend(newcomers.propagation(degrees), newcomers.degrees)
+    assert found.shape == (10, 5)
+    assert found.dtype == np.float32
+    truth = fit_structure(planted.adjacency, 4, iterations=30).columns
+    turn = np.linalg.lstsq(truth[known, :4], structure.columns[:, :4], rcond=None)[0]
+    wanted = truth[new, :4] @ turn
+    assert np.linalg.norm(found[:, :4] - wanted) < 0.25 * np.linalg.norm(wanted)
+    assert found[:, 4] == pytest.approx(truth[new, 4], abs=0.5)
+
+
+def test_columns_of_new_nodes_stay_in_the_range_of_training():
+    ring = sp.csr_array(np.roll(np.eye(8), 1, 0) + np.roll(np.eye(8), -1, 0)).astype(np.float32)
+    structure = fit_structure(ring, 8)
+    hub = sp.csr_array(np.concatenate([np.full((1, 8), 1 / 3), [[1 / 9]]], axis=1), dtype=np.float32)
+    found = structure.extend(hub, np.array([8]))
+    assert (np.abs(found) <= np.abs(structure.columns).max(axis=0) + 1e-6).all()
+    assert found[0, -1] == pytest.approx(0, abs=1e-5)  # where all degrees are the same, a degree says nothing
+    alone = structure.extend(sp.csr_array(([1.0], ([0], [8])), shape=(1, 9)), np.array([0]))
+    assert (alone[:, :-1] == 0).all()
+
+
+def test_what_is_two_steps_away_is_heard_through_new_nodes():
+    path = sp.csr_array(np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)).astype(np.float32)
+    structure = fit_structure(path, 2, iterations=30)
+    propagation = np.zeros((2, 8), np.float32)
+    propagation[0, [5, 6, 7]] = propagation[1, [6, 7]] = 0.4
+    near, far = structure.extend(sp.csr_array(propagation), np.array([2, 1]))[:, 0]
+    assert near * far > 0
+    assert abs(near) > abs(far) > 0

@@ -167,6 +167,18 @@ class Graph:
         arcs = None if self.arcs is None else _in_order(self.arcs[nodes][:, nodes])
         return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs)
 
+    def to_networkx(self, embedding: np.ndarray | None = None) -> Any:
+        """The graph for networkx, with its features, labels and an embedding as node attributes; see `convert`."""
+        from l2g2g.graphs.convert import to_networkx
+
+        return to_networkx(self, embedding)
+
+    def to_pyg(self, embedding: np.ndarray | None = None) -> Any:
+        """The graph for PyG, an embedding as `data.embedding`; see `convert`."""
+        from l2g2g.graphs.convert import to_pyg
+
+        return to_pyg(self, embedding)
+
     def renamed(self, name: str) -> Graph:
         """The same graph under another name."""
         return replace(self, name=name)

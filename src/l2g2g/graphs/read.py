@@ -189,7 +189,7 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
     if hasattr(source, "edge_index"):
         return _from_pyg(source, vectors, directed), vectors
     if hasattr(source, "adj") and hasattr(source, "edges") and hasattr(source, "nodes"):
-        return _from_networkx(source, directed), vectors
+        return _from_networkx(source, vectors, directed), vectors
     if isinstance(source, (np.ndarray, list)) or type(source).__module__.split(".")[0] == "torch":
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
         sources, targets = edge_columns(source)
@@ -220,20 +220,28 @@ def _from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:
     labels = getattr(data, "y", None)
     labels = None if labels is None else np.asarray(labels.detach().cpu())
     num_nodes = data.num_nodes
+    names = getattr(data, "node_id", None)
+    node_ids = None if names is None else as_node_ids(names if isinstance(names, list) else names.numpy(), "node_id")
+    if node_ids is not None:
+        check_unique(node_ids, "node_id")
     return Graph.from_arcs(
         sources,
         targets,
         None if weights is None else weights.detach().cpu().numpy(),
         num_nodes=None if num_nodes is None else int(num_nodes),
         features=features,
+        node_ids=node_ids,
         labels=labels if labels is not None and labels.dtype.kind in "iu" and labels.shape == (num_nodes,) else None,
         name="PyG graph",
         directed=directed,
     )
 
 
-def _from_networkx(source: Any, directed: bool) -> Graph:
-    """A networkx graph; nodes in its order, their names as ids, the attribute `weight` where all edges have it."""
+def _from_networkx(source: Any, vectors: VectorTable | None, directed: bool) -> Graph:
+    """A networkx graph; nodes in its order, their names as ids, the attribute `weight` where all edges have it.
+
+    So with `features` and `label` of the nodes, as `Graph.to_networkx` writes them.
+    """
     if directed and not source.is_directed():
         raise InputError("the networkx graph is undirected; give a DiGraph, or leave directed out")
     names = list(source.nodes)
@@ -245,12 +253,34 @@ def _from_networkx(source: Any, directed: bool) -> Graph:
     weights = np.array(given) if given and all(weight is not None for weight in given) else None
     node_ids = as_node_ids(names, "networkx graph")
     check_unique(node_ids, "networkx graph")
+    features = _attributes(source, "features") if vectors is None else None
+    labels = np.array(_attributes(source, "label"))
     return Graph.from_arcs(
         sources,
         targets,
         weights,
         num_nodes=len(names),
+        features=None if features is None else _stacked(features),
         node_ids=node_ids,
+        labels=labels if labels.dtype.kind in "iuU" else None,
         name="networkx graph",
         directed=directed,
     )
+
+
+def _attributes(source: Any, title: str) -> list[Any] | None:
+    """An attribute of all nodes of a networkx graph in their order; None where one of them does not have it."""
+    values = [value for _, value in source.nodes(data=title)]
+    return values if values and all(value is not None for value in values) else None
+
+
+def _stacked(rows: list[Any]) -> np.ndarray:
+    """(num_nodes, num_features) of one vector per node."""
+    lengths = [np.shape(row) for row in rows]
+    wrong = next((place for place, length in enumerate(lengths) if length != lengths[0] or len(length) != 1), None)
+    if wrong is not None:
+        raise InputError(
+            f"networkx graph: the attribute 'features' of node number {wrong} has shape {lengths[wrong]}, that of the "
+            f"first {lengths[0]}; give every node a vector of the same length, or call the attribute otherwise"
+        )
+    return np.stack([np.asarray(row) for row in rows])
