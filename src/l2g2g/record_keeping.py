@@ -24,6 +24,7 @@ from l2g2g.run_directory import RunDirectory
 
 _RECORDS = "records"
 _SAMPLED_EDGES = 20_000
+_PLACES = ("output", "warm_start")  # a page that is passed on tells nobody's folders
 _PACKAGES = ("l2g2g", "torch", "numpy", "scipy", "numba")
 # Edges are kept unless they would dwarf the vectors: what is small in itself is no burden.
 _FEW_BYTES = 64_000_000
@@ -68,7 +69,7 @@ def make_record(
     }
     return RunRecord(
         name=name,
-        row={field: value for field, value in row.items() if field != "output"},  # nobody's folders
+        row={field: value for field, value in row.items() if field not in _PLACES},
         settings=run.config.to_dict(),
         graph=GraphFacts(
             graph.name,

@@ -311,6 +311,46 @@ def load_model(folder):
     model.save(folder / "again")
 
 
+def record_files():
+    """What a finished run keeps, once with a learned decoder."""
+    from l2g2g.config import make_config
+    from l2g2g.experiment import embed_graph
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.record_keeping import make_record
+    from l2g2g.reports.record_files import write_record
+
+    graph, found = read_graph(np.array(RING), features()), []
+    for decoder in ("inner", "product"):
+        run = embed_graph(graph, make_config("l2g2g", epochs=2, decoder=decoder, **SMALL))
+        write_record(Path("seeds/record"), make_record("embed", graph, run, {"auc": 0.5, "seconds": {"total": 1.0}}))
+        found.append({path.name: path.read_bytes() for path in Path("seeds/record").iterdir()})
+    return found
+
+
+def seal_record(files):
+    """Give a record the checksums of what it holds now."""
+    from l2g2g.reports import record_files as kept
+
+    try:
+        facts = json.loads(files["record.json"])
+        facts["files"] = {name: kept._describe(files[name]) for name in ("names.json", "arrays.safetensors")}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return files
+    return {**files, "record.json": json.dumps(facts).encode()}
+
+
+def render_record(folder):
+    from l2g2g.reports.projection import project
+    from l2g2g.reports.record_files import read_record
+    from l2g2g.reports.run_page import render_run
+
+    record = read_record(folder)
+    page = render_run(
+        record, project(record.vectors), others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
+    )
+    assert page.endswith("</html>\n")
+
+
 def journal_lines():
     from l2g2g.reproduce.cells import Cell, GraphCell, run_cell
     from l2g2g.reproduce.contenders import CONTENDERS
@@ -531,6 +571,8 @@ def targets():
         Target("checkpoint, damaged", checkpoint_files, read_checkpoints, share=0.5),
         Target("checkpoint, sealed", checkpoint_files, resume, after=seal, share=0.7),
         Target("saved model", model_files, load_model),
+        Target("record of a run, damaged", record_files, render_record, share=0.3),
+        Target("record of a run, sealed", record_files, render_record, after=seal_record),
         Target("lines of reproduce", journal_lines, read_journal),
     ]
 

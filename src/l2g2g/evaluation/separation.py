@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from l2g2g.graphs.splits import Pairs
 PairKind = Literal["test", "paper", "validation", "training"]
 PAIR_KINDS: tuple[str, ...] = get_args(PairKind)
 _NUM_BINS = 60
+_FARTHEST = 1e30
 _TAIL = 0.002  # share of the scores beyond the histogram, counted in its outermost bars
 
 
@@ -65,6 +67,8 @@ def read_separation(values: dict[str, Any]) -> Separation:
         Interval(*(float(values[name][part]) for part in ("value", "low", "high")))
         for name in ("auc", "average_precision")
     )
-    if values["kind"] not in PAIR_KINDS or not len(bounds) - 1 == len(edges) == len(others) > 0:
+    fits = len(bounds) - 1 == len(edges) == len(others) > 0 and min(*edges, *others) >= 0
+    rises = all(-_FARTHEST < low < high < _FARTHEST for low, high in pairwise(bounds))
+    if values["kind"] not in PAIR_KINDS or not (fits and rises):
         raise ValueError("no histograms of scores")
     return Separation(values["kind"], auc, precision, bounds, edges, others)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import numpy as np
 
 _WIDTH, _HEIGHT = 560, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 40
+_FARTHEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,10 @@ class Curve:
 
 def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, caption: str, marked: float | None = None) -> str:
     """Curves over one pair of axes. marked: an x that is drawn as a line across."""
+    curves = [_drawable(curve) for curve in curves]
     xs, ys = (np.concatenate([np.asarray(getattr(curve, axis), float) for curve in curves]) for axis in "xy")
+    if not len(xs):
+        return f"<p>{escape(caption)} None of them is a finite number.</p>"
     axes = _Axes(float(xs.min()), float(xs.max()), float(ys.min()), float(ys.max()))
     parts = [axes.render(xlabel, ylabel)]
     if marked is not None:
@@ -119,6 +123,13 @@ def lay_out(num_nodes: int, pairs: np.ndarray, num_steps: int = 200) -> np.ndarr
         places = places + forces / lengths * np.minimum(lengths, 0.1 * (1 - step / num_steps))
     places = places - places.min(axis=0)
     return np.asarray(places / np.maximum(places.max(axis=0), 1e-9))
+
+
+def _drawable(curve: Curve) -> Curve:
+    """Without what lies beyond any axis: a loss that exploded is part of a history, and of no curve."""
+    kept = np.abs(np.asarray(curve.y, dtype=float)) < _FARTHEST
+    x, y = (np.asarray(part, dtype=float)[kept].tolist() for part in (curve.x, curve.y))
+    return replace(curve, x=x, y=y)
 
 
 class _Axes:

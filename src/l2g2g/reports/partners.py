@@ -56,6 +56,21 @@ class Partners:
         return np.take_along_axis(nodes, order, 1), np.take_along_axis(scores, order, 1)
 
 
+def check_decoder(record: RunRecord) -> None:
+    """Refuse parameters that are not those of the decoder: KeyError, RuntimeError or ValueError."""
+    kind, dim = record.decoder_kind, record.vectors.shape[1]
+    if not all(np.isfinite(value).all() for value in record.decoder.values()):
+        raise ValueError("parameters of the decoder that are not finite")
+    if kind == "product":
+        load_network(record)
+    elif kind == "inner":
+        float(record.decoder.get("bias", 0.0))
+    else:
+        _FACTOR_DECODERS[kind]().load_state_dict(_tensors(record))
+        if kind == "asymmetric" and dim % 2:
+            raise ValueError(f"{dim} dimensions have no halves")
+
+
 def score_sides(record: RunRecord) -> Sides:
     """The two sides whose inner product scores a pair. The learned decoder has none."""
     kind = record.decoder_kind

@@ -19,6 +19,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.evaluation.separation import read_separation
 from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.node_ids import as_node_ids
+from l2g2g.reports.partners import check_decoder
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.training.state import read_history
 
@@ -26,9 +27,13 @@ FORMAT = "l2g2g record 1"
 _RECORD, _NAMES, _ARRAYS = "record.json", "names.json", "arrays.safetensors"
 _BY_NODE = ("degrees", "home", "labels", "residuals")
 _MISTAKES = (
-    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError),
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError),
+    RuntimeError,  # parameters of other shapes, nested beyond recursion
     SafetensorError,
 )
+_LARGEST = 1e15  # whose square float32 can hold
+_FIGURES = ("auc", "ap", "best_auc", "epochs", "peak_memory_bytes")
+_FARTHEST = 1e30
 _FACTS = ("name", "row", "settings", "command", "versions")
 
 
@@ -82,13 +87,15 @@ def read_record(folder: Path) -> RunRecord:
         for name, content in contents.items():
             if facts["files"][name] != _describe(content):
                 raise InputError(f"{folder / name}: is damaged (its checksum differs); run it again")
-        return _assemble(facts, json.loads(contents[_NAMES]), load(contents[_ARRAYS]))
+        record = _assemble(facts, json.loads(contents[_NAMES]), load(contents[_ARRAYS]))
+        check_decoder(record)
+        return record
 
 
 def read_row(folder: Path) -> dict[str, Any]:
     """The JSON line of a record, without its arrays."""
     with _explaining(folder):
-        return dict(_read_facts(folder)["row"])
+        return _row(_read_facts(folder)["row"])
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
@@ -130,8 +137,8 @@ def _assemble(facts: dict[str, Any], names: dict[str, Any], arrays: dict[str, np
     separation = facts["separation"]
     return RunRecord(
         name=str(facts["name"]),
-        row=dict(facts["row"]),
-        settings=dict(facts["settings"]),
+        row=_row(facts["row"]),
+        settings={**facts["settings"], "seed": int(facts["settings"].get("seed", 0))},
         graph=_graph(facts["graph"]),
         history=read_history(facts["history"]),
         patches=_patches(facts["patches"]),
@@ -148,8 +155,25 @@ def _assemble(facts: dict[str, Any], names: dict[str, Any], arrays: dict[str, np
     )
 
 
+def _row(values: dict[str, Any]) -> dict[str, Any]:
+    """A JSON line in which the figures that a page shows are figures."""
+    row = dict(values)
+    for name in _FIGURES:
+        if row.get(name) is not None:
+            row[name] = _finite(row[name])
+    if "seconds" in row:
+        row["seconds"] = {str(stage): _finite(seconds) for stage, seconds in row["seconds"].items()}
+    return row
+
+
+def _finite(value: Any) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _FARTHEST:
+        raise ValueError(f"{value!r} is no figure")
+    return value
+
+
 def _vectors(array: np.ndarray) -> np.ndarray:
-    if array.ndim != 2 or array.dtype != np.float32 or 0 in array.shape or not np.isfinite(array).all():
+    if array.ndim != 2 or array.dtype != np.float32 or 0 in array.shape or not (np.abs(array) < _LARGEST).all():
         raise ValueError(f"vectors of shape {array.shape} and type {array.dtype}")
     return array
 
@@ -187,12 +211,12 @@ def _count(value: Any) -> int | None:
 def _patches(values: dict[str, Any]) -> PatchFacts:
     sizes, overlaps = ([int(size) for size in values[name]] for name in ("sizes", "overlaps"))
     pairs = [[int(first), int(second)] for first, second in values["pairs"]]
-    by_pair, by_patch = ([float(value) for value in values[name]] for name in ("pair_residuals", "patch_residuals"))
-    if not len(pairs) == len(overlaps) == len(by_pair) or len(by_patch) not in (0, len(sizes)) or not sizes:
+    by_pair, by_patch = ([_finite(value) for value in values[name]] for name in ("pair_residuals", "patch_residuals"))
+    if not len(pairs) == len(overlaps) == len(by_pair) or len(by_patch) not in (0, len(sizes)) or min(sizes) < 1:
         raise ValueError("a patch graph whose parts do not fit")
     if any(not 0 <= patch < len(sizes) for pair in pairs for patch in pair):
         raise ValueError("a pair of patches that are not there")
-    before, after = float(values["before"]), float(values["after"])
+    before, after = _finite(values["before"]), _finite(values["after"])
     num_joined, final_pass = int(values["num_joined"]), bool(values["final_pass"])
     return PatchFacts(sizes, pairs, overlaps, by_pair, by_patch, before, after, num_joined, final_pass)
 

@@ -92,7 +92,8 @@ def _other_trainings(record: RunRecord, rows: list[RunRow]) -> str:
     for row in rows:
         shown = Entry(str(row["name"]), best=True) if row["name"] == record.name else str(row["name"])
         scores = [percent(float(row[name])) if row.get(name) is not None else "–" for name in ("auc", "ap")]
-        cells.append([shown, *scores, str(row.get("epochs", "–")), duration(float(row["seconds"]["total"]))])
+        total = row.get("seconds", {}).get("total")
+        cells.append([shown, *scores, str(row.get("epochs", "–")), "–" if total is None else duration(total)])
     caption = "All trainings of this run; the page is about the one in bold (another: --training NAME)."
     return render_table(DataTable(caption, ["training", "AUC", "AP", "epochs", "time"], cells))
 
