@@ -44,6 +44,7 @@ from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks, propagate_stored
 from l2g2g.training.stored_rows import StoredRows
 from l2g2g.training.stored_split import StoredSplit, split_stored
+from l2g2g.training.team import Alone
 
 _MOST_VALIDATION_EDGES = 1_000_000
 _LEAST_EDGES = 20  # below, none is held back
@@ -206,7 +207,7 @@ def run_stored(
     return_freed_memory()
     with clock.measure("assemble"):
         whole = StoredPass(StoredRows(graph), recipe) if passes else None
-        embedding, frame = embed_nodes(model, make_batches(), patches.patch_set, settings, trained.frame, whole)
+        embedding, frame = embed_nodes(model, make_batches(), Alone(patches.patch_set), settings, trained.frame, whole)
         check_embedding(embedding, config)
     note_seconds(clock, trained.history, keeper)
     kept = patches.num_covered_edges / graph.num_edges

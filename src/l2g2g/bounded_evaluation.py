@@ -26,8 +26,10 @@ from l2g2g.experiment import (
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol
 from l2g2g.graphs.store import StoredGraph
+from l2g2g.rank_share import NOT_SHARED
 from l2g2g.run_directory import RunDirectory
 from l2g2g.sources import scratch_folder
+from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.stored_split import split_stored, write_training_graph
 
@@ -40,11 +42,14 @@ def evaluate_source(
     measures: Measures = "auc",
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
+    ranks: Ranks | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score a graph in memory or on disk; see `evaluate_graph` and `evaluate_stored`."""
     how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory}
     if isinstance(graph, Graph):
-        return evaluate_graph(graph, config, protocol=protocol, measures=measures, **how)
+        return evaluate_graph(graph, config, protocol=protocol, measures=measures, ranks=ranks, **how)
+    if ranks is not None:
+        raise InputError(NOT_SHARED)
     if protocol != "heldout":
         raise InputError(f"--protocol {protocol} needs the graph in memory; raise --memory, or use heldout")
     if measures != "auc":

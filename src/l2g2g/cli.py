@@ -29,6 +29,7 @@ from l2g2g.model_commands import (
 from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.plan_commands import look_ahead, plan
 from l2g2g.profile_option import note_run, takes_profile
+from l2g2g.rank_option import is_first, open_run_of, takes_ranks
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
 from l2g2g.store_commands import prepare
@@ -100,6 +101,7 @@ def common(
 
 
 @app.command()
+@takes_ranks
 @takes_profile
 @takes_settings
 def embed(
@@ -123,17 +125,22 @@ def embed(
     tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    ranks: Any = None,
     **options: Any,
 ) -> None:
     """Embed a graph: read, cut, train, align, write one vector per node."""
     from l2g2g.graphs.write import check_output, write_embedding
 
-    check_output(output)
-    check_tracking(tensorboard)
+    first = is_first(ranks)
+    if first:
+        check_output(output)
+        check_tracking(tensorboard)
     check_one_of(model, warm_start, new_graph)
     chosen = {"method": method, "preset": preset, "seed": seed}
     given = {**{name: value for name, value in chosen.items() if value is not None}, **options}
     if model is not None:
+        if not first:  # reading a model and a graph once is no work to share
+            return
         unused = {
             "run-dir": run_dir,
             "resume": resume,
@@ -149,37 +156,46 @@ def embed(
     from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.graphs.stored_ids import node_ids_of
+    from l2g2g.rank_share import NOT_SHARED
     from l2g2g.record_keeping import keep_record
-    from l2g2g.run_directory import open_run
     from l2g2g.sources import open_source
 
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
-        config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given})
+        config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given}, ranks=ranks)
+    elif ranks is not None:
+        raise InputError("--warm-start goes on with all patches in one process; leave torchrun out")
     else:
         before, config = read_finished(warm_start, given)
-    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
+    with open_run_of(ranks, run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
         with clock.measure("read"):
             source = open_source(graph, features, config, data_dir=data_dir, directory=directory)
             loaded = stack.enter_context(source)
             _describe(loaded, quiet or as_json)
-        check_output(output, node_ids_of(loaded))
-        _look_ahead(loaded, config, quiet or as_json)
+        if first:
+            check_output(output, node_ids_of(loaded))
+            _look_ahead(loaded, config, quiet or as_json)
         length, silent = config.num_epochs(loaded.num_edges), quiet or as_json
-        with watch_training(length, config.method, silent=silent, tensorboard=tensorboard) as on_epoch:
+        with watch_training(
+            length, config.method, silent=silent, tensorboard=tensorboard if first else None
+        ) as on_epoch:
             fraction = 0.05 if validation else 0.0
             how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if isinstance(loaded, StoredGraph):
                 if before is not None:
                     raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+                if ranks is not None:
+                    raise InputError(NOT_SHARED)
                 run = embed_stored(loaded, config, **how)
             elif before is None:
-                run = embed_graph(loaded, config, keep=run_dir is not None, **how)
+                run = embed_graph(loaded, config, keep=first and run_dir is not None, ranks=ranks, **how)
             else:
                 from l2g2g.warm_start import continue_training
 
                 finished = (before.for_new_nodes(), before.embedding, before.node_ids)
                 run, movement = continue_training(*finished, loaded, config, small_steps="lr" not in given, **how)
+        if not first:
+            return
         with clock.measure("write"):
             write_embedding(output, run.embedding, node_ids_of(loaded))
             if run_dir is not None and not isinstance(loaded, StoredGraph):
@@ -210,6 +226,7 @@ def embed(
 
 
 @app.command()
+@takes_ranks
 @takes_profile
 @takes_settings
 def evaluate(
@@ -233,13 +250,16 @@ def evaluate(
     tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    ranks: Any = None,
     **options: Any,
 ) -> None:
     """Split, train and score one or several methods on held-out links."""
     check_tracking(tensorboard)
     methods = method or ["l2g2g"]
     chosen = _seeds(seeds, seed)
-    configs = [_config(name, preset or "default", seed=number, **options) for number in chosen for name in methods]
+    configs = [
+        _config(name, preset or "default", seed=number, ranks=ranks, **options) for number in chosen for name in methods
+    ]
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):
@@ -249,30 +269,32 @@ def evaluate(
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
-    from l2g2g.run_directory import open_run
     from l2g2g.sources import open_source
 
     rows = []
-    with open_run(run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
+    with open_run_of(ranks, run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
         if directory is not None:
             directory.expect(training_name(config) for config in configs)
         source = open_source(graph, features, configs[0], data_dir=data_dir, directory=directory)
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
         for config in configs:
-            _look_ahead(loaded, config, quiet or as_json)
+            if is_first(ranks):
+                _look_ahead(loaded, config, quiet or as_json)
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
-            curves = None if tensorboard is None else tensorboard / training_name(config)
+            curves = None if tensorboard is None or not is_first(ranks) else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch)
+                row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch, ranks=ranks)
+            if not is_first(ranks):
+                continue
             if not isinstance(loaded, StoredGraph):
                 keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
             note_run(row)
             if as_json:
                 typer.echo(json.dumps(row))
-    if not as_json:
+    if not as_json and rows:
         Console().print(render_scores(rows))
         if "directed" in options:
             Console().print(render_directions(rows))
@@ -315,9 +337,11 @@ def datasets(
         Console().print(render_datasets(found))
 
 
-def _config(method: str, preset: str, **options: Any) -> Any:
+def _config(method: str, preset: str, *, ranks: Any = None, **options: Any) -> Any:
     from l2g2g.config import make_config
 
+    if ranks is not None and options.get("device") == "cuda":
+        options["device"] = f"cuda:{ranks.place.local_rank}"
     size = options.get("sample_size")
     if isinstance(size, str) and size.isdigit():
         options["sample_size"] = int(size)

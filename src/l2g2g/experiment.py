@@ -34,8 +34,10 @@ from l2g2g.models.features import feature_centre
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
+from l2g2g.rank_share import describe_messages, make_team
 from l2g2g.run_directory import RunDirectory
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_batches
+from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
@@ -43,6 +45,7 @@ from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
 from l2g2g.training.state import History
+from l2g2g.training.team import Alone
 
 Measures = Literal["auc", "all"]
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
@@ -81,6 +84,7 @@ class Run:
         seconds: Time by stage.
         fitted: What new nodes need, where it was asked for.
         inspection: Validation scores and residuals, where a run directory keeps a record of them.
+        messages: What ranks sent each other, see `describe_messages`; empty for one process.
     """
 
     embedding: np.ndarray
@@ -91,6 +95,7 @@ class Run:
     seconds: dict[str, float]
     fitted: Fitted | None = None
     inspection: Inspection = field(default_factory=Inspection)
+    messages: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """What every JSON line says about a run."""
@@ -108,6 +113,7 @@ class Run:
             "largest_patch_nodes": int(self.patch_set.sizes.max()),
             "num_joined_patches": self.patch_set.num_joined,
             "structure": self.config.structure,
+            **({"messages": self.messages} if self.messages else {}),
         }
 
 
@@ -120,12 +126,14 @@ def embed_graph(
     directory: RunDirectory | None = None,
     keep: bool = False,
     start: Start | None = None,
+    ranks: Ranks | None = None,
 ) -> Run:
     """Embed a graph. A few edges are held back for early stopping only and used for the final vectors.
 
     validation_fraction: 0 trains on all edges, without early stopping.
     directory: where the state of training is kept, and read from where the run is resumed.
     keep, start: as in `run_split`.
+    ranks: those of a torchrun job, which train together; only the first gets the vectors.
     """
     clock = Stopwatch()
     hold_back = validation_fraction > 0 and config.epochs != 0 and graph.num_edges >= 20
@@ -136,7 +144,15 @@ def embed_graph(
     more: dict[str, Any] = {} if start is None or directory is None else {"warm_start": start.digest()}
     keeper = keep_training(directory, "embed", graph, split, config, validation_fraction=validation_fraction, **more)
     return run_split(
-        split, config, final_graph=graph, clock=clock, on_epoch=on_epoch, keeper=keeper, keep=keep, start=start
+        split,
+        config,
+        final_graph=graph,
+        clock=clock,
+        on_epoch=on_epoch,
+        keeper=keeper,
+        keep=keep,
+        start=start,
+        ranks=ranks,
     )
 
 
@@ -172,6 +188,7 @@ def run_split(
     keep: bool = False,
     start: Start | None = None,
     patch_set: PatchSet | None = None,
+    ranks: Ranks | None = None,
 ) -> Run:
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph.
 
@@ -185,7 +202,7 @@ def run_split(
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
     check_memory(graph, config)
-    config = choose_structure(split, config, clock)
+    config = choose_structure(split, config, clock, ranks)
     with clock.measure("partition"):
         patch_set = cut(graph, config) if patch_set is None else patch_set
         if start is None:
@@ -196,7 +213,9 @@ def run_split(
             inputs, features, model = start.inputs, start.read(graph.features), start.model.to(config.device)
         validation = split.validation if config.patience else None
         purpose: _Purpose = "train" if validation is None else "train and validate"
-        prepared: _Prepared | None = _prepare(graph, split, patch_set, features, config, purpose)
+        validates = validation is not None
+        team, shared_keeper = make_team(ranks, graph, patch_set, model, config, keeper, validates=validates)
+        prepared: _Prepared | None = _prepare(graph, split, team, features, config, purpose)
     counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
     dropout = choose_feature_dropout(counts, features.shape[1], config)
     settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
@@ -211,10 +230,11 @@ def run_split(
             whole=prepared.whole_pass,
             validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
-            keeper=keeper,
+            keeper=shared_keeper,
+            team=team,
         )
     inspection = Inspection()
-    if keeper is not None:
+    if keeper is not None and ranks is None:  # several ranks would have to send all overlaps once more
         with clock.measure("inspect"):
             # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
             can_score = validation is not None or not passes_whole_graph(patch_set, config)
@@ -232,8 +252,8 @@ def run_split(
         final_graph = final_graph or graph
         if final_graph is not graph or (passes_whole_graph(patch_set, config) and prepared.whole is None):
             prepared = None  # large graphs need its memory for the next one
-            prepared = _prepare(final_graph, split, patch_set, features, config, "embed")
-        embedding, frame = embed_nodes(model, prepared.batches, patch_set, settings, trained.frame, prepared.whole_pass)
+            prepared = _prepare(final_graph, split, team, features, config, "embed")
+        embedding, frame = embed_nodes(model, prepared.batches, team, settings, trained.frame, prepared.whole_pass)
         check_embedding(embedding, config)
         fitted = None
         if keep:
@@ -250,6 +270,7 @@ def run_split(
         clock.seconds,
         fitted,
         inspection,
+        describe_messages(team),
     )
 
 
@@ -288,10 +309,13 @@ class _Prepared:
     batches: list[PatchBatch]
     global_pairs: GlobalPairs | None
     whole: EncoderInput | None
+    elsewhere: bool = False
 
     @property
     def whole_pass(self) -> WholePass | None:
-        """The pass of a shared encoder over the whole graph, where vectors come from one."""
+        """The pass of a shared encoder over the whole graph, where vectors come from one. The first rank has it."""
+        if self.elsewhere:
+            return lambda model: torch.empty(0, model.dim)
         whole = self.whole
         return None if whole is None else lambda model: model.encode(whole)[0]
 
@@ -299,12 +323,13 @@ class _Prepared:
 def _prepare(
     graph: Graph,
     split: LinkSplit,
-    patch_set: PatchSet,
+    team: Alone,
     features: Features,
     config: Config,
     purpose: _Purpose,
 ) -> _Prepared:
     """What the purpose needs of a graph, and nothing else: each part of it is as large as the graph."""
+    patch_set = team.patch_set
     scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
     units, hidden = None, config.hidden_fraction or 1.0
     if config.mask_by == "clusters":
@@ -315,7 +340,8 @@ def _prepare(
     plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
     options = pair_options(graph, config)
     whole = None
-    if passes_whole_graph(patch_set, config) and purpose != "train":
+    elsewhere = passes_whole_graph(patch_set, config) and not team.is_first
+    if passes_whole_graph(patch_set, config) and team.is_first and purpose != "train":
         whole = prepare_input(
             graph.adjacency,
             features,
@@ -323,8 +349,8 @@ def _prepare(
             propagate_once=plain,
             storage=config.feature_storage,
         )
-        if purpose == "embed":
-            return _Prepared([], None, whole)
+    if purpose == "embed" and (elsewhere or whole is not None):
+        return _Prepared([], None, whole, elsewhere)
     batches = prepare_batches(
         patch_set,
         graph.adjacency,
@@ -337,6 +363,7 @@ def _prepare(
         options=options,
         storage=config.feature_storage,
         device=config.device,
+        patches=team.patches,
     )
     global_pairs = None
     if config.loss_scope == "global" and purpose != "embed":
@@ -349,10 +376,12 @@ def _prepare(
             units=units,
             options=options,
             device=config.device,
+            patches=team.patches,
+            exchange=team.exchange,
         )
         if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:
             raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
-    return _Prepared(batches, global_pairs, whole)
+    return _Prepared(batches, global_pairs, whole, elsewhere)
 
 
 def pair_options(graph: Graph, config: Config) -> PairOptions:
@@ -404,18 +433,22 @@ def evaluate_graph(
     measures: Measures = "auc",
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
+    ranks: Ranks | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
     measures: auc for AUC and AP, all for ranks and a linear probe besides. directory: as in `embed_graph`.
+    ranks: as in `embed_graph`; only the first scores, the others return an empty line.
     """
     started = time.perf_counter()
     clock = Stopwatch()
     with clock.measure("split"):
         split = split_links(graph, protocol=protocol, seed=config.seed)
     keeper = keep_training(directory, training_name(config), graph, split, config, protocol=protocol)
-    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper)
+    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, ranks=ranks)
     assert split.test is not None
+    if ranks is not None and not ranks.is_first:
+        return {}, run
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
         best: LinkScores | None = None
@@ -525,7 +558,7 @@ def read_inputs(graph: Graph, config: Config) -> tuple[InputMap, Features]:
     )
 
 
-def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Config:
+def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch, ranks: Ranks | None = None) -> Config:
     """Decide `auto` by two short trainings, without structure and with it, scored on the validation pairs.
 
     Without features there is nothing to blend, and without validation pairs nothing to decide by: then none.
@@ -537,7 +570,7 @@ def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch) -> Conf
     with clock.measure("trial"):
         num_epochs = min(_TRIAL_EPOCHS, config.num_epochs(split.train.num_edges))
         short = replace(config, epochs=num_epochs, patience=_TRIAL_EPOCHS)
-        runs = [run_split(split, replace(short, structure=choice)) for choice in ("none", "blend")]
+        runs = [run_split(split, replace(short, structure=choice), ranks=ranks) for choice in ("none", "blend")]
         without, blended = (max(score for _, score in run.trained.history.validations) for run in runs)
     return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")
 

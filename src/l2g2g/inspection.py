@@ -19,6 +19,7 @@ from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
 from l2g2g.training.batches import PatchBatch
 from l2g2g.training.loop import LoopSettings, WholePass, embed_nodes, encode_patches
+from l2g2g.training.team import Alone
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def inspect_training(
     """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any."""
     separation, residuals = None, None
     if validation is not None or whole is None:  # without a whole pass this is what aligns the patches
-        embedding, frame = embed_nodes(model, batches, patch_set, settings, frame, whole)
+        embedding, frame = embed_nodes(model, batches, Alone(patch_set), settings, frame, whole)
     if validation is not None:
         separation = separate("validation", embedding.cpu().numpy(), validation, scorer, settings.seed)
     if patch_set.num_patches > 1:

@@ -90,6 +90,11 @@ def _show(value: Any) -> str:
     return "not given" if value is None else str(value)
 
 
+def holds_run(folder: str | Path | None) -> bool:
+    """Whether a run was started in this folder."""
+    return folder is not None and (Path(folder) / _LOCK).exists()
+
+
 @contextmanager
 def open_run(
     folder: str | Path | None, *, resume: bool = False, interval: float | None = None, patient: bool = False
@@ -108,7 +113,7 @@ def open_run(
         yield None
         return
     folder = Path(folder)
-    if resume and not (folder / _LOCK).exists():
+    if resume and not holds_run(folder):
         raise InputError(f"{folder}: nothing to resume, no run was started here; leave --resume out to start one")
     with _locked(folder):
         run = RunDirectory(folder, resume, USUAL_INTERVAL if interval is None else interval, patient)

@@ -26,6 +26,7 @@ from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks
 from l2g2g.training.stored_rows import StoredRows
 from l2g2g.training.stored_split import sample_stored_non_edges, split_stored
+from l2g2g.training.team import Alone
 
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
@@ -226,7 +227,7 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     for each, pairs in ((expected_batches, expected_pairs), (batches, found_pairs)):
         model = make_model(features, **options)
         trained = train(model, each, patch_set, settings, global_pairs=pairs)
-        embedding, _ = embed_nodes(model, each, patch_set, settings, trained.frame)
+        embedding, _ = embed_nodes(model, each, Alone(patch_set), settings, trained.frame)
         results.append((trained.history.losses, embedding))
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-6)
     torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-4, atol=1e-5)

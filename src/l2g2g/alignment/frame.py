@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -52,6 +53,11 @@ class Frame:
         parts = (self.rotations, self.translations, self.scales)
         rotations, translations, scales = (part.to(device=device, dtype=dtype) for part in parts)
         return Frame(rotations, translations, scales)
+
+    def part(self, patches: np.ndarray) -> Frame:
+        """Return the transforms of some patches, by number."""
+        chosen = torch.as_tensor(patches, device=self.rotations.device)
+        return Frame(self.rotations[chosen], self.translations[chosen], self.scales[chosen])
 
     def detach(self) -> Frame:
         """Return the same frame as a constant."""

@@ -63,6 +63,7 @@ class Problem:
         settings: how to solve.
         entry_weights: (num_shared,) weight of each shared node, None for ones.
         pair_factors: (num_pairs,) extra weight of each pair, None for ones.
+        moments: what the shared nodes say, where it was measured elsewhere; None to measure the coordinates.
     """
 
     coordinates: Tensor
@@ -72,6 +73,7 @@ class Problem:
     settings: Settings
     entry_weights: Tensor | None = None
     pair_factors: Tensor | None = None
+    moments: PairMoments | None = None
 
 
 def solve_frame(problem: Problem) -> Frame:
@@ -81,7 +83,7 @@ def solve_frame(problem: Problem) -> Frame:
     frame = Frame.identity(overlaps.num_patches, problem.coordinates.shape[1], dtype=torch.float64, device=device)
     if overlaps.num_patches == 0 or not (settings.rotate or settings.translate or settings.scale):
         return frame
-    moments = measure_pairs(problem.coordinates, overlaps, problem.entry_weights)
+    moments = problem.moments or measure_pairs(problem.coordinates, overlaps, problem.entry_weights)
     maps = _pairwise_maps(moments, problem) if settings.rotate else None
     weights = pair_weights(problem)
     forest = grow_forest(overlaps.edges, _trust(weights, maps), problem.patch_sizes)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from l2g2g.alignment.frame import Frame, apply_frame, assemble
 from l2g2g.alignment.laplacian import Solver
+from l2g2g.alignment.pairs import PairMoments
 from l2g2g.alignment.polar import Route
 from l2g2g.alignment.procrustes import AlignmentWarning
 from l2g2g.alignment.robust import solve_robustly
@@ -35,6 +36,7 @@ def synchronise(
     max_steps: int = 50,
     differentiable: bool = False,
     patch_sizes: Tensor | None = None,
+    moments: PairMoments | None = None,
 ) -> Frame:
     """Find the transforms that make the patches agree on their shared nodes.
 
@@ -58,6 +60,8 @@ def synchronise(
         tolerance, max_steps: when the rotations are good enough.
         differentiable: let gradients flow from the frame to the coordinates; otherwise the frame is a constant.
         patch_sizes: (num_patches,) sizes for the gauge, where ``coordinates`` hold only a part of each patch.
+        moments: of all pairs, where they were measured elsewhere (see `packed_pairs`); the coordinates, of any number
+            of rows, then only say in what precision and on what device.
 
     Returns:
         The frame, in the precision and on the device of the coordinates; solved in float64.
@@ -70,6 +74,6 @@ def synchronise(
     if previous is not None:
         previous = previous.detach().to(coordinates.device, torch.float64)
     with torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
-        problem = Problem(coordinates, overlaps, sizes, previous, settings)
+        problem = Problem(coordinates, overlaps, sizes, previous, settings, moments=moments)
         frame = solve_robustly(problem) if robust else solve_frame(problem)
     return frame.to(dtype=coordinates.dtype)

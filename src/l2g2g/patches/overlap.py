@@ -55,11 +55,14 @@ class PatchSet:
         return self.global_nodes[self.offsets[patch] : self.offsets[patch + 1]]
 
     def select(self, patches: np.ndarray) -> PatchSet:
-        """Consecutive patches as a set of their own, without overlaps."""
+        """Some patches as a set of their own, in the order given, without overlaps."""
         first, last = self.offsets[patches[0]], self.offsets[patches[-1] + 1]
-        offsets = self.offsets[patches[0] : patches[-1] + 2] - first
+        nodes = self.global_nodes[first:last]
+        if (np.diff(patches) != 1).any():  # consecutive ones need no copy
+            nodes = np.concatenate([self.nodes_of(patch) for patch in patches])
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[patches])])
         nothing = index_overlaps([np.empty(0, np.int64)] * len(patches), np.empty((0, 2), np.int64))
-        return PatchSet(self.num_nodes, self.global_nodes[first:last], offsets, nothing)
+        return PatchSet(self.num_nodes, nodes, offsets, nothing)
 
     def induce(self, matrix: sp.csr_array) -> sp.csr_array:
         """Block-diagonal (num_rows, num_rows) CSR: the induced submatrix of every patch."""
@@ -67,6 +70,10 @@ class PatchSet:
             matrix.indptr, matrix.indices, matrix.data, self.global_nodes, self.offsets, self.num_nodes
         )
         return sp.csr_array((data, indices, indptr), shape=(self.num_rows, self.num_rows))
+
+    def count_arcs(self, adjacency: sp.csr_array) -> np.ndarray:
+        """(num_patches,) entries of the induced submatrix of every patch."""
+        return _count_arcs(adjacency.indptr, adjacency.indices, self.global_nodes, self.offsets, self.num_nodes)
 
     def count_covered_edges(self, adjacency: sp.csr_array) -> int:
         """Undirected edges that lie inside at least one patch."""
@@ -283,6 +290,21 @@ def _boundary_first(
                 queue[length] = other
                 length += 1
     return queue
+
+
+@njit(cache=True)
+def _count_arcs(
+    indptr: np.ndarray, indices: np.ndarray, global_nodes: np.ndarray, offsets: np.ndarray, num_nodes: int
+) -> np.ndarray:
+    counts = np.zeros(len(offsets) - 1, np.int64)
+    patch_of_node = np.full(num_nodes, -1, np.int64)
+    for patch in range(len(counts)):
+        nodes = global_nodes[offsets[patch] : offsets[patch + 1]]
+        patch_of_node[nodes] = patch
+        for node in nodes:
+            for entry in range(indptr[node], indptr[node + 1]):
+                counts[patch] += patch_of_node[indices[entry]] == patch
+    return counts
 
 
 @njit(cache=True)

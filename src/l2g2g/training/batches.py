@@ -291,6 +291,7 @@ def prepare_batches(
     options: PairOptions | None = None,
     storage: str = "float32",
     device: torch.device | str = "cpu",
+    patches: np.ndarray | None = None,
 ) -> list[PatchBatch]:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
 
@@ -298,16 +299,16 @@ def prepare_batches(
     held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
     propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
     units: (num_nodes,) what masks deal into groups; None for single nodes. storage: in what dense features are held.
+    patches: those to cut, ascending; None for all.
     """
-    groups = [np.arange(patch_set.num_patches)]
-    if not together:
-        groups = [np.array([patch]) for patch in range(patch_set.num_patches)]
+    wanted = np.arange(patch_set.num_patches) if patches is None else patches
+    groups = [wanted] if together else [np.array([patch]) for patch in wanted]
     batches = []
     options, device = options or PairOptions(), torch.device(device)
-    for patches in groups:
-        part = patch_set.select(patches)
+    for group in groups:
+        part = patch_set.select(group)
         pairs = prepare_pairs(
-            part, adjacency, held_out, patch_set.num_rows, patches, negatives_per_edge, device, units, options
+            part, adjacency, held_out, patch_set.num_rows, group, negatives_per_edge, device, units, options
         )
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
         batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage))

@@ -83,20 +83,40 @@ class Keeper:
 
     def after_epoch(self, state: LoopState) -> None:
         """Save if it is time; where a signal came, save and leave."""
-        if self._signal is not None:
-            self._save_now(state)
-            raise Interrupted(self._signal, f"interrupted after epoch {state.epoch}; --resume goes on from there")
-        if self.interval == 0:
-            self._save_now(state)
-        elif self._pending is not None:
+        if self.asked:
+            self.stop(state)
+        elif self.is_due():
+            self.save(state)
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal came."""
+        return self._signal is not None
+
+    def stop(self, state: LoopState) -> None:
+        """Save, and leave as the signal asked for."""
+        self._save_now(state)
+        number = self._signal or signal.SIGTERM
+        raise Interrupted(number, f"interrupted after epoch {state.epoch}; --resume goes on from there")
+
+    def is_due(self) -> bool:
+        """Whether it is time for a save."""
+        if self._pending is not None:
             if self._pending.done():
                 self._settle()
-        elif time.perf_counter() >= self._due:
-            self._started = time.perf_counter()
-            checkpoint = self._capture(state)
-            self._copied = time.perf_counter() - self._started
-            self.seconds += self._copied
-            self._pending = self._writer.submit(self._write, checkpoint)
+            return False
+        return self.interval == 0 or time.perf_counter() >= self._due
+
+    def save(self, state: LoopState) -> None:
+        """Copy the state, and let the thread write it; wait for that where every epoch is saved."""
+        if self.interval == 0:
+            self._save_now(state)
+            return
+        self._started = time.perf_counter()
+        checkpoint = self._capture(state)
+        self._copied = time.perf_counter() - self._started
+        self.seconds += self._copied
+        self._pending = self._writer.submit(self._write, checkpoint)
 
     def finish(self, state: LoopState) -> None:
         """Keep the end of training, so that a later failure does not cost it."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from l2g2g.alignment.residuals import pair_distances
 from l2g2g.alignment.solve import Start
-from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
+from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
@@ -24,7 +24,9 @@ from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
+from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.state import History, LoopState
+from l2g2g.training.team import Alone
 
 Schedule = Literal["constant", "linear"]
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
@@ -94,7 +96,8 @@ def train(
     whole: WholePass | None = None,
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: OnEpoch | None = None,
-    keeper: Keeper | None = None,
+    keeper: Keeper | SharedKeeper | None = None,
+    team: Alone | None = None,
 ) -> Trained:
     """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
 
@@ -102,7 +105,9 @@ def train(
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
     With `validate`, the state of the best validation is kept. on_epoch is told of every epoch.
     keeper: saves the state while it changes, and brings it back where it has one.
+    team: the ranks that train together, each with the batches of its own patches; None for one that has all.
     """
+    team = team or Alone(patch_set)
     frame = Frame.identity(
         patch_set.num_patches, model.dim, dtype=torch.float32, device=next(model.parameters()).device
     )
@@ -113,20 +118,21 @@ def train(
             keeper.begin(state)
         while not _is_over(state, settings):
             num_refreshes = len(state.history.refresh_seconds)
-            trouble = _run_epoch(state, batches, patch_set, settings, global_pairs)
+            trouble = _run_epoch(state, batches, team, settings, global_pairs)
             if state.epoch % settings.validate_every == 0 or state.epoch == settings.epochs:
                 if validate is not None:
-                    _validate(state, batches, patch_set, settings, whole, validate)
+                    _validate(state, batches, team, settings, whole, validate)
                 elif trouble is None:
                     state.recovery.keep(state.frame)
             if on_epoch is not None:
                 refreshed = len(state.history.refresh_seconds) > num_refreshes
-                on_epoch(_report(state, refreshed, batches, patch_set))
+                on_epoch(_report(state, refreshed, batches, team))
             if keeper is not None:
                 keeper.after_epoch(state)
         if keeper is not None:
             keeper.finish(state)
     frame, history = state.frame, state.history
+    history.losses = team.end(history.losses)
     if state.best_model is not None:
         assert state.best_frame is not None
         model.load_state_dict(state.best_model)
@@ -155,7 +161,7 @@ def _falls_fast(losses: list[float]) -> bool:
 def _run_epoch(
     state: LoopState,
     batches: Sequence[PatchBatch],
-    patch_set: PatchSet,
+    team: Alone,
     settings: LoopSettings,
     global_pairs: GlobalPairs | None,
 ) -> str | None:
@@ -166,13 +172,14 @@ def _run_epoch(
     sees_all = len(batches) == 1 and not (settings.mask or settings.feature_dropout or model.variational)
     state.optimiser.clear_gradients()
     solver = None
-    if settings.aligns_in_training and patch_set.num_patches > 1:
+    if settings.aligns_in_training and team.patch_set.num_patches > 1:
         due = epoch % settings.refresh_every == 0
         if settings.align_gradient == "through" or (due and sees_all):
-            solver = _InGraph(patch_set, settings, state.frame, history)
+            solver = _InGraph(team, settings, state.frame, history)
         elif due:
-            state.frame = _refresh(model, batches, patch_set, settings, state.frame, history)
+            state.frame = _refresh(model, batches, team, settings, state.frame, history)
     loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solver)
+    loss = team.add_gradients(model, loss)
     state.frame = state.frame if solver is None else solver.frame
     trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
     if trouble is None:
@@ -188,19 +195,18 @@ def _run_epoch(
 def _validate(
     state: LoopState,
     batches: Sequence[PatchBatch],
-    patch_set: PatchSet,
+    team: Alone,
     settings: LoopSettings,
     whole: WholePass | None,
     validate: Callable[[Tensor], float],
 ) -> None:
     """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
-    embedding, frame = embed_nodes(state.model, batches, patch_set, settings, state.frame, whole)
-    trouble = embedding_trouble(embedding)
+    embedding, frame = embed_nodes(state.model, batches, team, settings, state.frame, whole)
+    trouble, score = team.decide(lambda: _judge(embedding, validate))
     if trouble is not None:
         state.frame = state.recovery.go_back(trouble, state.epoch - 1, state.optimiser)
         return
     good = state.recovery.keep(state.frame)
-    score = validate(embedding)
     state.history.validations.append((state.epoch, score))
     state.waited += 1
     if score > state.best_score:
@@ -208,8 +214,15 @@ def _validate(
         state.history.best_epoch = state.epoch
 
 
-def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], patch_set: PatchSet) -> EpochReport:
-    """The epoch that is just over."""
+def _judge(embedding: Tensor, validate: Callable[[Tensor], float]) -> tuple[str | None, float]:
+    """What is wrong with the vectors, if anything, and their score if nothing is."""
+    trouble = embedding_trouble(embedding)
+    return trouble, 0.0 if trouble is not None else validate(embedding)
+
+
+def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], team: Alone) -> EpochReport:
+    """The epoch that is just over. A rank that has some patches only cannot measure how well all agree."""
+    patch_set = team.patch_set
     history, model, frame = state.history, state.model, state.frame
     validated = bool(history.validations) and history.validations[-1][0] == state.epoch
 
@@ -223,7 +236,7 @@ def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], pa
         history.losses[-1],
         history.epoch_seconds[-1],
         history.validations[-1][1] if validated else None,
-        refreshed,
+        refreshed and team.patches is None,
         measure,
     )
 
@@ -231,7 +244,7 @@ def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], pa
 def embed_nodes(
     model: Autoencoder,
     batches: Sequence[PatchBatch],
-    patch_set: PatchSet,
+    team: Alone,
     settings: LoopSettings,
     frame: Frame,
     whole: WholePass | None = None,
@@ -239,19 +252,17 @@ def embed_nodes(
     """The global (num_nodes, dim) embedding, and the frame of the patches.
 
     Encode all patches, align them anew and average; or, with `whole`, one pass of the shared encoder over the
-    whole graph.
+    whole graph. Of several ranks only the first gets the vectors, the others an empty table.
     """
     with torch.no_grad():
         if whole is not None:
             return whole(model), frame
         stacked = encode_patches(model, batches)
-        if patch_set.num_patches == 1:
+        if team.patch_set.num_patches == 1:
             return stacked, frame
         if settings.alignment != "never" and (settings.rotate or settings.translate or settings.scale):
-            frame = _synchronise(stacked, patch_set, settings, frame)
-        offsets = torch.from_numpy(patch_set.offsets).to(stacked.device)
-        global_nodes = torch.from_numpy(patch_set.global_nodes).to(stacked.device)
-        return assemble(apply_frame(stacked, offsets, frame), global_nodes, patch_set.num_nodes), frame
+            frame = _synchronise(stacked, team, settings, frame)
+        return team.assemble(stacked, frame), frame
 
 
 def encode_patches(model: Autoencoder, batches: Sequence[PatchBatch]) -> Tensor:
@@ -263,15 +274,15 @@ def encode_patches(model: Autoencoder, batches: Sequence[PatchBatch]) -> Tensor:
 def _refresh(
     model: Autoencoder,
     batches: Sequence[PatchBatch],
-    patch_set: PatchSet,
+    team: Alone,
     settings: LoopSettings,
     frame: Frame,
     history: History,
 ) -> Frame:
     started = time.perf_counter()
     stacked = encode_patches(model, batches)
-    with _one_thread_for_few(patch_set.num_patches * stacked.shape[1]):
-        frame = _synchronise(stacked, patch_set, settings, frame, **_REFRESH)
+    with _one_thread_for_few(team.patch_set.num_patches * stacked.shape[1]):
+        frame = _synchronise(stacked, team, settings, frame, **_REFRESH)
     history.refresh_seconds.append(time.perf_counter() - started)
     return frame
 
@@ -282,8 +293,8 @@ class _InGraph:
     The gradient passes where it is asked to. Otherwise this is a refresh that needs no encoding of its own.
     """
 
-    def __init__(self, patch_set: PatchSet, settings: LoopSettings, frame: Frame, history: History) -> None:
-        self.patch_set, self.settings, self.frame, self.history = patch_set, settings, frame, history
+    def __init__(self, team: Alone, settings: LoopSettings, frame: Frame, history: History) -> None:
+        self.team, self.settings, self.frame, self.history = team, settings, frame, history
 
     def __call__(self, stacked: Tensor) -> Frame:
         started = time.perf_counter()
@@ -291,8 +302,8 @@ class _InGraph:
         options: dict[str, Any] = {"start": "tree", "tolerance": 1e-4, "differentiable": True}
         if self.settings.align_gradient == "held":
             stacked, options = stacked.detach(), _REFRESH
-        with _one_thread_for_few(self.patch_set.num_patches * stacked.shape[1]):
-            frame = _synchronise(stacked, self.patch_set, self.settings, self.frame, **options)
+        with _one_thread_for_few(self.team.patch_set.num_patches * stacked.shape[1]):
+            frame = _synchronise(stacked, self.team, self.settings, self.frame, **options)
         self.frame = frame.detach()
         self.history.refresh_seconds.append(time.perf_counter() - started)
         return frame
@@ -312,7 +323,7 @@ def _one_thread_for_few(num_rows: int) -> Iterator[None]:
 
 def _synchronise(
     stacked: Tensor,
-    patch_set: PatchSet,
+    team: Alone,
     settings: LoopSettings,
     frame: Frame,
     start: Start = "auto",
@@ -320,14 +331,14 @@ def _synchronise(
     max_steps: int = 50,
     differentiable: bool = False,
 ) -> Frame:
+    parts: dict[str, Any] = {"rotate": settings.rotate, "translate": settings.translate, "scale": settings.scale}
     with torch.set_grad_enabled(differentiable):  # otherwise the alignment is constant between refreshes
         return synchronise(
             stacked,
-            torch.from_numpy(patch_set.offsets).to(stacked.device),
-            patch_set.overlaps.to(stacked.device),
-            rotate=settings.rotate,
-            translate=settings.translate,
-            scale=settings.scale,
+            torch.from_numpy(team.patch_set.offsets).to(stacked.device),
+            team.patch_set.overlaps.to(stacked.device),
+            **parts,
+            moments=team.measure_pairs(stacked, **parts),
             previous=frame,
             start=start,
             tolerance=tolerance,

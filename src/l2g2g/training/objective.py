@@ -22,6 +22,7 @@ from l2g2g.models.sparse import SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
 from l2g2g.training.methods import Alignment, PairChoice
+from l2g2g.training.node_exchange import PairExchange
 from l2g2g.training.stored_pairs import StoredPairs
 
 Scope = Literal["inside", "global"]
@@ -67,15 +68,27 @@ class GlobalPairs:
         shares: (num_nodes, 1) one over the number of patches that hold a node.
         average: (num_nodes, num_rows) the mean over these patches; None for one patch, or where it is never taken of
             all patches at once.
+        exchange: With the other ranks, where the patches lie on several.
     """
 
     pairs: PairSource | StoredPairs
     shares: Tensor
     average: SparseMatrix | None = None
+    exchange: PairExchange | None = None
 
     def assemble(self, aligned: Tensor) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable."""
         return aligned if self.average is None else multiply(self.average, aligned)
+
+    def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
+        """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable.
+
+        Of several ranks each scores a part of the pairs, and the embedding is its part of every mean.
+        """
+        edges, non_edges = _draw_pairs(self.pairs, settings, epoch)
+        if self.exchange is None:
+            return model.pair_loss(embedding, edges, non_edges)
+        return model.pair_loss(*self.exchange.bring(embedding, edges, non_edges))
 
 
 def prepare_global_pairs(
@@ -88,10 +101,13 @@ def prepare_global_pairs(
     units: np.ndarray | None = None,
     options: PairOptions | None = None,
     device: torch.device | str = "cpu",
+    patches: np.ndarray | None = None,
+    exchange: PairExchange | None = None,
 ) -> GlobalPairs:
     """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
 
     only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
+    patches: those whose rows are averaged here, ascending; None for all. exchange: with the ranks of the others.
     """
     whole = whole_graph(patch_set.num_nodes)
     if only_between:
@@ -103,16 +119,18 @@ def prepare_global_pairs(
     shares = torch.from_numpy((1.0 / counts).astype(np.float32)[:, None]).to(device)
     if patch_set.num_patches == 1:
         return GlobalPairs(pairs, shares)
-    order = np.argsort(patch_set.global_nodes, kind="stable").astype(np.int32)
+    here = patch_set if patches is None else patch_set.select(patches)
+    own_counts = np.bincount(here.global_nodes, minlength=here.num_nodes)
+    order = np.argsort(here.global_nodes, kind="stable").astype(np.int32)
     average = sp.csr_array(
         (
-            np.repeat(1.0 / counts, counts).astype(np.float32),
+            np.repeat(1.0 / counts, own_counts).astype(np.float32),
             order,
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+            np.concatenate([[0], np.cumsum(own_counts)]).astype(np.int32),
         ),
-        shape=(patch_set.num_nodes, patch_set.num_rows),
+        shape=(here.num_nodes, here.num_rows),
     )
-    return GlobalPairs(pairs, shares, SparseMatrix.from_scipy(average, device))
+    return GlobalPairs(pairs, shares, SparseMatrix.from_scipy(average, device), exchange)
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
@@ -192,7 +210,7 @@ def global_gradient(
     embedding: (num_nodes, dim) as it was assembled, a constant.
     """
     embedding = embedding.detach().requires_grad_()
-    loss = model.pair_loss(embedding, *_draw_pairs(global_pairs.pairs, settings, epoch))
+    loss = global_pairs.loss(model, embedding, settings, epoch)
     loss.backward()
     assert embedding.grad is not None
     return float(loss.detach()), embedding.grad
@@ -211,18 +229,21 @@ def _accumulate_through(
     Several batches: the gradient of the rows first, then encode again, as in `_accumulate_in_turn`.
     """
     in_turn = len(batches) > 1
-    encoded, sizes = [], []
+    encoded, sizes, patches = [], [], []
     with torch.set_grad_enabled(not in_turn):
         for batch in batches:
             encoded.append(encode(model, batch, settings, epoch))
             sizes.append(batch.offsets.diff())
+            patches.append(batch.patches)
         rows = torch.cat([embedding for embedding, _ in encoded])
     if in_turn:
         rows.requires_grad_()
     lengths = [len(embedding) for embedding, _ in encoded]
     offsets = torch.cat([sizes[0].new_zeros(1), torch.cat(sizes).cumsum(0)])
     frame = solve(rows)
-    aligned = rows if _is_without_effect(model, frame, settings) else apply_frame(rows, offsets, frame)
+    aligned = rows
+    if not _is_without_effect(model, frame, settings):
+        aligned = apply_frame(rows, offsets, frame.part(np.concatenate(patches)))
     if settings.scope == "global":
         assert global_pairs is not None
         loss = global_loss(model, aligned, global_pairs, settings, epoch)
@@ -269,9 +290,7 @@ def encode_aligned(
     """
     embedding, divergence = encode(model, batch, settings, epoch)
     if settings.alignment == "during" and len(frame.rotations) > 1 and not _is_without_effect(model, frame, settings):
-        own = torch.as_tensor(batch.patches, device=embedding.device)
-        part = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
-        embedding = apply_frame(embedding, batch.offsets, part)
+        embedding = apply_frame(embedding, batch.offsets, frame.part(batch.patches))
     return embedding, divergence
 
 
@@ -302,8 +321,7 @@ def global_loss(
     model: Autoencoder, aligned: Tensor, global_pairs: GlobalPairs, settings: ObjectiveSettings, epoch: int
 ) -> Tensor:
     """The loss of pairs of all nodes on the assembled embedding. aligned: (num_rows, dim)."""
-    edges, non_edges = _draw_pairs(global_pairs.pairs, settings, epoch)
-    return model.pair_loss(global_pairs.assemble(aligned), edges, non_edges)
+    return global_pairs.loss(model, global_pairs.assemble(aligned), settings, epoch)
 
 
 def _draw_pairs(

@@ -1,0 +1,78 @@
+"""Rank share: the patches of a graph over the ranks of a job, and a check that all ranks cut the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import torch
+
+from l2g2g.config import Config
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph import Graph
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.training.assignment import assign_patches
+from l2g2g.training.distributed import Ranks
+from l2g2g.training.keeper import Keeper
+from l2g2g.training.shared_keeper import SharedKeeper
+from l2g2g.training.team import Alone, Share, shared_parameters
+
+NOT_SHARED = "a store, or a graph that --memory sends to disk, is trained by one process; leave torchrun out"
+# What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
+_ARCS_PER_ROW = 4
+
+
+def make_team(
+    ranks: Ranks | None,
+    graph: Graph,
+    patch_set: PatchSet,
+    model: Autoencoder,
+    config: Config,
+    keeper: Keeper | None,
+    *,
+    validates: bool,
+) -> tuple[Alone, Keeper | SharedKeeper | None]:
+    """Who trains these patches: this process alone, or every rank a share of them; and who keeps the state.
+
+    keeper: of this process; of several ranks only the first has one. validates: whether training does.
+    """
+    if ranks is None:
+        return Alone(patch_set), keeper
+    if patch_set.num_patches == 1:
+        raise InputError(f"{config.method} has one patch and {ranks.size} ranks; use a method with patches")
+    if config.align_gradient == "through":
+        raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
+    ranks.check_same("graph, setting or partition", _digest(graph, patch_set, config))
+    loads = patch_set.count_arcs(graph.adjacency) + _ARCS_PER_ROW * patch_set.sizes
+    overlaps = patch_set.overlaps
+    owners = assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), ranks.size)
+    is_kept = bool(ranks.tell("check", b"" if keeper is None else b"kept"))
+    watched = validates or is_kept  # somebody looks at all patches while they train
+    apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
+    team = Share(ranks, patch_set, owners, apart=apart)
+    return team, SharedKeeper(team, keeper) if is_kept else None
+
+
+def _digest(graph: Graph, patch_set: PatchSet, config: Config) -> bytes:
+    settings = config.to_dict()
+    del settings["device"]
+    digest = hashlib.sha256(json.dumps([settings, str(torch.__version__)]).encode())
+    for part in (patch_set.global_nodes, patch_set.offsets, graph.adjacency.indptr):
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.digest()
+
+
+def describe_messages(team: Alone) -> dict[str, dict[str, float]]:
+    """For JSON: bytes that all ranks together send to others, by kind of message, each time it is sent; how often.
+
+    Empty for one process. Every rank must ask, because all are asked.
+    """
+    if not isinstance(team, Share):
+        return {}
+    return {
+        kind.replace(" ", "_"): {"bytes": total / times, "times": times}
+        for kind, (total, times) in team.ranks.count_messages().items()
+        if times
+    }

@@ -1,0 +1,240 @@
+"""Ranks: the processes of one torchrun job, how they meet, what they send each other, and how many bytes that is.
+
+Every message has a time-out: a rank that died or stalls ends the others with a WorkerError, never with a wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from l2g2g.errors import InputError, WorkerError
+from l2g2g.training.network import choose_interface
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+USUAL_TIMEOUT = 600.0
+_POLL = 0.01  # seconds between two looks at who has come
+_COURTESY = 0.5  # seconds for which the other ranks leave the word to the first one
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands in a torchrun job, as its environment says.
+
+    Attributes:
+        rank, size: Its number among all processes, and how many they are.
+        local_rank, local_size: The same on its host.
+        attempt: How often torchrun has restarted them.
+    """
+
+    rank: int
+    size: int
+    local_rank: int = 0
+    local_size: int = 1
+    attempt: int = 0
+
+    @staticmethod
+    def read(environment: Mapping[str, str]) -> Place | None:
+        """None outside torchrun, and where the job has one process only."""
+        try:
+            size = int(environment.get("WORLD_SIZE", "1"))
+            if size < 2:
+                return None
+            for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+                if not environment.get(name):
+                    raise InputError(f"WORLD_SIZE is {size} but {name} is not set; start the ranks with torchrun")
+            names = (("RANK", ""), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"), ("TORCHELASTIC_RESTART_COUNT", "0"))
+            rank, local_rank, local_size, attempt = (int(environment.get(*name)) for name in names)
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"the environment of torchrun cannot be read ({error}); start the ranks with it"
+            ) from error
+        return Place(rank, size, local_rank, local_size, attempt)
+
+
+@dataclass
+class MessageCount:
+    """Bytes that this rank sent to others, and how often, by kind of message."""
+
+    num_bytes: Counter[str] = field(default_factory=Counter)
+    times: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, num_bytes: int) -> None:
+        """One more message."""
+        self.num_bytes[kind] += num_bytes
+        self.times[kind] += 1
+
+
+class Ranks:
+    """All ranks of a job, seen from one of them; `join_ranks` makes it.
+
+    Bytes are counted as they leave for another rank. Of a sum over all ranks every rank counts what it puts in.
+    """
+
+    def __init__(self, place: Place, store: Store, timeout: float) -> None:
+        self.place, self.rank, self.size, self.timeout = place, place.rank, place.size, timeout
+        self.sent = MessageCount()
+        self._store = store
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that prints and writes."""
+        return self.rank == 0
+
+    def sum(self, kind: str, values: Tensor) -> None:
+        """Add up a tensor over all ranks, in place; all ranks get the same bits."""
+        from torch import distributed
+
+        self.sent.add(kind, values.nbytes)
+        with self._answered():
+            distributed.all_reduce(values)
+
+    def swap(self, kind: str, rows: Tensor, lengths: Sequence[int], expected: Sequence[int]) -> Tensor:
+        """Send rows to every rank, those for rank 0 first, and return what came, that of rank 0 first.
+
+        rows: (sum of lengths, width). lengths, expected: (num_ranks,) rows that go to and come from each rank.
+        """
+        from torch import distributed
+
+        received = rows.new_empty(sum(expected), *rows.shape[1:])
+        away = len(rows) - lengths[self.rank]
+        self.sent.add(kind, away * rows[:1].nbytes if len(rows) else 0)
+        with self._answered():
+            distributed.all_to_all_single(received, rows.contiguous(), list(expected), list(lengths))
+        return received
+
+    def gather(self, kind: str, rows: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The rows of all ranks, those of rank 0 first. lengths: (num_ranks,) how many each has."""
+        return self.swap(kind, rows.repeat(self.size, *[1] * (rows.dim() - 1)), [len(rows)] * self.size, lengths)
+
+    def gather_at_first(self, kind: str, rows: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The same for rank 0 only; the others get no row."""
+        others = [0] * (self.size - 1)
+        expected = lengths if self.is_first else [0] * self.size
+        return self.swap(kind, rows, [len(rows), *others], expected)
+
+    def tell(self, kind: str, data: bytes) -> bytes:
+        """What rank 0 says, to all; what the others say is not heard."""
+        from torch import distributed
+
+        device = self.device
+        with self._answered():
+            length = torch.tensor([len(data)], device=device)
+            distributed.broadcast(length, src=0)
+            buffer = torch.empty(int(length), dtype=torch.uint8, device=device)
+            if self.is_first:
+                buffer.copy_(torch.frombuffer(bytearray(data or b" "), dtype=torch.uint8)[: len(data)])
+            distributed.broadcast(buffer, src=0)
+        self.sent.add(kind, (8 + len(data)) * (self.size - 1) if self.is_first else 0)
+        return buffer.cpu().numpy().tobytes()
+
+    def check_same(self, what: str, digest: bytes) -> None:
+        """Refuse to go on where ranks read or made different things."""
+        rows = torch.frombuffer(bytearray(digest), dtype=torch.uint8)[None].to(self.device)
+        found = self.gather("check", rows, [1] * self.size)
+        different = (found != found[0]).any(1).nonzero().flatten().tolist()
+        if different:
+            raise InputError(
+                f"rank {different[0]} has another {what} than rank 0; all ranks need the same files and versions"
+            )
+
+    def count_messages(self) -> dict[str, list[int]]:
+        """(bytes, times) by kind of message, over all ranks: bytes of all, times of one."""
+        kinds = sorted(self.sent.num_bytes)
+        totals = torch.tensor([self.sent.num_bytes[kind] for kind in kinds], dtype=torch.float64, device=self.device)
+        times = [self.sent.times[kind] for kind in kinds]
+        self.sum("count", totals)
+        return {kind: [int(total), often] for kind, total, often in zip(kinds, totals.tolist(), times, strict=True)}
+
+    def takes_the_word(self) -> bool:
+        """Whether this rank is the one to tell the user what went wrong: the first that asks."""
+        if not self.is_first:
+            time.sleep(_COURTESY)
+        with suppress(RuntimeError):
+            return bool(self._store.add("said", 1) == 1)
+        return True  # nobody can be asked
+
+    @property
+    def device(self) -> torch.device:
+        """Where messages start and end."""
+        from torch import distributed
+
+        return torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise _no_answer(self.place, self.timeout, error) from error
+
+
+@contextmanager
+def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIMEOUT) -> Iterator[Ranks]:
+    """Meet the other ranks of the job; they part at the end of the context. timeout: seconds, of every message."""
+    from torch import distributed
+
+    if not timeout > 0:
+        raise InputError(f"--timeout is {timeout}; it must be positive")
+    limit = timedelta(seconds=timeout)
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    choose_interface(os.environ)
+    try:
+        store, _, _ = next(distributed.rendezvous("env://", timeout=limit))
+        store.set_timeout(limit)
+        own = distributed.PrefixStore(_agree_on_name(store, place, timeout), store)
+        distributed.init_process_group(backend, store=own, rank=place.rank, world_size=place.size, timeout=limit)
+    except RuntimeError as error:
+        raise _no_answer(place, timeout, error) from error
+    yield Ranks(place, own, timeout)
+    distributed.destroy_process_group()
+
+
+def _agree_on_name(store: Store, place: Place, timeout: float) -> str:
+    """A name that nobody has used: the keys of this meeting. What an earlier attempt left in the store is not seen.
+
+    The count of restarts would do on one host, but hosts may count differently. Every rank asks with a word of its own;
+    rank 0 answers with the name, until all have taken it. A word left by a dead rank is answered to no one.
+    """
+    if place.rank:
+        word = secrets.token_hex(8)
+        store.set(f"l2g2g/asks/{place.rank}", word)
+        name = store.get(f"l2g2g/answer/{word}").decode()
+        store.add(f"{name}/came", 1)
+        return name
+    name, answered = f"l2g2g/attempt-{place.attempt}-{secrets.token_hex(4)}", set()
+    end = time.monotonic() + timeout
+    while store.add(f"{name}/came", 0) < place.size - 1:
+        for rank in range(1, place.size):
+            if store.check([f"l2g2g/asks/{rank}"]):
+                word = store.get(f"l2g2g/asks/{rank}").decode()
+                if word not in answered:
+                    store.set(f"l2g2g/answer/{word}", name)
+                    answered.add(word)
+        if time.monotonic() > end:
+            raise RuntimeError("timed out")
+        time.sleep(_POLL)
+    return name
+
+
+def _no_answer(place: Place, timeout: float, error: RuntimeError) -> WorkerError:
+    stalled = "timed out" in str(error).lower() or "timeout" in str(error).lower()
+    what = f"did not answer within {timeout:g} s" if stalled else "is gone"
+    return WorkerError(
+        f"another rank {what}, rank {place.rank} of {place.size} cannot go on; start the job again, "
+        f"with --resume where it has a --run-dir"
+    )

@@ -1,0 +1,94 @@
+"""Overlap exchange: the shared nodes of two patches on different ranks are measured on one of them.
+
+A pair of the patch graph belongs to the rank of its first patch. Where the second patch lies elsewhere its side of the
+overlap travels, once at every alignment; what was found about all pairs is then gathered, and every rank solves the
+same small problem.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.packed_pairs import pack_pairs, packed_width, unpack_pairs
+from l2g2g.alignment.pairs import PairMoments, measure_pairs
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.overlap_index import OverlapIndex
+from l2g2g.training.distributed import Ranks
+
+
+class OverlapExchange:
+    """What one rank sends, receives and measures at every alignment.
+
+    Args:
+        patch_set: All patches of the graph.
+        owners: (num_patches,) the rank of every patch.
+    """
+
+    def __init__(self, ranks: Ranks, patch_set: PatchSet, owners: np.ndarray) -> None:
+        overlaps, me = patch_set.overlaps, ranks.rank
+        self.ranks, self.num_pairs = ranks, overlaps.num_pairs
+        first_rank, second_rank = owners[overlaps.edges.numpy()].T if overlaps.num_pairs else np.empty((2, 0), np.int64)
+        sizes = overlaps.sizes.numpy()
+        first, second = _entry_ranks(first_rank, sizes), _entry_ranks(second_rank, sizes)
+        places = _places(patch_set, owners == me)
+        second_rows = overlaps.second_rows.numpy()
+        # By receiver or by sender, and then in the order of the entries: both sides know it.
+        self.lengths = [
+            int(((first == rank) & (second == me)).sum()) if rank != me else 0 for rank in range(ranks.size)
+        ]
+        self.expected = [
+            int(((first == me) & (second == rank)).sum()) if rank != me else 0 for rank in range(ranks.size)
+        ]
+        outgoing = [np.flatnonzero((first == rank) & (second == me)) for rank in range(ranks.size) if rank != me]
+        self.outgoing = torch.from_numpy(places[second_rows[np.concatenate(outgoing)]])
+        self.own = self._index(patch_set, first_rank == me, first == me, second, places)
+        self.pair_counts = np.bincount(first_rank, minlength=ranks.size).tolist()
+        self.order = torch.from_numpy(np.argsort(np.argsort(first_rank, kind="stable"), kind="stable"))
+
+    def _index(
+        self, patch_set: PatchSet, pairs: np.ndarray, entries: np.ndarray, second: np.ndarray, places: np.ndarray
+    ) -> OverlapIndex:
+        """The pairs of this rank, as rows of its own patches followed by those that come from elsewhere."""
+        overlaps = patch_set.overlaps
+        num_own = int((places >= 0).sum())
+        rows = places[overlaps.second_rows.numpy()]
+        position = num_own
+        for rank in range(self.ranks.size):
+            if rank != self.ranks.rank:
+                coming = np.flatnonzero(entries & (second == rank))
+                rows[coming] = position + np.arange(len(coming))
+                position += len(coming)
+        return OverlapIndex(
+            patch_set.num_patches,
+            overlaps.edges[torch.from_numpy(pairs)],
+            torch.from_numpy(np.concatenate([[0], np.cumsum(overlaps.sizes.numpy()[pairs])]).astype(np.int64)),
+            torch.from_numpy(places[overlaps.first_rows.numpy()][entries]),
+            torch.from_numpy(rows[entries]),
+        )
+
+    def measure(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments:
+        """What the shared nodes of all pairs say. stacked: (num_own_rows, dim) this rank's patches, in their order."""
+        device, dim = stacked.device, stacked.shape[1]
+        parts = {"rotate": rotate, "translate": translate, "scale": scale}
+        outgoing = stacked.index_select(0, self.outgoing.to(device))
+        incoming = self.ranks.swap("overlaps", outgoing, self.lengths, self.expected)
+        own = self.own.to(device)
+        if own.num_pairs:
+            packed = pack_pairs(measure_pairs(torch.cat([stacked, incoming]), own), own.sizes, **parts)
+        else:
+            packed = torch.zeros(0, packed_width(dim, **parts), device=device)
+        gathered = self.ranks.gather("alignment", packed, self.pair_counts)
+        return unpack_pairs(gathered[self.order.to(device)], dim, **parts)
+
+
+def _entry_ranks(pair_ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """(num_shared,) the rank of a side of every shared node."""
+    return np.repeat(pair_ranks, sizes)
+
+
+def _places(patch_set: PatchSet, own: np.ndarray) -> np.ndarray:
+    """(num_rows,) where each stacked row stands among those of the own patches; -1 for the rows of others."""
+    is_own = np.repeat(own, patch_set.sizes)
+    return np.where(is_own, np.cumsum(is_own) - 1, -1)

@@ -1,0 +1,56 @@
+"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER, started by torchrun."""
+
+import json
+import os
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from l2g2g.config import make_config
+from l2g2g.experiment import embed_graph
+from l2g2g.graphs.block_model import BlockModel
+from l2g2g.training.distributed import Place, join_ranks
+
+SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 12, "lr": 0.01, "threads": 1, "target_overlap": 16}
+CASES = {
+    "paper": {"preset": "paper", "patience": 0},
+    "paper with all of the alignment": {"preset": "paper", "translate": True, "scale": True, "refresh_every": 3},
+    "default": {"patience": 0},
+    "default with validation": {"rotate": True, "translate": True, "patience": 3, "validate_every": 3},
+    "patch by patch": {"together": False, "rotate": True, "refresh_every": 4},
+    "learned decoder": {"preset": "accurate", "hidden": 4, "feature_width": 0},
+    "variational": {"method": "vl2g2g"},
+    "separate encoders": {"share_encoder": False, "validate_every": 4},
+    "apart": {"method": "gae+l2g", "preset": "paper"},
+    "apart with a learned bias": {"method": "gae+l2g", "validate_every": 6},
+}
+
+
+def make_graph():
+    """Four blocks of 60 nodes with six dense columns."""
+    graph = BlockModel.planted(num_blocks=4, block_size=60, inside=0.3, outside=0.02).sample(0, name="blocks")
+    features = np.random.default_rng(0).normal(size=(graph.num_nodes, 6)) + graph.features @ np.eye(4, 6)
+    return replace(graph, features=features.astype(np.float32))
+
+
+def run(name, ranks=None):
+    return embed_graph(make_graph(), make_config(**{**SMALL, **CASES[name]}), ranks=ranks)
+
+
+def main(folder):
+    with join_ranks(Place.read(os.environ), timeout=60) if "RANK" in os.environ else nullcontext() as ranks:
+        for number, name in enumerate(CASES):
+            done = run(name, ranks)
+            if ranks.is_first:
+                told = json.dumps({"messages": done.messages, "owners": None})
+                losses = np.array(done.trained.history.losses)
+                np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
+            else:
+                assert len(done.embedding) == 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
