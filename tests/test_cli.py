@@ -351,9 +351,29 @@ def test_help_and_version(run):
     code, out, _ = run("--version")
     assert code == 0
     assert out.startswith("l2g2g ")
+    assert all(word in out for word in ("python", "torch", "numba", "device", "threads"))
     code, out, err = run()
-    assert (code, err) == (2, "")
+    assert (code, err) == (0, "")
     assert "embed" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["embd"], "Did you mean 'embed'?"),
+        (["embed", "x", "--epoch", "3"], "did you mean --epochs?"),
+        (["embed", "x", "-o", "out.npy", "-m", "l2g2"], "did you mean 'l2g2g'?"),
+        (["embed", "x", "-o", "out.npy", "--preset", "acurate"], "did you mean 'accurate'?"),
+        (["embed", "sbm-smal", "-o", "out.npy"], "did you mean 'sbm-small'?"),
+        (["embed", "x"], "l2g2g embed --help"),
+    ],
+)
+def test_what_may_be_meant(run, arguments, hint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert hint in err
+    assert len(err.splitlines()) == 1
 
 
 def test_as_a_module_and_in_a_new_process(edges, tmp_path):

@@ -11,7 +11,7 @@ import typer
 from l2g2g.errors import InputError
 
 PatchFiles = Annotated[list[Path], typer.Argument(help="Embeddings: .parquet, .csv, .txt or .npy with its ids.")]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.")]
 RotateOption = Annotated[bool, typer.Option("--rotate/--no-rotate", help="Allow rotations and reflections.")]
 TranslateOption = Annotated[bool, typer.Option("--translate/--no-translate", help="Allow translations.")]
 ScaleOption = Annotated[bool, typer.Option("--scale/--no-scale", help="Allow scales.")]

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from l2g2g.align_commands import align, party
+from l2g2g.completion import complete_graph, complete_method, complete_preset
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError
 from l2g2g.model_commands import (
     ModelOption,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="l2g2g",
     help="One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -53,18 +53,30 @@ _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, c
 app.add_typer(party, name="party")
 app.add_typer(reproduce, name="reproduce")
 
+GraphArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
+        autocompletion=complete_graph,
+    ),
+]
 MethodOption = Annotated[
     str | None,
-    typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.", show_default="l2g2g"),
+    typer.Option(
+        "--method",
+        "-m",
+        help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.",
+        show_default="l2g2g",
+        autocompletion=complete_method,
+    ),
 ]
 PresetOption = Annotated[
     str | None,
     typer.Option(
-        help="default, accurate (wider, learned decoder), or paper (what the authors ran).", show_default="default"
+        help="default, accurate (wider, learned decoder), or paper (what the authors ran).",
+        show_default="default",
+        autocompletion=complete_preset,
     ),
-]
-GraphArgument = Annotated[
-    str, typer.Argument(help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).")
 ]
 FeaturesOption = Annotated[
     Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
@@ -87,17 +99,18 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all bu
 
 @app.callback(invoke_without_command=True)
 def common(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and the environment.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation."""
     if version:
-        import platform
-        from importlib import metadata
+        from l2g2g.environment import describe_environment
 
-        parts = [f"{name} {metadata.version(name)}" for name in ("l2g2g", "torch", "numpy", "scipy", "numba")]
-        typer.echo(f"{parts[0]} (python {platform.python_version()}, {', '.join(parts[1:])})")
+        typer.echo(describe_environment())
         raise typer.Exit()
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()
@@ -107,7 +120,7 @@ def common(
 def embed(
     context: typer.Context,
     graph: GraphArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write: .parquet, .csv, .txt or .npy.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.")],
     features: FeaturesOption = None,
     method: MethodOption = None,
     preset: PresetOption = None,
@@ -234,7 +247,13 @@ def evaluate(
     graph: GraphArgument,
     features: FeaturesOption = None,
     method: Annotated[
-        list[str] | None, typer.Option("--method", "-m", help="gae, fastgae, gae+l2g, l2g2g …; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="gae, fastgae, gae+l2g, l2g2g …; repeatable.",
+            autocompletion=complete_method,
+        ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="heldout, or paper (the authors' evaluation).")] = "heldout",
     measures: Annotated[
@@ -415,10 +434,9 @@ def main(arguments: list[str] | None = None) -> None:
                 NumericalError.exit_code,
                 debug,
             )
-        usage = getattr(error, "format_message", None)  # click's usage errors
-        if usage is None:
+        if not hasattr(error, "format_message"):
             raise
-        _fail(error, usage(), 2, debug)
+        _fail(error, _usage(error), 2, debug)
 
 
 @contextmanager
@@ -436,6 +454,16 @@ def _ending_politely() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _usage(error: Any) -> str:
+    """What typer's parser could not make sense of, what may be meant, and where it is written down."""
+    message = error.format_message().rstrip(".")
+    near = getattr(error, "possibilities", None)
+    if near:
+        message = f"{error.message.rstrip('.')}; did you mean {near[0]}?"
+    context = getattr(error, "ctx", None)
+    return message if context is None else f"{message} (all options: {context.command_path} --help)"
 
 
 def _fail(error: BaseException | None, message: str, code: int, debug: bool) -> None:

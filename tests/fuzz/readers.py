@@ -29,6 +29,7 @@ RING = [(node, (node + step) % NUM_NODES) for node in range(NUM_NODES) for step 
 BY_ENDING = {
     ".gz": (m.packed(m.TEXT), m.packed(m.TEXT), m.packed(m.TEXT), *m.BYTES),
     ".npy": m.NPY,
+    ".arrow": m.BYTES,
     ".npz": m.NPZ,
     ".parquet": m.PARQUET,
     ".json": m.JSON,
@@ -152,7 +153,7 @@ def tables():
     folder = Path("seeds")
     folder.mkdir(exist_ok=True)
     made = {}
-    for ending in (".csv", ".txt", ".parquet", ".npy"):
+    for ending in (".csv", ".txt", ".parquet", ".npy", ".arrow"):
         for kind, ids in (("numbers", np.arange(NUM_NODES)), ("names", np.array([f"n{i}" for i in range(NUM_NODES)]))):
             path = folder / f"{kind}{ending}"
             write_embedding(path, features(), ids)
@@ -204,7 +205,7 @@ def read_folder(folder):
 def read_vectors(folder):
     from l2g2g.graphs.write import read_embedding
 
-    check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy")))
+    check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy", ".arrow")))
 
 
 def align_patches(folder):
@@ -557,6 +558,7 @@ def targets():
             read_vectors,
             bombs=with_bombs,
         ),
+        Target("embedding as Arrow", [embeddings[kind, ".arrow"] for kind in ("numbers", "names")], read_vectors),
         Target("embedding as .npy", [embeddings[kind, ".npy"] for kind in ("numbers", "names")], read_vectors),
         Target("patches of align", pairs, align_patches, command=align_command),
         Target(

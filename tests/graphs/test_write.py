@@ -11,7 +11,7 @@ from l2g2g.graphs.write import check_output, read_embedding, write_embedding
 
 VECTORS = np.array([[0.5, -1.0], [1e-7, 3.25], [1 / 3, 2e20]], dtype=np.float32)
 NAMES = np.array(["ann", 'b"o,b', "#é"], dtype=object)
-ENDINGS = [".parquet", ".csv", ".txt", ".npy"]
+ENDINGS = [".parquet", ".csv", ".txt", ".npy", ".arrow", ".feather"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -1,4 +1,4 @@
-"""Embedding files: Parquet, CSV, word2vec text and NumPy, written whole or not at all, and read back."""
+"""Embedding files: Parquet, Arrow, CSV, word2vec text and NumPy, written whole or not at all, and read back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
+from l2g2g.graphs.arrow_files import ARROW_ENDINGS, read_arrow, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
-from l2g2g.graphs.read_features import read_vector_file
+from l2g2g.graphs.read_features import read_vector_file, vectors_from_table
 from l2g2g.graphs.stored_ids import NodeIds, StoredIds
 from l2g2g.graphs.text_tables import is_text_file
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS = 1 << 16  # rows that are written at a time
-EMBEDDING_ENDINGS = (".parquet", ".csv", ".txt", ".npy")
+EMBEDDING_ENDINGS = (".parquet", ".csv", ".txt", ".npy", *ARROW_ENDINGS)
 
 
 def check_output(path: str | Path, node_ids: NodeIds | None = None) -> None:
@@ -69,8 +70,9 @@ def write_text(path: Path, text: str) -> None:
 def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds | None = None) -> None:
     """Write one vector per node, some rows at a time; the ending of the path chooses the format.
 
-    `.parquet`: columns `id` and `embedding`, a list of float32. `.csv`: `id`, `dim_0`, `dim_1`, ...
-    `.txt`: word2vec text. `.npy`: the array, and the ids one per line in `PATH.ids.txt`.
+    `.parquet`, `.arrow`, `.feather`: columns `id` and `embedding`, a list of float32.
+    `.csv`: `id`, `dim_0`, `dim_1`, ... `.txt`: word2vec text. `.npy`: the array, and the ids one per line in
+    `PATH.ids.txt`.
     The file appears complete or not at all; one that was there before stays until then.
 
     Args:
@@ -91,7 +93,8 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds |
     if ending == ".npy":
         write_whole(_ids_path(path), lambda file: _write_ids(file, ids))
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".txt": _write_word2vec, ".npy": _write_npy}
-    write_whole(path, lambda file: writers[ending](file, ids, vectors))
+    write = writers.get(ending, _write_arrow)
+    write_whole(path, lambda file: write(file, ids, vectors))
 
 
 def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
@@ -108,9 +111,12 @@ def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
         return _read_npy(path)
     if path.suffix.lower() == ".txt" and _is_word2vec(path):
         return _read_word2vec(path)
-    if path.suffix.lower() != ".parquet" and not is_text_file(path):
+    if path.suffix.lower() in ARROW_ENDINGS:
+        table = vectors_from_table(read_arrow(path), str(path))
+    elif path.suffix.lower() == ".parquet" or is_text_file(path):
+        table = read_vector_file(path)
+    else:
         raise InputError(f"{path}: unknown ending of an embedding; use one of {', '.join(EMBEDDING_ENDINGS)}")
-    table = read_vector_file(path)
     assert table.ids is not None
     return table.ids, np.asarray(table.vectors, dtype=np.float32)
 
@@ -142,16 +148,23 @@ def _blocks(ids: NodeIds, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.
 
 
 def _write_parquet(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def table(some_ids: np.ndarray, some: np.ndarray) -> pa.Table:
-        lists = pa.FixedSizeListArray.from_arrays(pa.array(some.ravel()), some.shape[1])
-        return pa.table({"id": pa.array(some_ids), "embedding": lists})
-
-    with pq.ParquetWriter(file, table(ids[:1], vectors[:1]).schema) as writer:
+    with pq.ParquetWriter(file, _list_table(ids[:1], vectors[:1]).schema) as writer:
         for block in _blocks(ids, vectors):
-            writer.write_table(table(*block))
+            writer.write_table(_list_table(*block))
+
+
+def _write_arrow(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
+    schema = _list_table(ids[:1], vectors[:1]).schema
+    write_arrow(file, schema, (_list_table(*block) for block in _blocks(ids, vectors)))
+
+
+def _list_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
+    import pyarrow as pa
+
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    return pa.table({"id": pa.array(ids), "embedding": lists})
 
 
 def _write_csv(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
