@@ -411,7 +411,7 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.showwarning = lambda message, kind, *_, **__: (
                 None if quiet or (silent and kind.__name__ != "CheckpointWarning") else _say(f"l2g2g: {message}")
             )
-            code = app(arguments, standalone_mode=False, obj=arguments)
+            code = app(arguments, prog_name="l2g2g", standalone_mode=False, obj=arguments)
         if code == 130:  # typer turns the interrupt into this code, without a word
             _fail(None, "interrupted", 130, debug)
         sys.exit(code if isinstance(code, int) else 0)
