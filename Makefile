@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test faults fuzz lint bench bench-check clean
+.PHONY: run test faults fuzz dist lint bench bench-check clean
 
 run: .venv/ready
 	$(BIN)/python examples/demo.py runs/demo
@@ -16,6 +16,12 @@ faults: .venv/ready
 # Mutated files for every reader; `--inputs N --seed S` for others.
 fuzz: .venv/ready
 	$(BIN)/python tests/fuzz/run.py --inputs 20000
+
+# Wheel and sdist, each tried in a clean environment of the oldest and newest Python that is here.
+dist: .venv/ready
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(BIN)/python tests/dist_check.py dist
 
 lint: .venv/ready
 	$(BIN)/ruff check .
