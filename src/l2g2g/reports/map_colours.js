@@ -4,7 +4,7 @@
 const CLASS_COLOURS = ["#0077bb", "#ee7733", "#009988", "#cc3311", "#aa4499", "#ddaa33", "#33bbee", "#117733",
   "#ee3377", "#999933", "#7755cc", "#a06040"];
 const OTHER = "#8a8a8a";
-const RAMPS = { light: ["#d9c84a", "#4fb06d", "#22828c", "#3b4a8c", "#400a50"],
+const RAMPS = { light: ["#d0a92a", "#57b05c", "#22828c", "#3b4a8c", "#400a50"],
   dark: ["#5a4fb0", "#3a87b8", "#3cb48a", "#a5d05a", "#fdec6a"] };
 const NUM_STEPS = 128;
 
@@ -20,7 +20,7 @@ function rampColour(theme, share) {
   return mixColours(stops[below], stops[below + 1], place - below);
 }
 
-// {codes: a code per node, colours(theme): rgb per code, entries: [{name, code, count}] or null, low, high}
+// {codes: a code per node, colours(theme): rgb per code, entries: [{name, code, count}], or null and low, high, most}
 function colourByClass(values, names) {
   const counts = new Array(names.length).fill(0);
   for (const value of values) counts[value]++;
@@ -36,21 +36,23 @@ function colourByClass(values, names) {
     const rest = values.length - entries.reduce((sum, entry) => sum + entry.count, 0);
     entries.push({ name: `${names.length - shown.length} others`, code: shown.length, count: rest });
   }
-  const colours = entries.map((entry) => parseColour(CLASS_COLOURS[entry.code] ?? OTHER));
-  return { codes, colours: () => colours, entries };
+  const colours = (theme) => entries.map((entry) =>
+    mixColours(parseColour(CLASS_COLOURS[entry.code] ?? OTHER), [255, 255, 255], theme === "dark" ? 0.2 : 0));
+  return { codes, colours, entries };
 }
 
+// The last colour begins where the highest half per cent does: a few hubs would leave all others in one colour.
 function colourByNumber(values, logarithmic) {
-  const scale = (value) => logarithmic ? Math.log1p(value) : value;
-  let low = Infinity, high = -Infinity;
-  for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
-  const reach = Math.max(scale(high) - scale(low), 1e-12);
+  const scale = (value) => logarithmic ? Math.log1p(value) : value, sorted = Float64Array.from(values).sort();
+  const low = sorted[0], most = sorted.at(-1), nearly = sorted[Math.floor(0.995 * (sorted.length - 1))];
+  const high = nearly > low ? nearly : most, reach = Math.max(scale(high) - scale(low), 1e-12);
   const codes = new Uint16Array(values.length);
   for (let row = 0; row < values.length; row++) {
-    codes[row] = Math.round((NUM_STEPS - 1) * (scale(values[row]) - scale(low)) / reach);
+    const share = (Math.min(scale(values[row]), scale(high)) - scale(low)) / reach;
+    codes[row] = Math.round((NUM_STEPS - 1) * share);
   }
   const colours = (theme) => Array.from({ length: NUM_STEPS }, (_, code) => rampColour(theme, code / (NUM_STEPS - 1)));
-  return { codes, colours, entries: null, low, high };
+  return { codes, colours, entries: null, low, high, most };
 }
 
 // The legend as HTML. onChoose(code or null): a class is to stand out, or none.
@@ -61,7 +63,9 @@ function showLegend(place, colouring, theme, onChoose) {
     bar.style.background = `linear-gradient(to right, ${[0, 32, 64, 96, 127].map((code) =>
       showColour(colours[code])).join(", ")})`;
     const ends = makeElement("div", "", { class: "ramp-ends" });
-    ends.append(makeElement("span", formatNumber(colouring.low)), makeElement("span", formatNumber(colouring.high)));
+    const more = colouring.most > colouring.high ? ` and more, up to ${formatNumber(colouring.most)}` : "";
+    ends.append(makeElement("span", formatNumber(colouring.low)),
+      makeElement("span", `${formatNumber(colouring.high)}${more}`));
     place.replaceChildren(bar, ends);
     return;
   }

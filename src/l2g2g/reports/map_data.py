@@ -18,7 +18,9 @@ Answers = Literal["inside", "live"]
 _LARGEST = 65535
 _MOST_FOR_LISTS = 20_000  # nodes whose partners are found beforehand
 _MOST_VECTOR_BYTES = 40_000_000
-_OUTSIDE = 0.004  # share of the nodes that the first view may leave outside on each side
+# The first view leaves this share of the nodes outside on each side, and more where a few lie very far away: beyond so
+# many times the width of the middle half.
+_OUTSIDE, _LONG_TAIL = 0.004, 4
 _LINKS_NEED_MORE = "The page cannot hold the vectors that links are scored by; l2g2g explore shows them."
 _EDGES_UNKNOWN = "The edges of so large a graph were not kept with the run, so links may be known ones."
 _NETWORK_NOTE = f"The learned decoder ranks the {SHORTLIST} nodes of the largest inner product."
@@ -86,8 +88,10 @@ def quantise_places(places: np.ndarray) -> tuple[np.ndarray, list[float]]:
     low = places.min(axis=0)
     reach = max(float((places.max(axis=0) - low).max()), 1e-12)
     points = np.round((places - low) * (_LARGEST / reach))
-    left, top = np.quantile(points, _OUTSIDE, axis=0)
-    right, bottom = np.quantile(points, 1 - _OUTSIDE, axis=0)
+    ends = np.quantile(points, [_OUTSIDE, 0.25, 0.75, 1 - _OUTSIDE], axis=0)
+    reach_of_most = _LONG_TAIL * (ends[2] - ends[1])
+    left, top = np.maximum(ends[0], ends[1] - reach_of_most)
+    right, bottom = np.minimum(ends[3], ends[2] + reach_of_most)
     return points.astype(np.uint16), [float(value) for value in (left, top, right, bottom)]
 
 

@@ -28,7 +28,9 @@ async function startMap() {
   state.names = await readBlock("names");
   for (const column of facts.columns) state.values[column.name] = await readBlock(column.name);
   const map = new PointMap(byId("map-points"), byId("map-overlay"), points, facts.view);
-  state.partnersOf = await openPartners();
+  let opened = null; // once the map is there, or when the first node is chosen
+  const open = () => opened ??= openPartners();
+  state.partnersOf = async (row) => (await open())(row);
 
   map.onOverlay = (context) => drawOverlay(context, map);
   const recolour = () => {
@@ -105,9 +107,10 @@ async function startMap() {
   });
   recolour();
   map.drawNow();
-  announce(`${formatNumber(facts.numNodes)} nodes are shown.`);
+  announce(`${formatNumber(facts.numNodes)} nodes are on the map.`);
   Object.assign(document.documentElement.dataset, { map: "ready", mapMs: Math.round(performance.now() - started) });
   window.pointMap = map; // for those who look at the page from the console
+  setTimeout(open, 200);
 }
 
 function drawOverlay(context, map) {
@@ -216,13 +219,15 @@ function listenToSearch(choose) {
   const input = byId("map-search"), list = byId("map-found");
   let lowered = null, waiting = 0;
   const find = () => {
-    const wanted = input.value.trim().toLowerCase();
+    const typed = input.value.trim(), wanted = typed.toLowerCase();
     if (!wanted) return list.replaceChildren(), announce("");
     lowered ??= Array.from({ length: facts.numNodes }, (_, row) => nameOf(row).toLowerCase());
-    const groups = [[], [], []]; // the very name, names that begin with it, names that hold it
+    const groups = [[], [], [], []]; // the very name, in other letters, names that begin with it, names that hold it
     for (let row = 0; row < lowered.length; row++) {
       const place = lowered[row].indexOf(wanted);
-      if (place >= 0) groups[place > 0 ? 2 : lowered[row].length > wanted.length ? 1 : 0].push(row);
+      if (place < 0) continue;
+      const isWhole = lowered[row].length === wanted.length;
+      groups[place > 0 ? 3 : !isWhole ? 2 : nameOf(row) === typed ? 0 : 1].push(row);
     }
     const rows = groups.flat();
     list.replaceChildren(...rows.slice(0, NUM_FOUND).map((row) => {
