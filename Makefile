@@ -2,13 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test faults fuzz dist lint bench bench-check clean
+.PHONY: run test docs faults fuzz dist lint bench bench-check clean
 
 run: .venv/ready
 	$(BIN)/python examples/demo.py runs/demo
 
 test: .venv/ready lint
 	$(BIN)/pytest
+
+# The site, from docs/, docstrings and the command line, into site/; a warning or a broken link fails.
+# (The variable silences an advertisement for the theme's successor.)
+docs: .venv/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/tools/check_links.py site
 
 faults: .venv/ready
 	$(BIN)/python tests/faults/scoreboard.py
@@ -43,5 +49,5 @@ bench-check: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv runs .pytest_cache .mypy_cache .ruff_cache dist
+	rm -rf .venv runs site .pytest_cache .mypy_cache .ruff_cache dist
 	find . -name __pycache__ -prune -exec rm -rf {} +

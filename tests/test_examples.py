@@ -1,12 +1,11 @@
-"""The examples run, leave what they say, and the README's code does what it shows."""
+"""The examples run and leave what they say."""
 
+import csv
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from l2g2g import read_graph
 from l2g2g.graphs.write import read_embedding
@@ -40,25 +39,42 @@ def test_two_runs_agree_better_after_alignment(planted, capsys):
     assert "residual_before" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S))
-def test_python_of_the_readme_runs(block, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    exec(compile(block, "README.md", "exec"), {})
-    assert capsys.readouterr().out
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
-def test_options_of_the_readme_exist():
-    """Every l2g2g command in the README is understood; those on data of our own are run by other tests."""
-    from typer.main import get_command
+def test_a_table_with_names_from_edges_to_answers(tmp_path, capsys):
+    """CSV with string ids, embed, report, neighbours, missing links, new nodes by --model: each output is looked at."""
+    left = load_example("own_csv").run(tmp_path)
+    shown = capsys.readouterr()
+    assert "1 self-loops dropped, 1 duplicate edges merged" in shown.err
+    assert "2 of them of new nodes" in shown.out
 
-    from l2g2g.cli import app
+    ids, vectors = read_embedding(left["vectors.parquet"])
+    assert vectors.shape == (200, 16)
+    assert ids[0] == "chess 00"
+    page = left["report.html"].read_text()
+    assert "weighted graph of 200 nodes with 1,152 edges" in page
+    assert "1 self-loops dropped, 1 duplicate edges merged" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
 
-    commands = get_command(app).commands
-    lines = re.findall(r"^l2g2g (\w+)([^#\n]*)", (ROOT / "README.md").read_text(), re.M)
-    assert {name for name, _ in lines} >= {"embed", "evaluate", "align", "datasets"}
-    for name, rest in lines:
-        command = commands[name]
-        if rest.split()[:1] and rest.split()[0] in getattr(command, "commands", {}):  # a command of a group
-            command = command.commands[rest.split()[0]]
-        known = {option for item in command.params for option in item.opts}
-        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) <= known
+    nearest = [row["neighbour"] for row in rows_of(left["neighbours.csv"])]
+    assert len(nearest) == 5
+    assert all(name.startswith("chess") and name != "chess 07" for name in nearest)
+
+    known = {frozenset((row["source"], row["target"])) for row in rows_of(tmp_path / "edges.csv")}
+    missing = rows_of(left["missing.csv"])
+    assert len({frozenset((row["source"], row["target"])) for row in missing} - known) == 10
+    assert all(row["source"].split()[0] == row["target"].split()[0] for row in missing)  # in one hobby
+
+    grown_ids, grown = read_embedding(left["grown.parquet"])
+    row_of = {name: row for row, name in enumerate(grown_ids)}
+    assert set(grown_ids) == {*ids, "zoë", "yan"}
+    np.testing.assert_array_equal(grown[[row_of[name] for name in ids]], vectors)  # known nodes stay where they were
+    hobbies = {"zoë": [], "yan": []}
+    for row in rows_of(left["newcomers.csv"]):
+        hobbies[row["node"]].append(row["neighbour"].split()[0])
+    assert hobbies["zoë"].count("chess") >= 7
+    assert sum(hobby in ("choir", "cooking", "zoë") for hobby in hobbies["yan"]) >= 6

@@ -27,7 +27,7 @@ def _block(block: Block, figures: str) -> str:
     if isinstance(block, (Chart, Picture)):
         return f"![{_text(block.caption)}]({figures}/{block.name}.svg)"
     if isinstance(block, Code):
-        return f"```\n{block.text}\n```"
+        return f"<!-- not run: what was run for this report -->\n```bash\n{block.text}\n```"
     return _text(block)
 
 

@@ -1,0 +1,168 @@
+"""Every code block of README and docs runs, or says why not; generated pages are those of today's code."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from l2g2g.cli import main
+from l2g2g.graphs.block_model import BlockModel
+from l2g2g.graphs.write import write_embedding
+
+ROOT = Path(__file__).parents[1]
+SHORT = {"embed": ["--epochs", "3"], "evaluate": ["--epochs", "3"]}  # unless a page says otherwise
+
+
+def load_tool(name):
+    specification = importlib.util.spec_from_file_location(name, ROOT / "docs" / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    return module
+
+
+blocks = load_tool("code_blocks")
+PAGES = blocks.list_pages()
+BLOCKS = {path: blocks.read_blocks(path) for path in PAGES}
+RUN = [path for path in PAGES if any(each.language in blocks.RUNNABLE and not each.not_run for each in BLOCKS[path])]
+
+
+def page_name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """A folder with small stand-ins of the files that pages take for granted."""
+    monkeypatch.chdir(tmp_path)
+    graph = BlockModel.planted(num_blocks=4, block_size=60, inside=0.2, outside=0.01).sample(0, name="stand-in")
+    arcs, words = graph.adjacency, sp.csr_array(np.random.default_rng(0).integers(0, 2, (240, 30)).astype(np.float32))
+    np.savez(
+        "cora_ml.npz",
+        adj_data=arcs.data,
+        adj_indices=arcs.indices,
+        adj_indptr=arcs.indptr,
+        adj_shape=arcs.shape,
+        attr_data=words.data,
+        attr_indices=words.indices,
+        attr_indptr=words.indptr,
+        attr_shape=words.shape,
+        labels=np.repeat(np.arange(4), 60),
+    )
+    sources, targets = arcs.nonzero()
+    once = sources < targets
+    lines = [f"n{u},n{v}" for u, v in zip(sources[once], targets[once], strict=True)]
+    Path("edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    Path("follows.csv").write_text("\n".join(["who,whom", *lines]) + "\n")
+    vectors = np.random.default_rng(1).normal(size=(240, 4)).astype(np.float32)
+    write_embedding(Path("monday.parquet"), vectors[:160], np.arange(160))
+    write_embedding(Path("tuesday.parquet"), vectors[80:] + 1, np.arange(80, 240))
+    return tmp_path
+
+
+def run_command(words, place):
+    if words[0] == "mkdir":
+        Path(words[-1]).mkdir(parents=True, exist_ok=True)
+        return
+    assert words[0] == "l2g2g", f"{place}: '{words[0]}' is not run by this test; mark the block"
+    extra = [] if {"--epochs", "--model"} & set(words) else SHORT.get(words[1], [])
+    with pytest.raises(SystemExit) as end:
+        main([*words[1:], *extra])
+    assert end.value.code == 0, f"{place}: {' '.join(words)}"
+
+
+@pytest.mark.parametrize("path", RUN, ids=page_name)
+def test_a_page_does_what_it_shows(path, reader, capsys):
+    names = {"__name__": "page"}
+    for block in BLOCKS[path]:
+        if block.file:
+            Path(block.file).write_text(block.text)
+        if block.not_run:
+            continue
+        if block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(path), "exec"), names)
+        elif block.language == "bash":
+            for words in blocks.read_commands(block):
+                run_command(words, block.place)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
+def test_every_block_is_run_or_says_why_not(path):
+    for block in BLOCKS[path]:
+        assert block.language in (*blocks.RUNNABLE, *blocks.SHOWN), (
+            f"{block.place}: say what the block is: {blocks.RUNNABLE} are run, {blocks.SHOWN} are shown"
+        )
+        assert block.language in blocks.RUNNABLE or not block.not_run, f"{block.place}: this language is never run"
+        if block.language == "python":
+            compile(block.text, block.place, "exec")
+        elif block.language == "bash":
+            for words in blocks.read_commands(block):
+                assert blocks.find_mistakes(list(words)) == [], f"{block.place}: {' '.join(words)}"
+
+
+def test_most_pages_with_code_are_run():
+    assert {"README.md", "docs/start.md", "docs/tutorials/own_csv.md"} <= {page_name(path) for path in RUN}
+
+
+@pytest.mark.parametrize(
+    ("command", "mistake"),
+    [
+        ("l2g2g embed edges.csv -o a.npy --dims 3", "no option --dims"),
+        ("l2g2g party exports a", "no command 'exports'"),
+        ("l2g2g reproduce everything", "no command 'everything'"),
+        ("make coffee", "no target 'coffee' in the Makefile"),
+        ("OMP_NUM_THREADS=1 python benchmarks/coffee.py --x", "no script benchmarks/coffee.py"),
+        ("l2g2g align a.npy b.npy -o c.npy --no-rotate", ""),
+        ("make test", ""),
+    ],
+)
+def test_mistakes_in_commands_are_noticed(command, mistake):
+    assert blocks.find_mistakes(command.split()) == ([mistake] if mistake else [])
+
+
+def test_blocks_are_read_with_their_marks(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        'A\n```csv title="a.csv"\n1,2\n```\n<!-- not run: takes days -->\n```bash\nl2g2g embed \\\n  x  # why\n```\n'
+        "```python\n1 / 0\n```\n```\nbare\n```\n"
+    )
+    table, command, python, bare = blocks.read_blocks(page)
+    assert (table.file, table.text, table.not_run) == ("a.csv", "1,2\n", "")
+    assert command.not_run == "takes days"
+    assert blocks.read_commands(command) == [["l2g2g", "embed", "x"]]
+    assert (python.not_run, python.line) == ("", 10)
+    assert bare.language == ""
+
+
+def test_the_page_of_commands_is_that_of_the_code():
+    page = (ROOT / "docs" / "commands.md").read_text()
+    today = load_tool("command_page").render_page()
+    assert page == today, "run: python docs/tools/command_page.py > docs/commands.md"
+
+
+def message_patterns():
+    """A pattern for every message of the code that says enough by itself; what is filled in may be anything."""
+    texts = [each.text for each in load_tool("error_messages").read_messages()]
+    telling = [text for text in texts if len(text.replace("…", "").replace(" ", "")) >= 15]
+    return [re.compile(".+?".join(re.escape(part) for part in text.split("…"))) for text in telling]
+
+
+def test_every_message_on_the_page_of_errors_is_one_of_the_code():
+    patterns = message_patterns()
+    shown = [each for each in BLOCKS[ROOT / "docs" / "errors.md"] if each.language == "text"]
+    lines = [line.removeprefix("l2g2g: ") for each in shown for line in each.text.splitlines()]
+    assert len(lines) > 30
+    assert [line for line in lines if not any(pattern.fullmatch(line) for pattern in patterns)] == []
+
+
+def test_messages_are_read_from_all_rooms():
+    messages = load_tool("error_messages").read_messages()
+    assert len({each.topic for each in messages}) >= 9
+    assert len(messages) > 250
+    page = load_tool("error_messages").render_messages()
+    assert all(f"### {each.topic}" in page for each in messages)
+    assert "holds a run already; add --resume" in page
