@@ -24,6 +24,7 @@ from l2g2g.errors import InputError
 from l2g2g.fitted import Fitted, make_autoencoder
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.write import write_text, write_whole
+from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.known_rows import KnownRows
 from l2g2g.models.structure import StructureMap
@@ -40,6 +41,7 @@ ESTIMATORS = {
     "vl2g2g": "VL2G2G",
 }
 _KNOWN = ("nodes", "offsets", "degrees", "node_degrees")
+_PLACES = ("known.nodes", "known.offsets")
 _FRAME = ("rotations", "translations", "scales")
 
 
@@ -115,7 +117,7 @@ def read_model(folder: Path) -> SavedModel:
             read_history(manifest["history"]),
             fitted,
         )
-    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
         reason = str(error).splitlines()[0] if str(error) else ""
@@ -175,6 +177,7 @@ def _input_values(inputs: InputMap) -> dict[str, Any]:
 
 def _read_fitted(config: Config, values: dict[str, Any], tensors: dict[str, Tensor]) -> Fitted:
     """Put a model together; KeyError, TypeError, ValueError or RuntimeError where a part is missing or does not fit."""
+    tensors = {name: value if name in _PLACES else value.float() for name, value in tensors.items()}
     arrays = {name: value.numpy() for name, value in tensors.items() if name.startswith(("inputs.", "known."))}
     structure = None
     if "inputs.columns" in arrays:
@@ -188,24 +191,53 @@ def _read_fitted(config: Config, values: dict[str, Any], tensors: dict[str, Tens
         structure,
         float(values["structure_factor"]),
     )
-    state = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-    num_encoders = 1 + max(int(name.split(".")[1]) for name in state if name.startswith("encoders."))
-    mean = state.get("encoders.0.feature_mean")
-    model = make_autoencoder(config, inputs.num_columns, num_encoders, mean)
-    model.load_state_dict(state)
+    model = _read_weights(config, inputs.num_columns, tensors)
     layers = [tensors[f"known.layers.{place}"] for place in range(config.layers)]
     known = KnownRows(**{name: arrays[f"known.{name}"] for name in _KNOWN}, layers=layers)
     frame = Frame(*(tensors[f"frame.{name}"] for name in _FRAME))
-    for found, wanted, what in (
-        (len(frame.rotations), known.num_patches, "frames"),
-        (len(known.nodes), int(known.offsets[-1]), "rows"),
-        (len(known.degrees), len(known.nodes), "degrees"),
-        ({len(layer) for layer in layers}, {len(known.nodes)}, "states"),
-        (num_encoders, 1 if model.shares_encoder else known.num_patches, "encoders"),
-    ):
-        if found != wanted:
-            raise ValueError(f"{found} {what}, not {wanted}")
+    _check_parts(config, model, inputs, known, frame)
     return Fitted(config, model.eval(), inputs, known, frame)
+
+
+def _read_weights(config: Config, num_columns: int, tensors: dict[str, Tensor]) -> Autoencoder:
+    """The model of some settings with the weights of a file; nothing is made that the file does not hold."""
+    state = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    encoders = {int(name.split(".")[1]) for name in state if name.startswith("encoders.")}
+    if encoders != set(range(len(encoders))) or config.layers > len(state):
+        raise ValueError(f"{len(state)} weights of {len(encoders)} encoders with {config.layers} layers")
+    mean = state.get("encoders.0.feature_mean")
+    if mean is not None and mean.shape != (num_columns,):
+        raise ValueError(f"a mean of shape {tuple(mean.shape)} for {num_columns} columns")
+    with torch.device("meta"):  # shapes only
+        model = make_autoencoder(config, num_columns, len(encoders), mean)
+    model.load_state_dict(state, assign=True)
+    return model
+
+
+def _check_parts(config: Config, model: Autoencoder, inputs: InputMap, known: KnownRows, frame: Frame) -> None:
+    """Parts that belong together have shapes that fit, and numbers that are places are places that exist."""
+    dim, nodes, offsets = config.dim, known.nodes, known.offsets
+    rows, patches, structure = len(nodes), known.num_patches, inputs.structure
+    columns = np.zeros((known.num_nodes, 1)) if structure is None else structure.columns
+    weights = list(model.encoder_of(0).weights)
+    widths = [weights[min(place, len(weights) - 1)].shape[1] for place in range(config.layers)]
+    for fits, what in (
+        (frame.rotations.shape == (patches, dim, dim), "rotations"),
+        (frame.translations.shape == (patches, dim) and frame.scales.shape == (patches,), "translations or scales"),
+        (model.shares_encoder or len(model.encoders) == patches, "encoders"),
+        (nodes.dtype == offsets.dtype == np.int64, "places"),
+        (offsets.ndim == 1 and offsets[0] == 0 and offsets[-1] == rows and (np.diff(offsets) > 0).all(), "patches"),
+        (nodes.ndim == 1 and rows > 0 and nodes.min() >= 0 and nodes.max() < known.num_nodes, "nodes of patches"),
+        (known.degrees.shape == (rows,) and known.node_degrees.ndim == 1, "degrees"),
+        (all((part >= 1).all() for part in (known.degrees, known.node_degrees)), "degrees"),  # a node counts itself
+        ([layer.shape for layer in known.layers] == [(rows, width) for width in widths], "states of known nodes"),
+        (columns.ndim == 2 and len(columns) == known.num_nodes, "structural columns"),
+        (structure is None or structure.eigenvalues.shape == (columns.shape[1] - 1,), "eigenvalues"),
+        (inputs.centre is None or inputs.centre.shape == (inputs.num_features,), "centre"),
+        (inputs.projection is None or inputs.projection.shape[0] == inputs.num_features, "projection"),
+    ):
+        if not fits:
+            raise ValueError(f"{what} that do not fit")
 
 
 def _digest(manifest: dict[str, Any]) -> str:

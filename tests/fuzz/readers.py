@@ -5,6 +5,7 @@ returns, with what it read checked, or raises an error of l2g2g. Anything else i
 """
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -309,7 +310,27 @@ def load_model(folder):
 
     model = L2G2G.load(folder)
     assert model.embedding_.ndim == 2
+    if model._state is None:  # it says that it is of the first format
+        return
     model.save(folder / "again")
+    rows = features()
+    grown = (np.array([*RING, (len(rows), 0)]), np.concatenate([rows, rows[:1]]))
+    assert model.transform(grown).shape == (len(rows) + 1, model.embedding_.shape[1])
+
+
+def seal_model(files):
+    """The checksums of what a saved model holds now."""
+    from l2g2g import saved_model as saved
+
+    try:
+        manifest = json.loads(files["model.json"])
+        manifest.pop("sha256", None)
+        data = files["model.safetensors"]
+        manifest["files"] = {"model.safetensors": {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}}
+        manifest["sha256"] = saved._digest(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return files
+    return {**files, "model.json": json.dumps(manifest).encode()}
 
 
 def record_files():
@@ -572,9 +593,10 @@ def targets():
         Target("shared ids of a party", [{"ids.txt": "\n".join(ids).encode()}], read_shared_ids, share=0.3),
         Target("checkpoint, damaged", checkpoint_files, read_checkpoints, share=0.5),
         Target("checkpoint, sealed", checkpoint_files, resume, after=seal, share=0.7),
-        Target("saved model", model_files, load_model),
         Target("record of a run, damaged", record_files, render_record, share=0.3),
         Target("record of a run, sealed", record_files, render_record, after=seal_record),
+        Target("saved model, damaged", model_files, load_model, share=0.5),
+        Target("saved model, sealed", model_files, load_model, after=seal_model),
         Target("lines of reproduce", journal_lines, read_journal),
     ]
 
