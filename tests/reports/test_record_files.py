@@ -112,3 +112,22 @@ def test_arrays_that_do_not_fit_are_refused(record, tmp_path, change):
     write_record(tmp_path / "one", replace(record, **change))
     with pytest.raises(InputError, match="is no record of a run"):
         read_record(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices"),
+    [
+        ([0, 2, 1, *[2] * 38], [1, 2]),
+        ([0, *[2] * 40], [1, 40]),
+        ([0, *[2] * 40], [2, 1]),
+        ([0, 0, *[1] * 39], [0]),
+        ([0, *[3] * 40], [1, 2]),
+        (np.array([0, *[1] * 40], np.uint64), [1]),
+    ],
+)
+def test_edges_that_do_not_fit_are_refused(record, tmp_path, indptr, indices):
+    edges = record.edges.copy()
+    edges.indptr, edges.indices = np.asarray(indptr), np.asarray(indices)
+    write_record(tmp_path / "one", replace(record, edges=edges))
+    with pytest.raises(InputError, match="is no record of a run"):
+        read_record(tmp_path / "one")

@@ -185,9 +185,16 @@ def _by_node(array: np.ndarray, num_nodes: int, name: str) -> np.ndarray:
 
 
 def _edges(indptr: np.ndarray, indices: np.ndarray, num_nodes: int) -> sp.csr_array:
-    matrix = sp.csr_array((np.ones(len(indices), bool), indices, indptr), shape=(num_nodes, num_nodes))
-    matrix.check_format(full_check=True)
-    return matrix
+    """The upper triangle, if that is what the arrays hold; compiled code would read beyond any others."""
+    if any(part.dtype not in (np.int32, np.int64) or part.ndim != 1 for part in (indptr, indices)):
+        raise ValueError(f"edges of type {indptr.dtype} and {indices.dtype}")
+    if len(indptr) != num_nodes + 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise ValueError("rows of edges that do not fit")
+    rows = np.repeat(np.arange(num_nodes, dtype=np.int64), np.diff(indptr))
+    places = rows * num_nodes + indices
+    if (indices <= rows).any() or (indices >= num_nodes).any() or (np.diff(places) <= 0).any():
+        raise ValueError("edges that are not in order")
+    return sp.csr_array((np.ones(len(indices), bool), indices, indptr), shape=(num_nodes, num_nodes))
 
 
 def _graph(values: dict[str, Any]) -> GraphFacts:
