@@ -454,7 +454,8 @@ def evaluate_graph(
         best: LinkScores | None = None
         if graph.block_model is not None and protocol == "heldout":
             best = best_link_scores(graph.block_model, split.test)
-        if directory is not None:
+    if directory is not None:
+        with clock.measure("inspect"):
             kind: PairKind = "test" if protocol == "heldout" else "paper"
             separation = separate(kind, run.embedding, split.test, pair_scorer(run.trained.model), config.seed)
             run = replace(run, inspection=replace(run.inspection, separation=separation))

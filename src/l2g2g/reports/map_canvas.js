@@ -3,6 +3,8 @@
 const UNITS = 65535; // coordinates are stored in 16 bits
 const FINEST = 6; // pixels of one unit at the strongest zoom
 const CLICK_REACH = 14; // pixels around the pointer in which a node is found
+const MOST_MOVING = 150_000; // points drawn while the map moves; all of them once it rests
+const REST = 150; // milliseconds
 
 class PointMap {
   // points: x and y of every node in turn. view: [left, top, right, bottom] that is shown at first.
@@ -13,7 +15,7 @@ class PointMap {
     this.codes = new Uint16Array(this.numPoints);
     this.palette = this.faint = new Uint32Array([0]);
     this.onOverlay = () => {};
-    this.pending = false;
+    this.pending = this.moving = false;
     this.resize();
   }
 
@@ -53,7 +55,7 @@ class PointMap {
     const clamp = (value) => Math.min(Math.max(value, 0), UNITS);
     this.centreX = clamp(this.centreX - x * this.ratio / this.scale);
     this.centreY = clamp(this.centreY - y * this.ratio / this.scale);
-    this.draw();
+    this.drawMoving();
   }
 
   // Zoom so that what lies under (x, y) stays there; without them the centre.
@@ -64,7 +66,7 @@ class PointMap {
     const [movedX, movedY] = this.toUnits(x, y);
     this.centreX += unitX - movedX;
     this.centreY += unitY - movedY;
-    this.draw();
+    this.drawMoving();
   }
 
   // Bring a node into view: where it lies outside, what was in view stays there too, smaller.
@@ -93,6 +95,16 @@ class PointMap {
       this.pending = false;
       this.drawNow();
     });
+  }
+
+  drawMoving() {
+    this.moving = true;
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => {
+      this.moving = false;
+      this.draw();
+    }, REST);
+    this.draw();
   }
 
   drawNow() {
@@ -125,7 +137,9 @@ class PointMap {
     const { points, codes, pixels, width, height, scale, emphasis, numPoints } = this;
     const left = width / 2 - this.centreX * scale + 0.5, top = height / 2 - this.centreY * scale + 0.5;
     const { reach, offsetsX, offsetsY, coverage } = stamp, step = shuffleStep(numPoints);
-    for (let turn = 0, row = 0; turn < numPoints; turn++, row = (row + step) % numPoints) {
+    const numTurns = this.moving ? Math.min(numPoints, MOST_MOVING) : numPoints;
+    for (let turn = 0, row = -step; turn < numTurns; turn++) {
+      row += row + step < numPoints ? step : step - numPoints;
       if (which >= 0 && emphasis[row] !== which) continue;
       const x = Math.floor(points[2 * row] * scale + left), y = Math.floor(points[2 * row + 1] * scale + top);
       if (x < reach || y < reach || x >= width - reach || y >= height - reach) continue;
