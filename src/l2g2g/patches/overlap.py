@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
+from l2g2g.graphs.block_model import sorted_distinct
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
 
 
@@ -129,7 +130,7 @@ def assemble_patches(
     num_nodes, num_clusters = len(labels), int(labels.max()) + 1
     patch_of_row = np.concatenate([labels, added_patch])
     node_of_row = np.concatenate([np.arange(num_nodes), added_node])
-    keys = np.unique(patch_of_row.astype(np.int64) * num_nodes + node_of_row)
+    keys = sorted_distinct(patch_of_row.astype(np.int64) * num_nodes + node_of_row)
     global_nodes = keys % num_nodes
     offsets = np.searchsorted(keys, np.arange(num_clusters + 1, dtype=np.int64) * num_nodes)
     patch_nodes = np.split(global_nodes, offsets[1:-1])

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from l2g2g.graphs.array_writer import FolderWriter
+from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.overlap import PatchSet
 
@@ -26,7 +27,7 @@ def write_subgraphs(graph: StoredGraph, patch_set: PatchSet, writer: FolderWrite
     members = _Members.of(patch_set)
     lengths = np.zeros(patch_set.num_rows, np.int32)
     num_covered = 0
-    for block in graph.row_blocks(_ENTRIES_AT_ONCE):
+    for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
         num_covered += _count_inside(block.indptr, block.indices, block.low, *members.arrays, lengths)
     ends = np.cumsum(lengths, dtype=np.int64)
     entry_offsets = np.concatenate([[0], ends])[patch_set.offsets]
@@ -35,7 +36,7 @@ def write_subgraphs(graph: StoredGraph, patch_set: PatchSet, writer: FolderWrite
     indices = writer.array("indices", np.int32, num_rows=int(entry_offsets[-1]))
     weights = writer.array("weights", np.float32, num_rows=int(entry_offsets[-1])) if graph.weighted else None
     rows = patch_set.offsets[:-1].copy()
-    for block in graph.row_blocks(_ENTRIES_AT_ONCE):
+    for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
         next_rows = _rows_before(patch_set, rows, block.high)
         firsts, lasts = _entries_before(ends, rows), _entries_before(ends, next_rows)
         places = np.concatenate([[0], np.cumsum(lasts - firsts)])
@@ -123,7 +124,8 @@ class _Members:
     """Where every node lies in the stacked patches.
 
     Attributes:
-        home: (num_nodes,) int32, the first patch that holds a node; ~patch where others hold it too.
+        home: (num_nodes, 2), the first patch that holds a node, ~patch where others hold it too; and its local number
+            there. Both lie side by side, because they are looked up in no order.
         starts: (num_nodes + 1,) int32, node n has the rows rows[starts[n]:starts[n + 1]].
         rows: (num_rows,) int32 stacked rows, node by node, patches ascending.
         patch_of_row: (num_rows,) int32.
@@ -145,9 +147,12 @@ class _Members:
         starts = np.zeros(patch_set.num_nodes + 1, index_type)
         rows = np.empty(patch_set.num_rows, index_type)
         _sort_rows(patch_set.global_nodes, starts, rows)
-        home = patch_of_row[rows[starts[:-1]]]
+        home = np.empty((patch_set.num_nodes, 2), np.int32)
+        first_rows = rows[starts[:-1]]
+        home[:, 0] = patch_of_row[first_rows]
+        home[:, 1] = first_rows - patch_set.offsets[home[:, 0]]
         several = np.diff(starts) > 1
-        home[several] = ~home[several]
+        home[several, 0] = ~home[several, 0]
         return cls(home, starts, rows, patch_of_row)
 
 
@@ -191,12 +196,12 @@ def _count_inside(
     num_covered = 0
     for row in range(len(indptr) - 1):
         node = low + row
-        if home[node] >= 0:  # most nodes are in one patch
-            patch, inside = home[node], 0
+        if home[node, 0] >= 0:  # most nodes are in one patch
+            patch, inside = home[node, 0], 0
             for entry in range(indptr[row], indptr[row + 1]):
                 other = indices[entry]
-                held = home[other] == patch
-                if home[other] < 0:
+                held = home[other, 0] == patch
+                if home[other, 0] < 0:
                     held = _row_in_patch(other, patch, starts, rows, patch_of_row) >= 0
                 inside += held
                 num_covered += held and other > node
@@ -237,14 +242,13 @@ def _fill_inside(
             first, place = offsets[patch], places[patch]
             for entry in range(indptr[row], indptr[row + 1]):
                 other = indices[entry]
-                if home[other] == patch:
-                    stacked = np.int64(rows[starts[other]])
-                elif home[other] < 0:
-                    stacked = np.int64(_row_in_patch(other, patch, starts, rows, patch_of_row))
-                else:
-                    continue
-                if stacked >= 0:
-                    columns[place] = stacked - first
+                local = np.int64(-1)
+                if home[other, 0] == patch:
+                    local = np.int64(home[other, 1])
+                elif home[other, 0] < 0:
+                    local = _row_in_patch(other, patch, starts, rows, patch_of_row) - first
+                if local >= 0:
+                    columns[place] = local
                     if len(values):
                         values[place] = given[entry]
                     place += 1

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.overlap import PatchSet, assemble_patches, overlap_size, patch_graph, whole_graph
 
@@ -49,11 +50,11 @@ def count_stored_cut_edges(graph: StoredGraph, labels: np.ndarray, num_clusters:
     """(num_clusters, num_clusters) symmetric counts of the edges between clusters, zero on the diagonal."""
     if num_clusters <= _MOST_DENSE_CLUSTERS:
         dense = np.zeros((num_clusters, num_clusters), np.int64)
-        for block in graph.row_blocks():
+        for block in read_ahead(graph.row_blocks()):
             _count_between(block.indptr, block.indices, block.low, labels, dense)
         return sp.csr_array(dense + dense.T)
     counts = sp.csr_array((num_clusters, num_clusters), dtype=np.int64)
-    for block in graph.row_blocks():
+    for block in read_ahead(graph.row_blocks()):
         rows = np.repeat(labels[block.low : block.high], np.diff(block.indptr))
         columns = labels[block.indices]
         between = rows != columns
@@ -84,7 +85,7 @@ def _find_boundaries(
     nodes: np.ndarray = np.full((len(givers), max(1, int(quotas.max()))), -1, np.int32)
     ties = np.zeros_like(nodes)
     lengths = np.zeros(len(givers), np.int64)
-    for block in graph.row_blocks():
+    for block in read_ahead(graph.row_blocks()):
         _rank_boundary(
             block.indptr,
             block.indices,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.partition import check_num_clusters, fill_empty_clusters
 
@@ -33,7 +34,7 @@ def stream_partition(
     loads = Loads(num_clusters)
     for _ in range(num_passes):
         num_moved = 0
-        for block in graph.row_blocks():
+        for block in read_ahead(graph.row_blocks()):
             num_moved += _assign(block.indptr, block.indices, block.low, labels, loads.loads, loads.tree, alpha, limit)
         if num_moved < least_moved * graph.num_nodes:
             break
@@ -66,6 +67,14 @@ def _change_load(cluster: int, change: int, loads: np.ndarray, tree: np.ndarray)
 
 
 @njit(cache=True, nogil=True)
+def _longest(indptr: np.ndarray) -> int:
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    return longest
+
+
+@njit(cache=True, nogil=True)
 def _assign(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -83,13 +92,17 @@ def _assign(
     num_moved = 0
     neighbours = np.zeros(len(loads), np.int64)
     touched = np.empty(len(loads), np.int32)
+    around = np.empty(_longest(indptr), np.int32)
     for row in range(len(indptr) - 1):
         node = low + row
         if labels[node] >= 0:
             _change_load(labels[node], -1, loads, tree)
+        first, degree = indptr[row], indptr[row + 1] - indptr[row]
+        for place in range(degree):  # without a branch, so that the processor waits for many labels at once
+            around[place] = labels[indices[first + place]]
         num_touched = 0
-        for entry in range(indptr[row], indptr[row + 1]):
-            label = labels[indices[entry]]
+        for place in range(degree):
+            label = around[place]
             if label >= 0:
                 if neighbours[label] == 0:
                     touched[num_touched] = label
