@@ -4,6 +4,7 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -144,25 +145,50 @@ def test_the_page_of_commands_is_that_of_the_code():
     assert page == today, "run: python docs/tools/command_page.py > docs/commands.md"
 
 
-def message_patterns():
+@pytest.fixture(scope="module")
+def messages():
+    return load_tool("error_messages").read_messages()
+
+
+def as_patterns(messages):
     """A pattern for every message of the code that says enough by itself; what is filled in may be anything."""
-    texts = [each.text for each in load_tool("error_messages").read_messages()]
+    texts = [each.text for each in messages]
     telling = [text for text in texts if len(text.replace("…", "").replace(" ", "")) >= 15]
     return [re.compile(".+?".join(re.escape(part) for part in text.split("…"))) for text in telling]
 
 
-def test_every_message_on_the_page_of_errors_is_one_of_the_code():
-    patterns = message_patterns()
+def test_every_message_on_the_page_of_errors_is_one_of_the_code(messages):
+    patterns = as_patterns(messages)
     shown = [each for each in BLOCKS[ROOT / "docs" / "errors.md"] if each.language == "text"]
     lines = [line.removeprefix("l2g2g: ") for each in shown for line in each.text.splitlines()]
     assert len(lines) > 30
     assert [line for line in lines if not any(pattern.fullmatch(line) for pattern in patterns)] == []
 
 
-def test_messages_are_read_from_all_rooms():
-    messages = load_tool("error_messages").read_messages()
+def test_messages_are_read_from_all_rooms(messages):
     assert len({each.topic for each in messages}) >= 9
     assert len(messages) > 250
-    page = load_tool("error_messages").render_messages()
+    page = load_tool("error_messages").render_messages(messages)
     assert all(f"### {each.topic}" in page for each in messages)
     assert "holds a run already; add --resume" in page
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_beside_the_site_lead_to_files(name):
+    """The checker of the site does not see these pages where they lie; `make docs` checks their anchors."""
+    links = re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text())
+    inside = [link for link in links if "://" not in link]
+    assert [link for link in inside if not (ROOT / link).exists()] == []
+
+
+def test_pictures_are_drawn_from_a_run():
+    tool = load_tool("pictures")
+    shown = tool.run(epochs=2)
+    for picture in (tool.draw_patches(shown), tool.draw_rotations(shown), tool.draw_assembly(shown)):
+        root = ElementTree.fromstring(picture)
+        assert len(root.findall("{http://www.w3.org/2000/svg}circle")) > shown.graph.num_nodes
+        assert "prefers-color-scheme:dark" in picture
+    stages = ElementTree.fromstring(tool.draw_stages())
+    assert next(text.text for text in stages.iter("{http://www.w3.org/2000/svg}text")) == "graph"
+    said = f"{shown.graph.num_nodes} nodes, {shown.graph.num_edges} edges, patches of {shown.patches.sizes.tolist()}"
+    assert said in (ROOT / "docs" / "how_it_works.md").read_text()

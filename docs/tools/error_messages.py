@@ -82,11 +82,11 @@ def _constants(tree: ast.Module) -> dict[str, str]:
     }
 
 
-def render_messages() -> str:
-    """The list as Markdown, a table for every topic."""
+def render_messages(messages: list[Message]) -> str:
+    """A list as Markdown, a table for every topic."""
     lines: list[str] = []
     topic = ""
-    for each in read_messages():
+    for each in messages:
         if each.topic != topic:
             topic = each.topic
             lines += ["", f"### {topic}", "", "| message | error |", "|---|---|"]

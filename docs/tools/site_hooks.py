@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from error_messages import render_messages  # mkdocs finds modules beside a hook
+from error_messages import read_messages, render_messages  # mkdocs finds modules beside a hook
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Put the list of all messages where the page of errors asks for it."""
     if MESSAGES_HERE in markdown:
-        markdown = markdown.replace(MESSAGES_HERE, render_messages())
+        markdown = markdown.replace(MESSAGES_HERE, render_messages(read_messages()))
     return markdown
 
 
