@@ -13,6 +13,7 @@ ROWS = {
     10: ("address space below the estimate (RLIMIT_AS)", "exit 3 before training starts, the estimate is printed"),
     11: ("same seed twice", "the same bits"),
     12: ("one thread against two", "the same AUC to 0.001, embeddings close"),
+    13: ("one rank against two", "maximum difference 1e-5"),
     14: ("NaN or Inf in features", "exit 2, row and column"),
     15: ("negative node id", "exit 2, row"),
     16: ("node id beyond the number of feature rows", "exit 2, both numbers"),
@@ -38,5 +39,7 @@ ROWS = {
     36: ("SVD or eigensolver failure (forced)", "float64 / dense fallback, else exit 4"),
     37: ("loss becomes NaN or the embedding collapses", "noticed: exit 4 or recovery, last good checkpoint kept"),
     38: ("one patch; too many patches; nothing to resume; …", "one patch is exactly GAE; the others exit 2"),
+    39: ("kill -9 of one torchrun rank, --max-restarts 3", "all finish, same result as uninterrupted"),
+    40: ("a rank that stalls (SIGSTOP)", "exit 5 within the time-out, never a hang"),
     "load": ("200 save/resume cycles; 1 M nodes, 10 M edges, 128 features", "no growth; peak memory at most 4 GB"),
 }

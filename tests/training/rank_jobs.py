@@ -1,9 +1,8 @@
-"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER, started by torchrun."""
+"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER CASE..., started by torchrun."""
 
 import json
 import os
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,12 +39,12 @@ def run(name, ranks=None):
     return embed_graph(make_graph(), make_config(**{**SMALL, **CASES[name]}), ranks=ranks)
 
 
-def main(folder):
-    with join_ranks(Place.read(os.environ), timeout=60) if "RANK" in os.environ else nullcontext() as ranks:
-        for number, name in enumerate(CASES):
+def main(folder, names):
+    with join_ranks(Place.read(os.environ), timeout=60) as ranks:
+        for number, name in enumerate(names):
             done = run(name, ranks)
             if ranks.is_first:
-                told = json.dumps({"messages": done.messages, "owners": None})
+                told = json.dumps({"messages": done.messages})
                 losses = np.array(done.trained.history.losses)
                 np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
             else:
@@ -53,4 +52,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])
