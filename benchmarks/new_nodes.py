@@ -6,7 +6,7 @@ One JSON line per data set, method and seed. A fifth of the links of the hidden 
 apart from as many pairs of a hidden node and another that are not linked. `auc_new`: the hidden nodes come after
 training, with their features and the rest of their links. `auc_present`: they were there all along. `auc_warm`:
 training goes on for them, and `movement` is how far known nodes with the same edges went, of their length.
-The lines of graphs without features say `"features": false`.
+The lines of graphs without features say `"features": false`. `--table FILE...` shows lines as a table and runs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from l2g2g.new_nodes import embed_grown
 from l2g2g.warm_start import continue_training
 
 HIDDEN, HELD_OUT = 0.1, 0.2
+_SHOWN = ("auc_new", "auc_present", "gap", "auc_warm", "movement")
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,36 @@ def measure(graph: Graph, method: str, preset: str, seed: int) -> dict[str, Any]
     }
 
 
+def render_table(lines: list[dict[str, Any]]) -> str:
+    """Means over the seeds, in Markdown; AUC in percent."""
+    rows = [
+        "| graph | features | method | seeds | new after training | there all along | gap | training goes on | moved |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, bool, str], list[dict[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault((line["dataset"], line["features"], line["method"]), []).append(line)
+    for (dataset, features, method), group in groups.items():
+        means = {name: 100 * fmean(line[name] for line in group) for name in _SHOWN}
+        cells = [dataset, "yes" if features else "no", method, str(len(group))]
+        rows.append(f"| {' | '.join(cells)} | " + " | ".join(f"{means[name]:.1f}" for name in _SHOWN) + " % |")
+    return "\n".join(rows) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("graphs", nargs="+", help="data sets or files")
+    parser.add_argument("graphs", nargs="*", help="data sets or files")
+    parser.add_argument("--table", nargs="+", type=Path, help="files of lines")
     parser.add_argument("--data-dir", type=Path, default=None)
     parser.add_argument("--method", action="append", help="repeatable; l2g2g and gae by default")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--no-structure-only", action="store_true", help="leave out the rows without features")
     arguments = parser.parse_args()
+    if arguments.table:
+        texts = [path.read_text() for path in arguments.table]
+        print(render_table([json.loads(line) for text in texts for line in text.splitlines()]), end="")
+        return
     for name in arguments.graphs:
         graph = read_graph(name, data_dir=arguments.data_dir)
         variants = [graph] if arguments.no_structure_only else [graph, replace(graph, features=None)]

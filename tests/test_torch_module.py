@@ -31,7 +31,7 @@ def test_a_module_gives_the_vectors_of_its_model(noisy, model, sparse):
 
 def test_a_module_trains_on(noisy):
     model = GAE(dim=4, epochs=5).fit(noisy)
-    published = model.embedding_.copy()
+    published, before = model.embedding_.copy(), model.transform(noisy, new_graph=True)
     head = torch.nn.Linear(4, 4)
     module = model.module_
     optimiser = torch.optim.Adam([*module.parameters(), *head.parameters()], lr=0.05)
@@ -45,7 +45,9 @@ def test_a_module_trains_on(noisy):
         optimiser.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.3 * losses[0]
+    assert model.module_ is module
     assert (model.embedding_ == published).all()
+    assert (model.transform(noisy, new_graph=True) == before).all()  # the model itself has not moved
     assert isinstance(module, torch.nn.Module)
     assert sum(value.numel() for value in module.parameters()) > 0
 

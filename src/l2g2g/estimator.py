@@ -49,6 +49,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
     """
 
     _method: ClassVar[str] = "gae"
+    _module: EncoderModule | None = None
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
     def transform(self, graph: Any, *, new_graph: bool = False) -> np.ndarray:
         """(num_nodes, dim) vectors of a graph of known and new nodes, in the coordinates of `embedding_`.
 
-        Known nodes are told by their ids, or by their numbers where one side has none: the first `num_known` are they.
+        Known nodes are told by their ids, or by their numbers where the graph has no ids: the first ones are they.
         Their vectors are those of `embedding_`, to the bit. New nodes need the features the model was trained on, if
         any, and their edges; edges between known nodes are not looked at. A (num_new, num_known) matrix holds the edges
         of new nodes only, with features as (matrix, features).
@@ -215,6 +216,8 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
                 validation_fraction=self.validation_fraction,
                 directory=directory,
             )
+            row = {**run.describe(), "seconds": run.seconds, **movement.describe()}
+            keep_record(directory, "embed", source, run, row)
             set_columns(self, source)
             self.remember(run, source, movement)
             if self.run_dir is not None:
@@ -238,9 +241,11 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
     @property
     def module_(self) -> EncoderModule:
-        """The encoder as a `torch.nn.Module` of (features, edges), to train on; it shares the weights of this model."""
-        check_is_fitted(self, "embedding_")
-        return EncoderModule(self.fitted)
+        """A copy of the encoder as a `torch.nn.Module` of (features, edges), to train on; this model stays as it is."""
+        fitted = self.fitted
+        if self._module is None:
+            self._module = EncoderModule(fitted)
+        return self._module
 
     def save(self, folder: str | Path) -> None:
         """Write vectors, weights, settings and what new nodes need to a folder (safetensors and JSON, no pickle)."""
@@ -297,6 +302,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         self.history_ = history
         self.config_ = config
         self._n_features_out = embedding.shape[1]
+        self._module = None
 
     @property
     def fitted(self) -> Fitted:

@@ -44,9 +44,9 @@ def embed_grown(
 def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
     """(num_new, dim) vectors of new nodes."""
     inputs, known = fitted.inputs, fitted.known
-    inputs.check(new.features, new.name)
     if new.num_new == 0:
         return np.empty((0, fitted.config.dim), np.float32)
+    inputs.check(new.features, new.name)
     _check_links(fitted, new)
     columns = None
     if inputs.structure is not None:
@@ -66,23 +66,21 @@ def _encode_in_patch(
     fitted: Fitted, new: Newcomers, features: Features, members: np.ndarray, patch: int
 ) -> torch.Tensor:
     """(num_members, dim) vectors of some new nodes, encoded beside the known ones of a patch, in the common frame."""
-    known, device = fitted.known, fitted.device
-    rows = known.rows_of(patch)
-    everyone = len(members) == new.num_new and known.num_patches == 1
-    part = new if everyone else new.select(members, known.nodes[rows])
-    own = features if everyone else features[members]
+    known, device, start = fitted.known, fitted.device, int(fitted.known.offsets[patch])
+    nodes = known.nodes[known.rows_of(patch)]
+    touched = np.unique(new.to_known[members][:, nodes].indices)  # nobody reads the others
+    part = new.select(members, nodes[touched])
+    propagation = part.propagation(known.degrees[start + touched])
     inputs = EncoderInput(
-        SparseMatrix.from_scipy(part.propagation(known.degrees[rows]), device), as_input(own, device), propagated=False
+        SparseMatrix.from_scipy(propagation, device), as_input(features[members], device), propagated=False
     )
+    frame, own = fitted.frame, slice(patch, patch + 1)
     with torch.no_grad():
-        layers = [layer[rows] for layer in known.layers]
+        layers = [layer[start + touched] for layer in known.layers]
         encoded = fitted.model.encoder_of(patch).encode_beside(inputs, layers)[0]
         mean = encoded[:, : fitted.config.dim].cpu()
-        frame = fitted.frame
-        own_frame = Frame(
-            frame.rotations[patch : patch + 1], frame.translations[patch : patch + 1], frame.scales[patch : patch + 1]
-        )
-        return apply_frame(mean, torch.tensor([0, len(mean)]), own_frame)
+        transform = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
+        return apply_frame(mean, torch.tensor([0, len(mean)]), transform)
 
 
 def as_input(features: Features, device: torch.device | str) -> torch.Tensor | SparseMatrix:

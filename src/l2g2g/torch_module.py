@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from l2g2g.new_nodes import as_input
 class EncoderModule(nn.Module):
     """Features and edges to vectors, in the coordinates of the model it was taken from.
 
-    Its parameters are those of the encoder: what an optimiser does to them is done to the model, whose published
-    vectors stay. Gradients reach the parameters; features and edges are constants.
+    Its parameters are a copy: the model stays what it is. Gradients reach the parameters; features and edges are
+    constants.
 
     Example:
         >>> from l2g2g import GAE
@@ -41,7 +42,7 @@ class EncoderModule(nn.Module):
             )
         if fitted.inputs.structure is not None:
             raise InputError("the model reads columns made from the structure; a module needs features alone")
-        self.encoder = fitted.model.encoder_of(0)
+        self.encoder = copy.deepcopy(fitted.model.encoder_of(0))
         self.dim = fitted.config.dim
         self.inputs = fitted.inputs
         self.rotation: Tensor
