@@ -67,17 +67,31 @@ def test_kept_in_a_file(vectors, tmp_path):
     index.save(tmp_path / "index")
     again = NeighbourIndex.load(tmp_path / "index", sides, threads=1)
     np.testing.assert_array_equal(again.search(np.arange(50), 5)[0], index.search(np.arange(50), 5)[0])
-    with pytest.raises(InputError, match="another embedding"):
-        NeighbourIndex.load(tmp_path / "index", sides_by(vectors[:100], "cosine"))
-    with pytest.raises(InputError, match="another embedding"):
-        NeighbourIndex.load(tmp_path / "index", sides_by(vectors[:, :5], "cosine"))
 
 
-def test_a_file_that_is_no_index(tmp_path, vectors):
-    path = tmp_path / "index"
-    path.write_bytes(b"not an index" * 20)
-    with pytest.raises(InputError, match="remove it"):
-        NeighbourIndex.load(path, sides_by(vectors, "cosine"))
+@pytest.mark.parametrize("other", [lambda table: table[:100], lambda table: table[:, :5], lambda table: table[::-1]])
+def test_an_index_of_other_vectors_is_refused(vectors, tmp_path, other):
+    NeighbourIndex.build(sides_by(vectors, "cosine"), threads=1).save(tmp_path / "index")
+    with pytest.raises(InputError, match="another embedding"):
+        NeighbourIndex.load(tmp_path / "index", sides_by(other(vectors), "cosine"))
+    with pytest.raises(InputError, match="or metric"):
+        NeighbourIndex.load(tmp_path / "index", sides_by(vectors, "inner"))
+
+
+def test_a_damaged_file_is_not_opened(vectors, tmp_path):
+    sides, path = sides_by(vectors, "cosine"), tmp_path / "index"
+    NeighbourIndex.build(sides, threads=1).save(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        NeighbourIndex.load(path, sides)
+    (tmp_path / "index.json").write_text("no JSON")
+    with pytest.raises(InputError, match=r"index\.json"):
+        NeighbourIndex.load(path, sides)
+    (tmp_path / "index.json").unlink()
+    with pytest.raises(InputError, match="no such file"):
+        NeighbourIndex.load(path, sides)
 
 
 def test_without_usearch_the_remedy_is_named(monkeypatch, vectors):

@@ -129,7 +129,8 @@ def matched_candidates(
 
 
 @njit(cache=True)
-def _is_known(indptr: np.ndarray, indices: np.ndarray, row: int, column: int) -> bool:
+def is_known(indptr: np.ndarray, indices: np.ndarray, row: int, column: int) -> bool:
+    """Whether a CSR pattern with sorted columns has an entry there."""
     place = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], column)
     return place < indptr[row + 1] and indices[place] == column
 
@@ -166,7 +167,7 @@ def _walk(
                 other = order[above]
                 above += 1
                 outside = True
-            if other != node and not _is_known(indptr, indices, node, other):
+            if other != node and not is_known(indptr, indices, node, other):
                 found[row, count] = other
                 count += 1
                 down = down != outside  # turn round after every node taken outside

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.archives import reading
+from l2g2g.graphs.write import write_text, write_whole
 from l2g2g.neighbours.exact import search_exactly
 from l2g2g.neighbours.sides import Sides
 
+_FORMAT = "l2g2g neighbours 1"
 # Links of a vector in the graph, and candidates looked at while it is built and while it is searched.
 _CONNECTIVITY, _BUILD_EFFORT, _SEARCH_EFFORT = 16, 128, 128
 
@@ -46,25 +51,29 @@ class NeighbourIndex:
 
     @classmethod
     def load(cls, path: str | Path, sides: Sides, threads: int = 0) -> NeighbourIndex:
-        """Read the index that `save` wrote for the same sides."""
-        index = cls(sides, threads)
-        path = Path(path)
-        try:
-            about = _load_usearch().Index.metadata(str(path))
-            fits = about is not None and int(about["dimensions"]) == index._index.ndim
-            if fits:
-                index._index.load(str(path))
-        except (RuntimeError, ValueError, OSError, KeyError) as error:
-            raise InputError(f"{path}: is no index of neighbours ({error}); remove it, and it is made again") from error
-        if not fits or len(index._index) != sides.num_nodes:
-            raise InputError(f"{path}: belongs to another embedding or metric; remove it, or give another --index")
+        """Read the index that `save` wrote for the same vectors; any other file is refused before it is opened."""
+        index, path = cls(sides, threads), Path(path)
+        with reading(path):
+            content = path.read_bytes()
+        with reading(_about(path)):
+            about = json.loads(_about(path).read_bytes())
+        if about != index._describe(content):
+            raise InputError(
+                f"{path}: is damaged, or belongs to another embedding or metric; remove it, or give another --index"
+            )
+        index._index.load(content)
         return index
 
     def save(self, path: str | Path) -> None:
-        """Keep the index in a file, complete or not at all."""
-        from l2g2g.graphs.write import write_whole
+        """Keep the index in a file, and beside it, in FILE.json, what it belongs to; complete or not at all."""
+        path = Path(path)
+        content = bytes(self._index.save())
+        write_whole(path, lambda file: _write_bytes(file, content))
+        write_text(_about(path), json.dumps(self._describe(content)))
 
-        write_whole(Path(path), lambda file: self._index.save(str(file)))
+    def _describe(self, content: bytes) -> dict[str, str]:
+        vectors = hashlib.sha256(self.sides.right.data).hexdigest()
+        return {"format": _FORMAT, "vectors": vectors, "sha256": hashlib.sha256(content).hexdigest()}
 
     def search(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """As `search_exactly`, but some of the nearest may be missed."""
@@ -102,6 +111,14 @@ class NeighbourIndex:
         asked = rows[whole]
         scores[whole] = np.einsum("rd,rkd->rk", self.sides.left[asked], self.sides.right[nodes[whole]])
         return scores + np.float32(self.sides.bias)
+
+
+def _about(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _write_bytes(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
 
 
 def _load_usearch() -> Any:

@@ -15,7 +15,7 @@ from l2g2g.neighbours.sides import Sides, sides_by
 SearchMethod = Literal["auto", "exact", "index"]
 # To link one vector into an index costs about as much as to compare it with this many others. An exact search for
 # fewer nodes than that is done before the index is built.
-_BUILD_COST = 20_000
+_BUILD_COST = 60_000
 _RECALL_SAMPLES = 200
 
 

@@ -17,6 +17,7 @@ from numba import njit, prange
 from threadpoolctl import threadpool_limits
 
 from l2g2g.errors import InputError
+from l2g2g.evaluation.ranking import is_known
 from l2g2g.neighbours.groups import Groups, bound_scores, make_groups, principal_axes
 from l2g2g.neighbours.sides import Sides
 
@@ -220,7 +221,7 @@ def _score_tiles(
                     continue
                 else:
                     key = source * num_nodes + target
-                if not _is_known(indptr, indices, source, target):
+                if not is_known(indptr, indices, source, target):
                     found[tile] = _push(scores[tile], keys[tile], found[tile], line[column], key)
     return found
 
@@ -232,12 +233,6 @@ def _reaches(line: np.ndarray, threshold: np.float32) -> bool:
     for column in range(len(line)):
         count += line[column] >= threshold
     return count > 0
-
-
-@njit(cache=True)
-def _is_known(indptr: np.ndarray, indices: np.ndarray, row: int, column: int) -> bool:
-    place = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], column)
-    return place < indptr[row + 1] and indices[place] == column
 
 
 @njit(cache=True)
