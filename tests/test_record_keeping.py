@@ -1,5 +1,7 @@
 """Records of runs: what was trained, scored and cleaned is what the run directory keeps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ from l2g2g.evaluation.links import evaluate_links
 from l2g2g.experiment import embed_graph, evaluate_graph, pair_scorer
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
-from l2g2g.record_keeping import keep_record, list_rows, open_record
+from l2g2g.graphs.store import open_graph, write_graph
+from l2g2g.record_graph import sample_pairs
+from l2g2g.record_keeping import keep_record, list_rows, make_record, open_record
 from l2g2g.run_directory import open_run
 
 SMALL = {"dim": 4, "hidden": 8, "patches": 3, "threads": 1, "epochs": 6}
@@ -108,6 +112,37 @@ def test_estimators_keep_records_too(noisy, tmp_path):
     assert (bare.name, bare.labels, bare.separation, bare.graph.cleaning) == ("model", None, None, None)
     assert np.array_equal(bare.degrees, noisy.degrees)
     assert bare.graph.num_edges == noisy.num_edges
+
+
+def test_graphs_on_disk_have_records_too(noisy, tmp_path):
+    folder = tmp_path / "store"
+    write_graph(noisy, folder)
+    stored = open_graph(folder)
+    run, whole = embed(noisy, tmp_path / "run", validation=0.0)
+    record = make_record("embed", stored, run, {})
+    for name in ("degrees", "labels", "vectors"):
+        assert np.array_equal(getattr(record, name), getattr(whole, name)), name
+    assert (record.edges != whole.edges).nnz == 0
+    assert record.classes == whole.classes
+    assert record.graph == whole.graph
+    assert record.separation.kind == "training"
+    pairs = sample_pairs(stored, 50, np.random.default_rng(0))
+    joined = noisy.adjacency.toarray() > 0
+    assert joined[tuple(pairs.positive.T)].all()
+    assert not joined[tuple(pairs.negative.T)].any()
+    assert len(pairs.positive) == len(pairs.negative) == 50
+    assert (pairs.negative[:, 0] != pairs.negative[:, 1]).all()
+
+
+def test_a_record_beyond_the_memory_limit_is_left_out_with_a_word(noisy, tmp_path):
+    folder = tmp_path / "store"
+    write_graph(noisy, folder)
+    run, _ = embed(noisy, tmp_path / "run")
+    small = replace(run, config=replace(run.config, memory=1000))
+    with open_run(tmp_path / "other") as directory, pytest.warns(UserWarning, match="no record is kept"):
+        keep_record(directory, "embed", open_graph(folder), small, {})
+    with pytest.raises(InputError, match="no run has finished here"):
+        open_record(tmp_path / "other")
 
 
 def test_what_is_no_run_is_refused(tmp_path):

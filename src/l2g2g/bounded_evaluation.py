@@ -10,6 +10,7 @@ from l2g2g.bounded import find_patches, fits_memory, keep_stored, plan_stored, r
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
+from l2g2g.evaluation.separation import separate
 from l2g2g.experiment import (
     FURTHER_MEASURES,
     Measures,
@@ -87,6 +88,10 @@ def evaluate_stored(
             run = run_stored(train, patches, without, config, needs, clock=clock, on_epoch=on_epoch, keeper=keeper)
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
+    if directory is not None:
+        with clock.measure("inspect"):
+            separation = separate("test", run.embedding, split.test, pair_scorer(run.trained.model), config.seed)
+            run = replace(run, inspection=replace(run.inspection, separation=separation))
     clock.seconds["total"] = time.perf_counter() - started
     row = {
         **run.describe(),

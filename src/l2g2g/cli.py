@@ -224,8 +224,7 @@ def embed(
             "output": str(output),
             **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
-        if not isinstance(loaded, StoredGraph):  # a record would need all of it
-            keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
+        keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
@@ -285,7 +284,6 @@ def evaluate(
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
     from l2g2g.bounded_evaluation import evaluate_source
     from l2g2g.experiment import training_name
-    from l2g2g.graphs.store import StoredGraph
     from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
     from l2g2g.sources import open_source
@@ -307,8 +305,7 @@ def evaluate(
                 row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch, ranks=ranks)
             if not is_first(ranks):
                 continue
-            if not isinstance(loaded, StoredGraph):
-                keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
+            keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
             note_run(row)
             if as_json:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import warnings
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.evaluation.separation import Separation, separate
 from l2g2g.experiment import Run, pair_scorer, passes_whole_graph
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import Pairs, sample_non_edges
+from l2g2g.graphs.store import StoredGraph
 from l2g2g.model_record import read_model_record
+from l2g2g.record_graph import AnyGraph, classes_of, degrees_of, ids_of, sample_pairs, upper_edges
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.reports.record_files import read_record, read_row, write_record
 from l2g2g.run_directory import RunDirectory
@@ -28,12 +30,13 @@ _PLACES = ("output", "warm_start")  # a page that is passed on tells nobody's fo
 _PACKAGES = ("l2g2g", "torch", "numpy", "scipy", "numba")
 # Edges are kept unless they would dwarf the vectors: what is small in itself is no burden.
 _FEW_BYTES = 64_000_000
+_COPIES = 3  # of the vectors that are in memory while a record is written
 
 
 def keep_record(
     directory: RunDirectory | None,
     name: str,
-    graph: Graph,
+    graph: AnyGraph,
     run: Run,
     row: dict[str, Any],
     *,
@@ -43,13 +46,21 @@ def keep_record(
 
     name: of the training in the run. row: the JSON line about it. arguments: of the command line.
     """
-    if directory is not None:
-        write_record(directory.folder / _RECORDS / name, make_record(name, graph, run, row, arguments=arguments))
+    if directory is None:
+        return
+    limit, needed = run.config.memory, _COPIES * run.embedding.nbytes
+    if isinstance(graph, StoredGraph) and limit is not None and needed > limit:
+        text = (
+            f"no record is kept: it takes {needed / 1e9:.1f} GB of memory, more than --memory; there is no report then"
+        )
+        warnings.warn(text, stacklevel=2)
+        return
+    write_record(directory.folder / _RECORDS / name, make_record(name, graph, run, row, arguments=arguments))
 
 
 def make_record(
     name: str,
-    graph: Graph,
+    graph: AnyGraph,
     run: Run,
     row: dict[str, Any],
     *,
@@ -58,7 +69,8 @@ def make_record(
     """What is known of a run; see `keep_record`."""
     model, frame, patch_set = run.trained.model, run.trained.frame, run.patch_set
     residuals = run.inspection.residuals
-    classes, labels = _name_classes(graph.labels)
+    classes, labels = classes_of(graph)
+    keeps_edges = 4 * graph.num_edges <= max(_FEW_BYTES, run.embedding.nbytes)
     parameters = model.decoder.state_dict() if model.decoder is not None else {}
     if model.bias is not None:
         parameters = {"bias": model.bias.detach()}
@@ -77,20 +89,20 @@ def make_record(
             graph.num_edges,
             graph.num_features,
             graph.weighted,
-            graph.directed,
+            isinstance(graph, Graph) and graph.directed,
             graph.cleaning,
         ),
         history=run.trained.history,
         patches=_describe_patches(run),
         separation=run.inspection.separation or _separate_learned(graph, run),
         vectors=run.embedding,
-        node_ids=graph.node_ids,
+        node_ids=ids_of(graph),
         classes=classes,
         labels=labels,
-        degrees=graph.degrees.astype(np.int32),
+        degrees=degrees_of(graph),
         home=_first_patches(run),
         residuals=None if residuals is None else residuals.per_node.astype(np.float32),
-        edges=_upper_edges(graph, run.embedding.nbytes),
+        edges=upper_edges(graph) if keeps_edges else None,
         decoder={name: value.cpu().numpy() for name, value in parameters.items()},
         tensors=tensors if patch_set.num_patches > 1 else {},
         command=show_command(arguments or []),
@@ -139,39 +151,30 @@ def _describe_patches(run: Run) -> PatchFacts:
     patch_set, residuals = run.patch_set, run.inspection.residuals
     overlaps = patch_set.overlaps
     sizes = [int(size) for size in patch_set.sizes]
-    if residuals is None:
-        return PatchFacts(sizes)
-    return PatchFacts(
+    found = PatchFacts(
         sizes,
         overlaps.edges.tolist(),
         overlaps.sizes.tolist(),
-        residuals.per_pair.tolist(),
-        residuals.per_patch.tolist(),
-        residuals.before,
-        residuals.after,
-        patch_set.num_joined,
-        passes_whole_graph(patch_set, run.config),
+        num_joined=patch_set.num_joined,
+        final_pass=passes_whole_graph(patch_set, run.config),
+    )
+    if residuals is None:
+        return found
+    return replace(
+        found,
+        pair_residuals=residuals.per_pair.tolist(),
+        patch_residuals=residuals.per_patch.tolist(),
+        before=residuals.before,
+        after=residuals.after,
     )
 
 
-def _separate_learned(graph: Graph, run: Run) -> Separation | None:
-    """Scores of edges that were learned from, where no others were scored; None where every pair is an edge."""
-    scorer, seed = pair_scorer(run.trained.model), run.config.seed
-    generator = np.random.default_rng([seed, 0x2EC0])
-    edges = np.stack(graph.edges(), axis=1).astype(np.int64)
-    chosen = edges[generator.permutation(len(edges))[:_SAMPLED_EDGES]]
-    num_others = graph.num_nodes * (graph.num_nodes - 1) // 2 - graph.num_edges
-    if num_others == 0:
+def _separate_learned(graph: AnyGraph, run: Run) -> Separation | None:
+    """Scores of edges that were learned from, where no others were scored."""
+    pairs = sample_pairs(graph, _SAMPLED_EDGES, np.random.default_rng([run.config.seed, 0x2EC0]))
+    if pairs is None:
         return None
-    others = sample_non_edges(graph, min(len(chosen), num_others), generator)
-    return separate("training", run.embedding, Pairs(chosen, others), scorer, seed)
-
-
-def _name_classes(labels: np.ndarray | None) -> tuple[list[str] | None, np.ndarray | None]:
-    if labels is None:
-        return None, None
-    classes, codes = np.unique(labels, return_inverse=True)
-    return [str(name) for name in classes.tolist()], codes.astype(np.int32)
+    return separate("training", run.embedding, pairs, pair_scorer(run.trained.model), run.config.seed)
 
 
 def _first_patches(run: Run) -> np.ndarray:
@@ -180,12 +183,3 @@ def _first_patches(run: Run) -> np.ndarray:
     home = np.empty(patch_set.num_nodes, np.int32)
     home[patch_set.global_nodes[::-1]] = patches[::-1]  # from the end, so that the first patch is what stays
     return home
-
-
-def _upper_edges(graph: Graph, vector_bytes: int) -> sp.csr_array | None:
-    if 4 * graph.num_edges > max(_FEW_BYTES, vector_bytes):
-        return None
-    upper = sp.csr_array(sp.triu(graph.adjacency, 1))
-    upper.sort_indices()
-    pattern: Any = sp.csr_array((np.ones(upper.nnz, bool), upper.indices, upper.indptr), shape=upper.shape)
-    return pattern

@@ -88,8 +88,9 @@ def _prepare(run: Path, training: str | None, projection: str) -> tuple[RunRecor
     """(record, places on the map, rows of all trainings of the run)."""
     from l2g2g.record_keeping import list_rows, open_record
     from l2g2g.reports.projection import check_projection, project
+    from l2g2g.reports.thinning import thin
 
-    record = open_record(run, training)
+    record = thin(open_record(run, training))
     check_projection(projection, record.num_nodes)
     seed = int(record.settings.get("seed", 0))
     return record, project(record.vectors, projection, seed), list_rows(run)

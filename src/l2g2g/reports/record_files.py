@@ -219,7 +219,8 @@ def _patches(values: dict[str, Any]) -> PatchFacts:
     sizes, overlaps = ([int(size) for size in values[name]] for name in ("sizes", "overlaps"))
     pairs = [[int(first), int(second)] for first, second in values["pairs"]]
     by_pair, by_patch = ([_finite(value) for value in values[name]] for name in ("pair_residuals", "patch_residuals"))
-    if not len(pairs) == len(overlaps) == len(by_pair) or len(by_patch) not in (0, len(sizes)) or min(sizes) < 1:
+    fits = len(pairs) == len(overlaps) and len(by_pair) in (0, len(pairs)) and len(by_patch) in (0, len(sizes))
+    if not fits or min(sizes) < 1:
         raise ValueError("a patch graph whose parts do not fit")
     if any(not 0 <= patch < len(sizes) for pair in pairs for patch in pair):
         raise ValueError("a pair of patches that are not there")

@@ -46,7 +46,7 @@ def render_run(
     title = escape(f"{record.graph.name}: {record.settings.get('method', 'embedding')}")
     sections = [
         ("summary", "Summary", _summary(record, others or [])),
-        ("map", "Map", _map(make_map(record, places, answers), projection)),
+        ("map", "Map", _thinned(record) + _map(make_map(record, places, answers), projection)),
         ("scores", "Scores", _scores(record)),
         ("training", "Training", _training(record)),
         ("patches", "Patches", _patches(record)),
@@ -63,7 +63,7 @@ def render_run(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{title}</title><style>{style}</style></head><body>'
         f'<a class="skip" href="#map">To the map</a><header><div><h1>{title}</h1>'
-        f'<p class="lead">{record.num_nodes:,} nodes in {record.vectors.shape[1]} dimensions</p></div>'
+        f'<p class="lead">{record.graph.num_nodes:,} nodes in {record.vectors.shape[1]} dimensions</p></div>'
         '<button type="button" id="theme">Light or dark</button></header>'
         f"<nav><ul>{links}</ul></nav><main>{body}</main><script>{script}</script></body></html>\n"
     )
@@ -96,6 +96,13 @@ def _other_trainings(record: RunRecord, rows: list[RunRow]) -> str:
         cells.append([shown, *scores, str(row.get("epochs", "–")), "–" if total is None else duration(total)])
     caption = "All trainings of this run; the page is about the one in bold (another: --training NAME)."
     return render_table(DataTable(caption, ["training", "AUC", "AP", "epochs", "time"], cells))
+
+
+def _thinned(record: RunRecord) -> str:
+    shown, there = record.num_nodes, record.graph.num_nodes
+    if shown == there:
+        return ""
+    return f"<p>The map shows {shown:,} of {there:,} nodes, drawn at random; neighbours are found among them.</p>"
 
 
 def _map(data: MapData, projection: str) -> str:
@@ -180,7 +187,11 @@ def _patches(record: RunRecord) -> str:
         for number, size in enumerate(patches.sizes)
     ]
     joins: list[list[str | Entry]] = [
-        [f"{first} – {second}", f"{patches.overlaps[number]:,}", f"{patches.pair_residuals[number]:.4g}"]
+        [
+            f"{first} – {second}",
+            f"{patches.overlaps[number]:,}",
+            f"{patches.pair_residuals[number]:.4g}" if known else "–",
+        ]
         for number, (first, second) in enumerate(patches.pairs)
     ]
     drawn = f"<p>{len(patches.sizes):,} patches are too many to draw.</p>"
@@ -191,6 +202,8 @@ def _patches(record: RunRecord) -> str:
         )
         drawn = draw_patch_graph(patches.sizes, patches.pairs, patches.overlaps, patches.pair_residuals, caption)
     meaning = "Residual: how far apart, after alignment, patches place the nodes they share (root mean square)."
+    if not known:
+        meaning = "How far patches disagree about the nodes they share was not measured in this run."
     tables = [
         render_table(DataTable("Patches", ["patch", "nodes", "residual"], rows)),
         render_table(DataTable("Pairs that share nodes", ["pair", "shared nodes", "residual"], joins)),

@@ -44,7 +44,7 @@ def cards(record: RunRecord) -> list[tuple[str, str]]:
     if separation is not None:
         for title, value in (("AUC", separation.auc), ("average precision", separation.average_precision)):
             found.append((percent(value.value), f"{title}, 95 % within {percent(value.low)} to {percent(value.high)}"))
-    found.append((f"{record.num_nodes:,}", "nodes"))
+    found.append((f"{record.graph.num_nodes:,}", "nodes"))
     if record.graph.num_edges is not None:
         found.append((f"{record.graph.num_edges:,}", "edges"))
     total = record.row.get("seconds", {}).get("total")
