@@ -14,7 +14,8 @@ import shutil
 import tempfile
 import traceback
 import warnings
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import mutations as m
@@ -296,6 +297,56 @@ def resume(folder):
     with open_run(run, resume=True, interval=0) as directory:
         done = embed_graph(read_graph(np.array(RING), features()), config, directory=directory)
     assert np.isfinite(done.embedding).all()
+
+
+def store_files():
+    """A store with patches."""
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.store import write_graph
+    from l2g2g.patches.overlap import make_patches
+    from l2g2g.patches.partition import partition
+    from l2g2g.patches.store import write_patches
+
+    found = []
+    for kind in ("dense", "sparse"):
+        folder = Path(tempfile.mkdtemp(dir="."))
+        columns = features() if kind == "dense" else sp.csr_array(features())
+        graph = read_graph((np.array(RING), columns))
+        if kind == "sparse":
+            graph = replace(graph, node_ids=np.array([f"n{node}" for node in range(graph.num_nodes)], object))
+        stored = write_graph(graph, folder)
+        write_patches(stored, make_patches(graph.adjacency, partition(graph.adjacency, 2), min_overlap=3))
+        found.append({str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("*/*"))})
+    return found
+
+
+def read_store(folder):
+    from l2g2g.graphs.store import open_graph
+    from l2g2g.patches.store import open_patches, write_patches
+    from l2g2g.patches.stored_overlap import make_stored_patches
+    from l2g2g.patches.streaming import stream_partition
+
+    graph = open_graph(folder)
+    patches = open_patches(folder)
+    assert patches.patch_set.num_patches == patches.num_patches
+    for patch in range(patches.num_patches):
+        adjacency, rows = patches.load_patch(patch)
+        assert rows is None or len(rows.shape) == 2
+        assert adjacency.shape[0] == adjacency.shape[1]
+    assert graph.to_graph().num_nodes == graph.num_nodes
+    graph.read_adjacency_of(np.arange(0, graph.num_nodes, 3))
+    write_patches(graph, make_stored_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
+
+
+def seal_store(files):
+    """Give the manifests of a store the checksum of what they hold now."""
+    from l2g2g.graphs.array_folder import manifest_hash
+
+    for name in [name for name in files if name.endswith("manifest.json")]:
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
+            manifest = json.loads(files[name])
+            files[name] = json.dumps({**manifest, "sha256": manifest_hash(manifest)}).encode()
+    return files
 
 
 def model_files():
@@ -597,6 +648,8 @@ def targets():
         Target("record of a run, sealed", record_files, render_record, after=seal_record),
         Target("saved model, damaged", model_files, load_model, share=0.5),
         Target("saved model, sealed", model_files, load_model, after=seal_model),
+        Target("store, damaged", store_files, read_store, share=0.5),
+        Target("store, sealed", store_files, read_store, after=seal_store),
         Target("lines of reproduce", journal_lines, read_journal),
     ]
 

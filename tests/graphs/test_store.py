@@ -251,3 +251,62 @@ def test_a_killed_writer_leaves_no_store_and_the_next_one_clears_up(tmp_path):
     assert write_graph(make_graph(), tmp_path).num_nodes == 90
     assert time.monotonic() < deadline
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "lock"]
+
+
+def rewrite(path, change):
+    """Other numbers in an array, of the same type and shape."""
+    array = np.load(path)
+    change(array)
+    with path.open("r+b") as file:
+        file.seek(array_folder.HEADER_BYTES)
+        file.write(array.tobytes())
+
+
+HOSTILE = {
+    "a node beyond": ("indices", lambda array: array.__setitem__(5, 90)),
+    "a node below": ("indices", lambda array: array.__setitem__(5, -1)),
+    "rows that fall": ("indptr", lambda array: array.__setitem__(4, 400)),
+    "rows beyond": ("indptr", lambda array: array.__setitem__(slice(60, None), 10**12)),
+    "a row below": ("indptr", lambda array: array.__setitem__(0, -5)),
+    "a feature beyond": ("features_indices", lambda array: array.__setitem__(3, 30)),
+    "feature rows that fall": ("features_indptr", lambda array: array.__setitem__(4, 10**9)),
+    "names beyond": ("ids_offsets", lambda array: array.__setitem__(-1, 10**9)),
+    "names that are no text": ("ids_bytes", lambda array: array.__setitem__(slice(None), 255)),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_numbers_that_compiled_code_would_follow_are_checked(hostile, tmp_path):
+    stored = write_graph(make_graph(sparse=True, weighted=True, named=True), tmp_path)
+    name, change = hostile
+    rewrite(tmp_path / "graph" / f"{name}.npy", change)
+    with pytest.raises(InputError, match="is damaged"):
+        stored.to_graph()
+    if name in ("indices", "indptr"):
+        with pytest.raises(InputError, match="is damaged"):
+            list(stored.row_blocks(50))
+        with pytest.raises(InputError, match="is damaged"):
+            stored.read_adjacency_of(np.arange(90))
+
+
+SENSELESS = {
+    "an array of objects": lambda manifest: manifest["arrays"]["indices"].__setitem__("dtype", "|O"),
+    "a path as name": lambda manifest: manifest["arrays"].__setitem__("../x", manifest["arrays"].pop("labels")),
+    "a shape below 0": lambda manifest: manifest["arrays"]["indices"].__setitem__("shape", [-1]),
+    "no values": lambda manifest: manifest["values"].clear(),
+    "text as number": lambda manifest: manifest["values"].__setitem__("num_nodes", "many"),
+    "fewer nodes": lambda manifest: manifest["values"].__setitem__("num_nodes", 89),
+    "no arrays": lambda manifest: manifest["arrays"].clear(),
+    "a list of arrays": lambda manifest: manifest.__setitem__("arrays", []),
+}
+
+
+@pytest.mark.parametrize("change", SENSELESS.values(), ids=SENSELESS.keys())
+def test_manifests_that_make_no_sense_are_refused(change, tmp_path):
+    write_graph(make_graph(), tmp_path)
+    path = tmp_path / "graph" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps({**manifest, "sha256": array_folder.manifest_hash(manifest)}))
+    with pytest.raises(InputError, match="l2g2g prepare"):
+        open_graph(tmp_path)

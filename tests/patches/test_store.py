@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.array_folder import HEADER_BYTES
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
 from l2g2g.patches import store_writer, stored_overlap
@@ -172,3 +173,36 @@ def test_a_changed_manifest_is_refused(tmp_path):
     path.write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=r"manifest.json: is damaged \(its checksum differs\)"):
         open_patches(tmp_path)
+
+
+HOSTILE = {
+    "nodes": lambda array: array.__setitem__(0, 300),
+    "offsets": lambda array: array.__setitem__(1, 10**9),
+    "entry_offsets": lambda array: array.__setitem__(1, -1),
+    "indptr": lambda array: array.__setitem__(3, 10**9),
+    "indices": lambda array: array.__setitem__(slice(None), 299),
+    "features_indices": lambda array: array.__setitem__(slice(None), 40),
+    "features_indptr": lambda array: array.__setitem__(slice(None), -1),
+    "overlap_edges": lambda array: array.__setitem__((0, 0), 3),
+    "overlap_pointers": lambda array: array.__setitem__(1, 10**9),
+    "overlap_second_rows": lambda array: array.__setitem__(0, 10**9),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_numbers_that_compiled_code_would_follow_are_checked(name, tmp_path):
+    graph = make_graph("sparse")
+    write_patches(write_graph(graph, tmp_path), cut(graph, 3))
+    path = tmp_path / "patches" / f"{name}.npy"
+    array = np.load(path)
+    HOSTILE[name](array)
+    path.write_bytes(path.read_bytes()[:HEADER_BYTES] + array.tobytes())
+
+    def use():
+        store = open_patches(tmp_path)
+        assert store.patch_set.num_patches == 3
+        for patch in range(3):
+            store.load_patch(patch)
+
+    with pytest.raises(InputError, match="is damaged"):
+        use()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import weakref
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ class ArrayInfo:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row."""
-        return self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        return self.dtype.itemsize * math.prod(self.shape[1:])
 
     @property
     def num_bytes(self) -> int:
@@ -165,9 +166,7 @@ class ArrayFolder:
         self.values: dict[str, Any] = manifest["values"]
         self.sha256: str = manifest["sha256"]
         self.arrays = {
-            name: StoredArray(
-                folder / f"{name}.npy", ArrayInfo(np.dtype(item["dtype"]), tuple(item["shape"]), item["sha256"])
-            )
+            name: StoredArray(folder / f"{name}.npy", _read_info(name, item))
             for name, item in manifest["arrays"].items()
         }
 
@@ -175,6 +174,18 @@ class ArrayFolder:
     def num_bytes(self) -> int:
         """Bytes on disk of all arrays."""
         return sum(HEADER_BYTES + array.info.num_bytes for array in self.arrays.values())
+
+
+def _read_info(name: str, item: dict[str, Any]) -> ArrayInfo:
+    """An entry of a manifest; ValueError where it is none: names lead to files, and types decide how bytes are read."""
+    dtype, shape = np.dtype(item["dtype"]), tuple(item["shape"])
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} is no name of an array")
+    if dtype.kind not in "iuf" or not dtype.isnative:
+        raise ValueError(f"{name} holds {dtype}")
+    if not shape or not all(isinstance(size, int) and 0 <= size < 2**62 for size in shape):
+        raise ValueError(f"{name} has shape {shape}")
+    return ArrayInfo(dtype, shape, str(item["sha256"]))
 
 
 def is_folder_of(folder: Path, kind: str) -> bool:
@@ -189,7 +200,7 @@ def open_folder(folder: Path, kind: str, *, verify: bool = False) -> ArrayFolder
     """Open a folder and check its manifest and the size of every file; verify: also the SHA-256 of every array."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise InputError(f"{folder}: no store of {kind} is here, or it was never finished; {_REMEDY}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{folder / MANIFEST}: is damaged (no JSON); {_REMEDY}") from error
@@ -202,7 +213,7 @@ def open_folder(folder: Path, kind: str, *, verify: bool = False) -> ArrayFolder
         opened = ArrayFolder(folder, manifest)
     except FileNotFoundError as error:
         raise InputError(f"{error.filename}: is missing; {_REMEDY}") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{folder / MANIFEST}: is no manifest of arrays ({error}); {_REMEDY}") from error
     for array in opened.arrays.values():
         array.check_size()

@@ -19,6 +19,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.graph import Cleaning, Features, Graph
+from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
 from l2g2g.graphs.stored_text import read_text, write_text
 
 GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
@@ -63,13 +64,15 @@ class StoredGraph:
     def __init__(self, directory: Path, folder: ArrayFolder) -> None:
         values, arrays = folder.values, folder.arrays
         self.directory, self.folder, self.arrays = directory, folder, arrays
-        self.name: str = values["name"]
-        self.num_nodes: int = values["num_nodes"]
-        self.num_edges: int = values["num_edges"]
-        self.num_features: int = values["num_features"]
-        self.weighted: bool = values["weighted"]
-        self.cleaning = Cleaning(**values["cleaning"])
-        self.source: dict[str, Any] | None = values["source"]
+        with reading_manifest(folder.folder):
+            self.name = str(values["name"])
+            self.num_nodes = int(values["num_nodes"])
+            self.num_edges = int(values["num_edges"])
+            self.num_features = int(values["num_features"])
+            self.weighted = bool(values["weighted"])
+            self.cleaning = Cleaning(**values["cleaning"])
+            self.source: dict[str, Any] | None = values["source"]
+        _check_arrays(folder, self.num_nodes, self.num_edges, self.num_features, self.weighted)
         self.indptr: StoredArray = arrays["indptr"]
         self.indices: StoredArray = arrays["indices"]
         self.weights: StoredArray | None = arrays.get("weights")
@@ -111,6 +114,7 @@ class StoredGraph:
     def read_rows(self, low: int, high: int) -> sp.csr_array:
         """(high - low, num_nodes) rows low:high of the adjacency matrix."""
         indptr = self.indptr.read(low, high + 1)
+        check_offsets(indptr, len(self.indices), self.indptr.path)
         first, last = int(indptr[0]), int(indptr[-1])
         weights = None if self.weights is None else self.weights.read(first, last)
         return self._matrix(indptr - first, self.indices.read(first, last), weights)
@@ -120,14 +124,17 @@ class StoredGraph:
         low = 0
         while low < self.num_nodes:
             indptr = self.indptr.read(low, min(low + _ROWS_AT_ONCE, self.num_nodes) + 1)
+            check_offsets(indptr, len(self.indices), self.indptr.path)
             num_rows = max(1, int(np.searchsorted(indptr, indptr[0] + num_entries, side="right")) - 1)
             first, last = int(indptr[0]), int(indptr[num_rows])
-            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, self.indices.read(first, last), first)
+            indices = self.indices.read(first, last)
+            check_numbers(indices, self.num_nodes, self.indices.path)
+            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first)
             low += num_rows
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
-        starts, ends = self._bounds(self.indptr, nodes)
+        starts, ends = _bounds(self.indptr, nodes, len(self.indices))
         weights = None if self.weights is None else self.weights.take_ranges(starts, ends)
         indices = self.indices.take_ranges(starts, ends)
         return self._matrix(_joined(ends - starts), indices, weights)
@@ -141,8 +148,10 @@ class StoredGraph:
             return self._feature_rows(low, high)
         if not self.has_sparse_features:
             return self.arrays["features"].take(np.asarray(nodes, np.int64))
-        starts, ends = self._bounds(self.arrays["features_indptr"], nodes)
-        columns = self.arrays["features_indices"].take_ranges(starts, ends)
+        places = self.arrays["features_indices"]
+        starts, ends = _bounds(self.arrays["features_indptr"], nodes, len(places))
+        columns = places.take_ranges(starts, ends)
+        check_numbers(columns, self.num_features, places.path)
         data = self.arrays["features_data"].take_ranges(starts, ends)
         return sp.csr_array((data, columns, _joined(ends - starts)), shape=(len(starts), self.num_features))
 
@@ -158,12 +167,8 @@ class StoredGraph:
             cleaning=self.cleaning,
         )
 
-    def _bounds(self, indptr: StoredArray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the entries of these rows begin and end."""
-        nodes = np.asarray(nodes, np.int64)
-        return indptr.take(nodes), indptr.take(nodes + 1)
-
     def _matrix(self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None) -> sp.csr_array:
+        check_numbers(indices, self.num_nodes, self.indices.path)
         weights = np.ones(len(indices), np.float32) if weights is None else weights
         if len(indices) < 2**31:
             indptr = indptr.astype(np.int32)
@@ -173,8 +178,10 @@ class StoredGraph:
         if not self.has_sparse_features:
             return self.arrays["features"].read(low, high)
         indptr = self.arrays["features_indptr"].read(low, high + 1)
+        check_offsets(indptr, len(self.arrays["features_indices"]), self.arrays["features_indptr"].path)
         first, last = int(indptr[0]), int(indptr[-1])
         columns = self.arrays["features_indices"].read(first, last)
+        check_numbers(columns, self.num_features, self.arrays["features_indices"].path)
         data = self.arrays["features_data"].read(first, last)
         return sp.csr_array((data, columns, (indptr - first).astype(np.int32)), shape=(high - low, self.num_features))
 
@@ -246,6 +253,35 @@ def _read_names(arrays: dict[str, StoredArray], name: str, low: int, high: int |
     if name in arrays:
         return arrays[name].read(low, high)
     return read_text(arrays, name, low, high) if f"{name}_offsets" in arrays else None
+
+
+def _check_arrays(folder: ArrayFolder, num_nodes: int, num_edges: int, num_features: int, weighted: bool) -> None:
+    """Refuse arrays that do not fit each other."""
+    check_array(folder, "indptr", "int64", num_nodes + 1)
+    check_array(folder, "indices", "int32", 2 * num_edges)
+    if weighted:
+        check_array(folder, "weights", "float32", 2 * num_edges)
+    if "features_indptr" in folder.arrays:
+        check_array(folder, "features_indptr", "int64", num_nodes + 1)
+        check_array(folder, "features_indices", "int32", None)
+        check_array(folder, "features_data", "float32", *folder.arrays["features_indices"].shape)
+    elif num_features:
+        check_array(folder, "features", "float32 float16", num_nodes, num_features)
+    for name in ("ids", "labels"):
+        if name in folder.arrays:
+            check_array(folder, name, "int64", num_nodes)
+        elif f"{name}_offsets" in folder.arrays:
+            check_array(folder, f"{name}_offsets", "int64", num_nodes + 1)
+            check_array(folder, f"{name}_bytes", "uint8", None)
+
+
+def _bounds(indptr: StoredArray, nodes: np.ndarray, num_entries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of these rows begin and end."""
+    nodes = np.asarray(nodes, np.int64)
+    starts, ends = indptr.take(nodes), indptr.take(nodes + 1)
+    if len(nodes) and (starts.min() < 0 or (ends < starts).any() or ends.max() > num_entries):
+        raise InputError(f"{indptr.path}: is damaged (places that fall, or beyond {num_entries:,}); {REMEDY}")
+    return starts, ends
 
 
 def _joined(lengths: np.ndarray) -> np.ndarray:

@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import StoredArray
 from l2g2g.graphs.array_writer import FolderWriter
+from l2g2g.graphs.store_checks import REMEDY, check_offsets
 
 _NAMES_AT_ONCE = 1 << 16
 
@@ -29,9 +31,13 @@ def read_text(arrays: dict[str, StoredArray], name: str, low: int, high: int | N
     """The names low:high as strings in an object array."""
     high = len(arrays[f"{name}_offsets"]) - 1 if high is None else high
     offsets = arrays[f"{name}_offsets"].read(low, high + 1)
+    check_offsets(offsets, len(arrays[f"{name}_bytes"]), arrays[f"{name}_offsets"].path)
     content = arrays[f"{name}_bytes"].read(int(offsets[0]), int(offsets[-1])).tobytes()
     starts = (offsets - offsets[0]).tolist()
-    texts = [content[first:last].decode() for first, last in pairwise(starts)]
+    try:
+        texts = [content[first:last].decode() for first, last in pairwise(starts)]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{arrays[f'{name}_bytes'].path}: is damaged (no UTF-8); {REMEDY}") from error
     array = np.empty(len(texts), dtype=object)
     array[:] = texts
     return array

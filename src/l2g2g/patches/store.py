@@ -19,6 +19,7 @@ from l2g2g.graphs.array_folder import ArrayFolder, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.store import PATCH_FOLDER, StoredGraph
+from l2g2g.graphs.store_checks import check_array, check_numbers, check_offsets, reading_manifest
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
 from l2g2g.patches.store_writer import write_feature_rows, write_subgraphs
@@ -42,13 +43,15 @@ class PatchStore:
     def __init__(self, directory: Path, folder: ArrayFolder) -> None:
         self.directory, self.folder, self.arrays = directory, folder, folder.arrays
         values = folder.values
-        self.num_features: int = values["num_features"]
-        self.num_edges: int = values["num_edges"]
-        self.num_covered_edges: int = values["num_covered_edges"]
-        self.settings: dict[str, object] = values["settings"]
-        self.graph_sha256: str = values["graph_sha256"]
-        self.num_nodes: int = values["num_nodes"]
+        with reading_manifest(folder.folder):
+            self.num_nodes, self.num_edges = int(values["num_nodes"]), int(values["num_edges"])
+            self.num_features = int(values["num_features"])
+            self.num_covered_edges = int(values["num_covered_edges"])
+            self._num_joined = int(values["num_joined"])
+            self.settings: dict[str, object] = dict(values["settings"])
+            self.graph_sha256 = str(values["graph_sha256"])
         self.weighted = "weights" in self.arrays
+        _check_arrays(folder, self.num_features)
 
     @property
     def num_patches(self) -> int:
@@ -69,33 +72,43 @@ class PatchStore:
     def patch_set(self) -> PatchSet:
         """Node lists and overlaps, in memory: 8 bytes for every row."""
         arrays = self.arrays
-        index = [torch.from_numpy(arrays[f"overlap_{part}"].read()) for part in _OVERLAP_PARTS]
+        nodes = arrays["nodes"].read()
+        check_numbers(nodes, self.num_nodes, arrays["nodes"].path)
+        edges, pointers, *rows = (arrays[f"overlap_{part}"].read() for part in _OVERLAP_PARTS)
+        check_numbers(edges.ravel(), self.num_patches, arrays["overlap_edges"].path)
+        check_offsets(pointers, len(rows[0]), arrays["overlap_pointers"].path)
+        for part, numbers in zip(_OVERLAP_PARTS[2:], rows, strict=True):
+            check_numbers(numbers, len(nodes), arrays[f"overlap_{part}"].path)
+        index = [torch.from_numpy(array) for array in (edges, pointers, *rows)]
         return PatchSet(
             self.num_nodes,
-            arrays["nodes"].read(),
+            nodes,
             self.offsets,
             OverlapIndex(self.num_patches, *index),
-            int(self.folder.values["num_joined"]),
+            self._num_joined,
         )
 
     @cached_property
     def offsets(self) -> np.ndarray:
         """(num_patches + 1,) patch j owns the rows offsets[j]:offsets[j + 1]."""
-        return self.arrays["offsets"].read()
+        return self._read_offsets("offsets", len(self.arrays["nodes"]))
 
     @cached_property
     def entry_offsets(self) -> np.ndarray:
         """(num_patches + 1,) patch j owns the entries entry_offsets[j]:entry_offsets[j + 1] of its subgraph."""
-        return self.arrays["entry_offsets"].read()
+        return self._read_offsets("entry_offsets", len(self.arrays["indices"]))
 
     def load_adjacency(self, patch: int) -> sp.csr_array:
         """(num_local, num_local) induced subgraph of one patch, columns ascending, float32 weights."""
         low, high = self.offsets[patch : patch + 2]
         first, last = self.entry_offsets[patch : patch + 2]
-        ends = self.arrays["indptr"].read(low, high) - first
-        indptr = np.concatenate([[0], ends]).astype(np.int32 if last - first < 2**31 else np.int64)
+        indptr = np.concatenate([[0], self.arrays["indptr"].read(low, high) - first])
+        check_offsets(indptr, last - first, self.arrays["indptr"].path)
+        indptr = indptr.astype(np.int32 if last - first < 2**31 else np.int64)
+        indices = self.arrays["indices"].read(first, last)
+        check_numbers(indices, high - low, self.arrays["indices"].path)
         weights = self.arrays["weights"].read(first, last) if self.weighted else np.ones(last - first, np.float32)
-        return sp.csr_array((weights, self.arrays["indices"].read(first, last), indptr), shape=(high - low, high - low))
+        return sp.csr_array((weights, indices, indptr), shape=(high - low, high - low))
 
     def load_features(self, patch: int) -> Features | None:
         """(num_local, num_features) feature rows of one patch, as they lie on disk; None without features."""
@@ -105,21 +118,50 @@ class PatchStore:
         if not self.has_sparse_features:
             return self.arrays["features"].read(low, high)
         first = int(self.arrays["features_indptr"].read(low - 1, low)[0]) if low else 0
-        ends = self.arrays["features_indptr"].read(low, high)
+        ends = np.concatenate([[first], self.arrays["features_indptr"].read(low, high)])
+        check_offsets(ends, len(self.arrays["features_indices"]), self.arrays["features_indptr"].path)
         last = int(ends[-1])
-        indptr = np.concatenate([[0], ends - first]).astype(np.int32)
+        indptr = (ends - first).astype(np.int32)
         columns, data = (
             self.arrays["features_indices"].read(first, last),
             self.arrays["features_data"].read(first, last),
         )
+        check_numbers(columns, self.num_features, self.arrays["features_indices"].path)
         return sp.csr_array((data, columns, indptr), shape=(high - low, self.num_features))
 
     def load_patch(self, patch: int) -> tuple[sp.csr_array, Features | None]:
         """The induced subgraph and the feature rows of one patch."""
         return self.load_adjacency(patch), self.load_features(patch)
 
+    def _read_offsets(self, name: str, most: int) -> np.ndarray:
+        offsets = self.arrays[name].read()
+        check_offsets(offsets, most, self.arrays[name].path)
+        return offsets
+
 
 _OVERLAP_PARTS = ("edges", "pointers", "first_rows", "second_rows")
+
+
+def _check_arrays(folder: ArrayFolder, num_features: int) -> None:
+    """Refuse arrays that do not fit each other."""
+    check_array(folder, "nodes", "int64", None)
+    num_rows = len(folder.arrays["nodes"])
+    check_array(folder, "offsets", "int64", None)
+    check_array(folder, "indptr", "int64", num_rows)
+    check_array(folder, "indices", "int32", None)
+    check_array(folder, "entry_offsets", "int64", *folder.arrays["offsets"].shape)
+    if "weights" in folder.arrays:
+        check_array(folder, "weights", "float32", *folder.arrays["indices"].shape)
+    if "features_indptr" in folder.arrays:
+        check_array(folder, "features_indptr", "int64", num_rows)
+        check_array(folder, "features_indices", "int32", None)
+        check_array(folder, "features_data", "float32", *folder.arrays["features_indices"].shape)
+    elif num_features:
+        check_array(folder, "features", "float32 float16", num_rows, num_features)
+    check_array(folder, "overlap_edges", "int64", None, 2)
+    check_array(folder, "overlap_pointers", "int64", len(folder.arrays["overlap_edges"]) + 1)
+    check_array(folder, "overlap_first_rows", "int64", None)
+    check_array(folder, "overlap_second_rows", "int64", *folder.arrays["overlap_first_rows"].shape)
 
 
 def has_patches(directory: str | Path) -> bool:
