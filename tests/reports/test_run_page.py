@@ -148,6 +148,38 @@ def test_keys_move_zoom_choose_and_clear(map_page, page):
     assert map_page.troubles() == []
 
 
+def test_mouse_and_wheel_move_and_zoom(map_page, page):
+    map_page.open(page)
+    left, top, right, bottom = map_page.box()
+    middle = ((left + right) / 2, (top + bottom) / 2)
+    before = map_page.run(VIEW)
+    wheel = {"type": "mouseWheel", "x": middle[0], "y": middle[1], "deltaX": 0, "deltaY": -120}
+    map_page.browser.call("Input.dispatchMouseEvent", **wheel)
+    assert map_page.run(VIEW) == before  # the page scrolls: the map has not the focus
+    map_page.show("map-overlay")
+    map_page.browser.drag([middle, (middle[0] + 30, middle[1] + 20), (middle[0] + 60, middle[1] + 40)])
+    moved = map_page.run(VIEW)
+    assert (moved[0] < before[0], moved[1] < before[1], moved[2]) == (True, True, before[2])
+    assert map_page.run("state.chosen") == -1  # a drag is no click
+    map_page.run("pointMap.overlay.focus()")
+    map_page.browser.call("Input.dispatchMouseEvent", **wheel)
+    map_page.browser.wait_for(f"pointMap.scale > {moved[2]}")
+    assert map_page.troubles() == []
+
+
+def test_two_fingers_zoom(map_page, page):
+    map_page.open(page, width=400, height=800)
+    left, top, right, bottom = map_page.box()
+    x, y = (left + right) / 2, (top + bottom) / 2
+    before = map_page.run(VIEW)
+    for kind, apart in (("touchStart", 20), ("touchMove", 40), ("touchMove", 60), ("touchEnd", None)):
+        points = [] if apart is None else [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+        map_page.browser.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+    assert map_page.run(VIEW)[2] > 1.5 * before[2]
+    assert map_page.run("state.chosen") == -1
+    assert map_page.troubles() == []
+
+
 def test_light_dark_phone_and_paper(map_page, page):
     map_page.open(page, theme="dark")
     assert map_page.run(BACKGROUND) == "rgb(22, 24, 28)"
