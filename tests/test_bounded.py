@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from l2g2g import bounded, cli, sources
+from l2g2g import bounded, bounded_evaluation, cli, sources
 from l2g2g.bounded import embed_stored
+from l2g2g.bounded_evaluation import evaluate_stored
 from l2g2g.budget import StoredSizes, fit_budget, show_size
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.write import read_embedding, write_embedding
 from l2g2g.patches.store import has_patches, open_patches
+from l2g2g.training.stored_split import split_stored, write_training_graph
 
 SMALL = {"dim": 4, "hidden": 6, "patches": 3, "epochs": 6, "threads": 1, "min_overlap": 4, "target_overlap": 6}
 PLENTY = 10**11
@@ -241,3 +243,60 @@ def test_ids_on_disk_are_written_in_all_formats(plain, tmp_path, monkeypatch):
         ids, found = read_embedding(path)
         assert ids.tolist() == named.node_ids.tolist()
         np.testing.assert_allclose(found, vectors, rtol=1e-6)
+
+
+def test_patches_that_turn_out_too_large_are_cut_again(store, from_disk, monkeypatch):
+    """The real largest patch decides, not the even share that was planned with."""
+    from l2g2g import stored_patches
+
+    real = stored_patches.find_needs
+    asked = []
+
+    def needs_of(sizes, config, num_patches, threads, resident):
+        asked.append(num_patches)
+        found = real(sizes, config, num_patches, threads, resident)
+        return replace(found, patch=0 if num_patches >= 4 else 2 * PLENTY)
+
+    monkeypatch.setattr(stored_patches, "find_needs", needs_of)
+    monkeypatch.setattr(stored_patches, "most_patches", lambda *_: 6)
+    config = replace(make_config(**SMALL, memory=PLENTY), patches=None)
+    monkeypatch.setattr(type(config), "num_patches", lambda self, _: 2)
+    assert embed_stored(store, config).patch_set.num_patches == 4
+    assert asked == [2, 4]
+    with pytest.raises(ResourceError, match="largest of 2 patches"):
+        embed_stored(store, replace(config, patches=2))
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_evaluate_a_store_on_the_command_line(noisy, tmp_path, monkeypatch, limited):
+    stored = write_graph(noisy, tmp_path / "store")
+    for module in (bounded, bounded_evaluation):
+        monkeypatch.setattr(module, "fits_memory", lambda *_: not limited)
+    options = [*small_options(), "--json", "--method", "l2g2g", "--method", "gae+l2g", "--seed", "1"]
+    code, printed, error = run(["evaluate", str(stored.directory), "--memory", "100GB", *options])
+    assert code == 0, error
+    rows = [json.loads(line) for line in printed.splitlines()]
+    assert [row["method"] for row in rows] == ["l2g2g", "gae+l2g"]
+    assert all(0.3 < row["auc"] <= 1 for row in rows)
+    for wrong in (["--protocol", "paper"], ["--measures", "all"]):
+        assert run(["evaluate", str(stored.directory), *wrong, *options])[2].exit_code == 2
+
+
+def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch):
+    rows = []
+    for limited in (True, False):
+        stored = write_graph(noisy, tmp_path / f"store-{limited}")
+        monkeypatch.setattr(bounded_evaluation, "fits_memory", lambda *_, limited=limited: not limited)
+        rows.append(evaluate_stored(stored, make_config(**SMALL, memory=PLENTY))[0])
+    assert rows[0]["auc"] == pytest.approx(rows[1]["auc"], abs=1e-4)
+    assert rows[0]["num_patches"] == rows[1]["num_patches"]
+
+
+def test_the_training_graph_of_an_evaluation_lacks_what_is_tested(store, tmp_path):
+    split = split_stored(store, validation_fraction=0.05, test_fraction=0.1, seed=0)
+    train = write_training_graph(store, split, tmp_path / "train")
+    expected = split.in_memory(store).train
+    found = train.to_graph()
+    assert (found.adjacency != expected.adjacency).nnz == 0
+    assert train.num_edges == split.num_edges == found.num_edges
+    np.testing.assert_array_equal(found.features, expected.features)

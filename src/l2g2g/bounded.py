@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from l2g2g.budget import Needs, StoredSizes, fit_budget
+from l2g2g.budget import Needs, StoredSizes, activation_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.experiment import (
@@ -17,7 +17,6 @@ from l2g2g.experiment import (
     Run,
     Stopwatch,
     check_embedding,
-    choose_threads,
     describe_machine,
     loop_settings,
     make_model,
@@ -31,9 +30,9 @@ from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.structure import fit_products
-from l2g2g.patches.store import PatchStore, has_patches, open_patches
+from l2g2g.patches.store import PatchStore
 from l2g2g.run_directory import RunDirectory
-from l2g2g.stored_patches import cut_stored
+from l2g2g.stored_patches import find_patches, fit_patches
 from l2g2g.training.batches import PairOptions
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
@@ -69,11 +68,11 @@ def embed_stored(
     if config.epochs != 0 and graph.num_edges >= _LEAST_EDGES:
         fraction = min(validation_fraction, _MOST_VALIDATION_EDGES / graph.num_edges)
     prepare_torch(config, 2 * graph.num_edges)
-    in_memory = fits_memory(graph, config)
-    needs = None if in_memory else plan_stored(graph, config)
-    patches = find_patches(graph, config, needs, clock)
-    if needs is not None:
-        needs = plan_stored(graph, config, patches, needs.resident)
+    needs, patches = None, None
+    if not fits_memory(graph, config):
+        patches, needs = fit_patches(graph, config, clock)
+    elif config.definition.uses_patches:
+        patches = find_patches(graph, config, clock)
     with clock.measure("split"):
         split = split_stored(graph, validation_fraction=fraction, seed=config.seed)
     keeper = keep_stored(directory, "embed", graph, config, patches, validation_fraction=fraction)
@@ -94,36 +93,6 @@ def fits_memory(graph: StoredGraph, config: Config) -> bool:
     columns = int(4 * sizes.entries_per_row * graph.num_nodes)
     needed = estimate_bytes(graph.num_nodes, num_arcs, columns, config) + 16 * num_arcs + 2 * columns
     return needed + resident_memory() <= config.memory
-
-
-def plan_stored(
-    graph: StoredGraph, config: Config, patches: PatchStore | None = None, resident: int | None = None
-) -> Needs:
-    """What a training from disk will take; refused where the limit is too small."""
-    sizes = StoredSizes.of(graph)
-    if patches is not None:
-        largest = int(np.diff(patches.entry_offsets).max())
-        rows = np.diff(patches.offsets)
-        sizes = replace(sizes, largest_rows=int(rows.max()), largest_arcs=largest, num_rows=int(rows.sum()))
-        config = replace(config, patches=patches.num_patches)
-    threads = choose_threads(config, 2 * graph.num_edges)
-    return fit_budget(sizes, config, threads, graph.name, resident)
-
-
-def find_patches(graph: StoredGraph, config: Config, needs: Needs | None, clock: Stopwatch) -> PatchStore | None:
-    """The patches of a store, cut where it has none that will do; None for the methods that use none."""
-    if not config.definition.uses_patches:
-        return None
-    wanted = config.num_patches(graph.num_nodes) if needs is None else needs.num_patches
-    if has_patches(graph.directory):
-        patches = open_patches(graph.directory, graph=graph)
-        if config.patches is None or config.patches == patches.num_patches:
-            return patches
-    with clock.measure("partition"):
-        room = None if config.memory is None else max(0, config.memory - resident_memory())
-        patches = cut_stored(graph, wanted, config, room)
-        return_freed_memory()
-    return patches
 
 
 def keep_stored(
@@ -182,7 +151,8 @@ def run_stored(
             options=options,
             storage=config.feature_storage,
         )
-        batches = make_batches(held=split.held, keep_bytes=spare - spare // 4)
+        activations = activation_bytes(config) if config.loss_scope == "global" else 0
+        batches = make_batches(held=split.held, keep_bytes=spare - spare // 4, bytes_per_row=activations)
         global_pairs = None
         if config.loss_scope == "global":
             pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)

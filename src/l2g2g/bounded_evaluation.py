@@ -6,7 +6,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from l2g2g.bounded import find_patches, fits_memory, keep_stored, plan_stored, run_stored
+from l2g2g.bounded import fits_memory, keep_stored, run_stored
+from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
@@ -17,6 +18,7 @@ from l2g2g.experiment import (
     OnEpoch,
     Run,
     Stopwatch,
+    choose_threads,
     evaluate_graph,
     pair_scorer,
     peak_memory,
@@ -30,6 +32,7 @@ from l2g2g.graphs.store import StoredGraph
 from l2g2g.rank_share import NOT_SHARED
 from l2g2g.run_directory import RunDirectory
 from l2g2g.sources import scratch_folder
+from l2g2g.stored_patches import find_patches, fit_patches
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.stored_split import split_stored, write_training_graph
@@ -64,8 +67,8 @@ def evaluate_stored(
     """Hold back each edge by chance, 5 % for validation and 10 % for the test, train on the rest, score."""
     started, clock = time.perf_counter(), Stopwatch()
     prepare_torch(config, 2 * graph.num_edges)
-    if not fits_memory(graph, config):
-        plan_stored(graph, config)  # refused before any work, if at all
+    if not fits_memory(graph, config):  # refused before any work, if at all
+        fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
     with clock.measure("split"):
         split = split_stored(graph, validation_fraction=0.05, test_fraction=0.10, seed=config.seed)
     if split.test is None:
@@ -74,8 +77,11 @@ def evaluate_stored(
         with clock.measure("split"):
             train = write_training_graph(graph, split, folder)
             return_freed_memory()
-        needs = None if fits_memory(train, config) else plan_stored(train, config)
-        patches = find_patches(train, config, needs, clock)
+        needs, patches = None, None
+        if not fits_memory(train, config):
+            patches, needs = fit_patches(train, config, clock)
+        elif config.definition.uses_patches:
+            patches = find_patches(train, config, clock)
         name = training_name(config)
         keeper = keep_stored(directory, name, train, config, patches, protocol="heldout")
         without = replace(split, held=None)  # the store holds none of it
@@ -84,7 +90,6 @@ def evaluate_stored(
             found = None if patches is None else patches.patch_set
             run = run_split(link_split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found)
         else:
-            needs = plan_stored(train, config, patches, needs.resident)
             run = run_stored(train, patches, without, config, needs, clock=clock, on_epoch=on_epoch, keeper=keeper)
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))

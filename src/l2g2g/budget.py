@@ -73,12 +73,17 @@ class Needs:
         return int((self.resident + self.nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
 
 
+def activation_bytes(config: Config) -> int:
+    """What the encoder leaves of a row for its gradient."""
+    return _PER_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
+
+
 def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
     """What a patch takes while the encoder runs over it and back."""
-    activations = _PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
     columns = sizes.entries_per_row if sizes.num_features else config.structure_width + 1
     per_arc = _PER_ARC + (_PER_ARC_SCORED * config.negatives_per_edge if config.loss_scope == "inside" else 0)
-    return int(activations + 4 * _COPIES_OF_FEATURES * columns * rows + per_arc * arcs)
+    per_row = activation_bytes(config) + 4 * _COPIES_OF_FEATURES * columns
+    return int(per_row * rows + per_arc * arcs)
 
 
 def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> int:

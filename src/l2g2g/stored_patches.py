@@ -1,44 +1,102 @@
-"""Stored patches: a graph on disk is cut with METIS where memory allows, and with FENNEL in passes otherwise."""
+"""Stored patches: those of a store where they will do, or new ones, cut so finely that a limit of memory is kept."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from dataclasses import replace
 
+import numpy as np
+
+from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.config import Config
+from l2g2g.errors import ResourceError
+from l2g2g.experiment import Stopwatch, choose_threads
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.patches.partition import partition
-from l2g2g.patches.store import PatchStore, write_patches
+from l2g2g.memory import resident_memory
+from l2g2g.patches.store import PatchStore, has_patches, open_patches, write_patches
 from l2g2g.patches.stored_overlap import make_stored_patches
-from l2g2g.patches.streaming import stream_partition
+from l2g2g.patches.stored_partition import metis_memory, partition_stored
 from l2g2g.training.heap import return_freed_memory
 
-_METIS_BYTES_PER_ARC = 110  # METIS itself, and the graph
+_FINER = 1.6  # times as many patches where the largest is too large
 
 
-def cut_stored(graph: StoredGraph, num_patches: int, config: Config, room: int | None) -> PatchStore:
-    """Cut a graph into this many patches and keep them in its store. room: bytes that this may take; None: any."""
-    num_arcs = 2 * graph.num_edges
-    in_memory = room is None or _METIS_BYTES_PER_ARC * num_arcs <= room
-    if in_memory:
-        labels = partition(
-            graph.read_rows(0, graph.num_nodes),
-            num_patches,
-            method=config.partition,
-            seed=config.seed,
-            fennel_passes=config.fennel_passes,
-        )
-    else:
-        if config.partition == "metis":
-            warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it", stacklevel=2)
-        labels = stream_partition(graph, num_patches)
-        return_freed_memory()
-    least, wanted = config.overlap_range
-    patch_set = make_stored_patches(
-        graph,
-        labels,
-        min_overlap=least,
-        target_overlap=wanted,
-        mean_degree=config.patch_degree,
+def find_patches(graph: StoredGraph, config: Config, clock: Stopwatch) -> PatchStore:
+    """The patches of a store, or as many new ones as wanted, kept in the store; memory does not count."""
+    found = _existing(graph, config)
+    return found or cut_stored(graph, config.num_patches(graph.num_nodes), config, clock)
+
+
+def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch) -> tuple[PatchStore, Needs]:
+    """The same with patches of which each fits `config.memory`, and what training then takes.
+
+    Refused before anything is cut where sizes alone say that the limit is too small. Clusters of equally many nodes
+    may have very different numbers of edges, so patches that are too large are cut again, more of them.
+    """
+    assert config.memory is not None
+    threads, resident = choose_threads(config, 2 * graph.num_edges), resident_memory()
+    planned = fit_budget(StoredSizes.of(graph), config, threads, graph.name, resident)
+    num_patches, patches = planned.num_patches, _existing(graph, config)
+    while True:
+        if patches is None:
+            patches = cut_stored(graph, num_patches, config, clock)
+        needs = find_needs(sizes_of(graph, patches), config, patches.num_patches, threads, resident)
+        if needs.total <= config.memory:
+            return patches, needs
+        most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)
+        if patches.num_patches >= most:
+            raise ResourceError(
+                f"{graph.name}: the largest of {patches.num_patches} patches needs {show_size(needs.total)} in all; "
+                f"--memory {show_size(config.memory)} is too small"
+            )
+        num_patches = min(most, max(num_patches, math.ceil(_FINER * patches.num_patches)))
+        patches = None
+
+
+def sizes_of(graph: StoredGraph, patches: PatchStore) -> StoredSizes:
+    """What memory depends on, of a graph whose patches are cut."""
+    rows, arcs = np.diff(patches.offsets), np.diff(patches.entry_offsets)
+    return replace(
+        StoredSizes.of(graph),
+        largest_rows=int(rows.max()),
+        largest_arcs=int(arcs.max()),
+        num_rows=int(rows.sum()),
     )
-    how: dict[str, object] = {"partition": config.partition if in_memory else "fennel", "seed": config.seed}
-    return write_patches(graph, patch_set, settings=how)
+
+
+def cut_stored(graph: StoredGraph, num_patches: int, config: Config, clock: Stopwatch) -> PatchStore:
+    """Cut a graph into this many patches and keep them in its store."""
+    room = None if config.memory is None else max(0, config.memory - resident_memory())
+    method: str = config.partition
+    if method == "metis" and room is not None and metis_memory(graph) > room:
+        warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it in passes", stacklevel=2)
+        method = "streaming"
+    least, wanted = config.overlap_range
+    with clock.measure("partition"):
+        labels = partition_stored(
+            graph, num_patches, method=method, seed=config.seed, fennel_passes=config.fennel_passes, memory_bytes=room
+        )
+        return_freed_memory()
+        patch_set = make_stored_patches(
+            graph, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
+        )
+        settings: dict[str, object] = {
+            "partition": method,
+            "num_patches": num_patches,
+            "min_overlap": least,
+            "target_overlap": wanted,
+            "mean_degree": config.patch_degree,
+            "seed": config.seed,
+        }
+        written = write_patches(graph, patch_set, settings=settings)
+    return_freed_memory()
+    return written
+
+
+def _existing(graph: StoredGraph, config: Config) -> PatchStore | None:
+    """The patches of a store, unless another number of them is wanted."""
+    if not has_patches(graph.directory):
+        return None
+    patches = open_patches(graph.directory, graph=graph)
+    return patches if config.patches in (None, patches.num_patches) else None

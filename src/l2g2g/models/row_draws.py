@@ -21,9 +21,9 @@ def draw_row_edges(
     groups: (num_nodes,) int64, edges inside a group are not hidden; None: every node is a group of its own.
     """
     dealt = np.empty(0, np.int64) if groups is None else groups
-    choice = np.uint64(key), np.uint64(edge_threshold(fraction)), dealt
-    starts = _count_hidden(indptr, indices, low, *choice)
-    return _list_hidden(indptr, indices, low, *choice, starts)
+    flags = np.empty(len(indices), np.uint8)
+    starts = _flag_hidden(indptr, indices, low, np.uint64(key), np.uint64(edge_threshold(fraction)), dealt, flags)
+    return _list_flagged(indptr, indices, low, flags, starts)
 
 
 def draw_row_negatives(
@@ -44,48 +44,48 @@ def draw_row_negatives(
     return _draw(indptr, indices, low, *held, starts, num_nodes, np.uint64(keys[0]), np.uint64(keys[1]))
 
 
-@njit(cache=True, inline="always")
-def _is_hidden(row: int, column: int, key: np.uint64, threshold: np.uint64, groups: np.ndarray) -> bool:
-    """Whether an entry is hidden and above the diagonal."""
-    if column <= row:
-        return False
-    word = random_word(key, (np.uint64(row) << np.uint64(32)) + np.uint64(column))
-    return bool((word >> np.uint64(32)) < threshold and (len(groups) == 0 or groups[row] != groups[column]))
-
-
 @njit(cache=True, parallel=True)
-def _count_hidden(
-    indptr: np.ndarray, indices: np.ndarray, low: int, key: np.uint64, threshold: np.uint64, groups: np.ndarray
-) -> np.ndarray:
-    counts = np.zeros(len(indptr), np.int64)
-    for row in prange(len(indptr) - 1):
-        count = 0
-        for entry in range(indptr[row], indptr[row + 1]):
-            count += _is_hidden(low + row, indices[entry], key, threshold, groups)
-        counts[row + 1] = count
-    return np.cumsum(counts)
-
-
-@njit(cache=True, parallel=True)
-def _list_hidden(
+def _flag_hidden(
     indptr: np.ndarray,
     indices: np.ndarray,
     low: int,
     key: np.uint64,
     threshold: np.uint64,
     groups: np.ndarray,
-    starts: np.ndarray,
+    flags: np.ndarray,
+) -> np.ndarray:
+    """Flag the entries above the diagonal that are hidden. Returns (num_rows + 1,) how many come before each row."""
+    bits = np.uint64(32)
+    counts = np.zeros(len(indptr), np.int64)
+    for row in prange(len(indptr) - 1):
+        node, first, last, count = low + row, indptr[row], indptr[row + 1], 0
+        upper = first + np.searchsorted(indices[first:last], node)
+        flags[first:upper] = 0
+        start = np.uint64(node) << bits
+        for entry in range(upper, last):  # nothing but arithmetic: it becomes vector code
+            flags[entry] = (random_word(key, start + np.uint64(indices[entry])) >> bits) < threshold
+        if len(groups):
+            for entry in range(upper, last):
+                flags[entry] &= groups[node] != groups[indices[entry]]
+        for entry in range(upper, last):
+            count += flags[entry]
+        counts[row + 1] = count
+    return np.cumsum(counts)
+
+
+@njit(cache=True, parallel=True)
+def _list_flagged(
+    indptr: np.ndarray, indices: np.ndarray, low: int, flags: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     count = starts[-1]
     rows, columns, entries = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int64)
     for row in prange(len(indptr) - 1):
-        place = starts[row]
-        if place == starts[row + 1]:
-            continue
-        for entry in range(indptr[row], indptr[row + 1]):
-            if _is_hidden(low + row, indices[entry], key, threshold, groups):
+        place, entry = starts[row + 1] - 1, indptr[row + 1] - 1
+        while place >= starts[row]:  # from the end, where the entries above the diagonal are
+            if flags[entry]:
                 rows[place], columns[place], entries[place] = low + row, indices[entry], entry
-                place += 1
+                place -= 1
+            entry -= 1
     return rows, columns, entries
 
 

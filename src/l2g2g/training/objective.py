@@ -23,6 +23,7 @@ from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
 from l2g2g.training.methods import Alignment, PairChoice
 from l2g2g.training.node_exchange import PairExchange
+from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 
 Scope = Literal["inside", "global"]
@@ -186,17 +187,22 @@ def _accumulate_in_turn(
     """The same gradient in the memory of one batch and of two vectors per node.
 
     Encode all and add up the vectors of the nodes, take the gradient of these, encode again. A batch may be made when
-    its turn comes and forgotten after it.
+    its turn comes and forgotten after it; those that stay in memory are encoded once.
     """
     shares = global_pairs.shares
     embedding = shares.new_zeros(len(shares), model.dim)
-    with torch.no_grad():
-        for batch in batches:
-            aligned, _ = encode_aligned(model, batch, frame, settings, epoch)
-            embedding[batch.nodes] += aligned * shares[batch.nodes]
+    encoded: dict[int, tuple[Tensor, Tensor]] = {}
+    for place, batch in enumerate(batches):
+        stays = isinstance(batches, StoredBatches) and batches.holds(batch)
+        with torch.set_grad_enabled(stays):
+            aligned, divergence = encode_aligned(model, batch, frame, settings, epoch)
+        if stays:
+            encoded[place] = aligned, divergence
+        embedding[batch.nodes] += aligned.detach() * shares[batch.nodes]
     loss, gradient = global_gradient(model, embedding, global_pairs, settings, epoch)
-    for batch in batches:
-        aligned, divergence = encode_aligned(model, batch, frame, settings, epoch)
+    for place, batch in enumerate(batches):
+        found = encoded.pop(place, None)
+        aligned, divergence = encode_aligned(model, batch, frame, settings, epoch) if found is None else found
         ((aligned * (gradient[batch.nodes] * shares[batch.nodes])).sum() + divergence).backward()
         loss += float(divergence.detach())
     return loss

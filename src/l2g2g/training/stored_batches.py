@@ -23,8 +23,9 @@ class StoredBatches(Sequence[PatchBatch]):
     """One batch for each patch, equal to those of `prepare_batches` with together=False.
 
     Batches are kept in memory until they have `keep_bytes` together: those that came first, because they are gone
-    through round and round, and what was used last is needed last. While one of the others is worked on, a thread
-    reads the next.
+    through round and round, and what was used last is needed last. This counts what the encoder leaves for its
+    gradient, so that these batches need not be encoded twice. While one of the others is worked on, a thread reads
+    the next.
 
     Args:
         store: The patches.
@@ -34,6 +35,7 @@ class StoredBatches(Sequence[PatchBatch]):
         patches: Numbers of the patches that are wanted; None for all.
         scores_inside: Whether pairs inside the patches are scored: this takes more memory.
         keep_bytes: What the batches that stay in memory may take.
+        bytes_per_row: What the encoder leaves of a row for its gradient.
         negatives_per_edge, propagate_once, options, storage, device: as in `prepare_batches`.
     """
 
@@ -47,6 +49,7 @@ class StoredBatches(Sequence[PatchBatch]):
         patches: np.ndarray | None = None,
         scores_inside: bool = True,
         keep_bytes: int = 0,
+        bytes_per_row: int = 0,
         negatives_per_edge: float = 1.0,
         propagate_once: bool = True,
         options: PairOptions | None = None,
@@ -59,7 +62,7 @@ class StoredBatches(Sequence[PatchBatch]):
         self.negatives_per_edge, self.options = negatives_per_edge, options or PairOptions()
         self.device = torch.device(device)
         self._kept: dict[int, PatchBatch] = {}
-        self._room = keep_bytes
+        self._room, self._bytes_per_row = keep_bytes, bytes_per_row
 
     def __len__(self) -> int:
         """Number of batches."""
@@ -103,13 +106,18 @@ class StoredBatches(Sequence[PatchBatch]):
             self._kept[patch] = batch
             self._room -= size
 
+    def holds(self, batch: PatchBatch) -> bool:
+        """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
+        return int(batch.patches[0]) in self._kept
+
     def size_of(self, batch: PatchBatch) -> int:
         """Bytes that a batch has when all its parts are made."""
         adjacency, matrix = batch.adjacency, batch.features.matrix
         # Columns, weights, nodes of the columns, and Â; for pairs also what is excluded, its filter, and a list.
         per_arc = 20 + (12 if self.scores_inside else 0)
         features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.matrix.values().numel()
-        return per_arc * adjacency.nnz + 32 * batch.num_rows + features
+        # Features once more with some dropped, and Â once more without what is hidden: an epoch's own.
+        return (per_arc + 8) * adjacency.nnz + (32 + self._bytes_per_row) * batch.num_rows + 2 * features
 
     def _make(self, patch: int, loaded: Loaded) -> PatchBatch:
         adjacency, rows = loaded
