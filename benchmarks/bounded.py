@@ -2,7 +2,8 @@
 
 The graph is written to a store by a process of its own (a generated one takes more memory than the limit). Then a
 process trains from it within the limit, cutting the patches, and another one without a limit on the same patches.
-Compared: the losses of all epochs, the seconds of an epoch, and the peak resident memory that the system reports.
+Compared: the losses of all epochs, the seconds of an epoch (of the clock, and of the processor: what the clock would
+say on an idle machine, for one thread), and the peak resident memory that the system reports.
 
     python benchmarks/bounded.py reddit-like --memory 2GB --epochs 20
     python benchmarks/bounded.py npm-codep --memory 1200MB --epochs 10       # an epoch from disk beside one in memory
@@ -52,6 +53,7 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
     from l2g2g.config import make_config
     from l2g2g.experiment import peak_memory
     from l2g2g.graphs.store import open_graph
+    from l2g2g.training.report import EpochReport
 
     config = make_config(
         options.method,
@@ -63,7 +65,16 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
     )
     graph = open_graph(folder)
     in_memory = fits_memory(graph, config)
-    run = embed_stored(graph, config, validation_fraction=0.0 if options.no_validation else 0.05)
+    worked: list[float] = []
+
+    def note(report: EpochReport) -> None:
+        now = time.process_time()
+        if report.validation is None and note.before is not None:
+            worked.append(now - note.before)
+        note.before = now if report.validation is None else None
+
+    note.before = None
+    run = embed_stored(graph, config, validation_fraction=0.0 if options.no_validation else 0.05, on_epoch=note)
     history = run.trained.history
     return {
         "stage": "train",
@@ -78,6 +89,7 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
         "losses": history.losses,
         "validations": history.validations,
         "epoch_median": median(history.epoch_seconds),
+        "epoch_cpu_median": median(worked) if worked else None,
         "seconds": run.seconds,
         "peak_memory_bytes": peak_memory(),
         "load_average": os.getloadavg()[0],
@@ -100,6 +112,7 @@ def compare(limited: Row, free: Row, limit: int) -> Row:
         "dataset": limited["dataset"],
         "largest_loss_difference": max(abs(one - other) / abs(other) for one, other in pairs),
         "epoch_ratio": limited["epoch_median"] / free["epoch_median"],
+        "epoch_cpu_ratio": limited["epoch_cpu_median"] / free["epoch_cpu_median"],
         "peak_over_limit": limited["peak_memory_bytes"] / limit,
         "peak_without_limit": free["peak_memory_bytes"],
     }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from l2g2g import bounded, bounded_evaluation, cli, sources
+from l2g2g import L2G2G, bounded, bounded_evaluation, cli, sources
 from l2g2g.bounded import embed_stored
 from l2g2g.bounded_evaluation import evaluate_stored
 from l2g2g.budget import StoredSizes, fit_budget, show_size
@@ -300,3 +300,14 @@ def test_the_training_graph_of_an_evaluation_lacks_what_is_tested(store, tmp_pat
     assert (found.adjacency != expected.adjacency).nnz == 0
     assert train.num_edges == split.num_edges == found.num_edges
     np.testing.assert_array_equal(found.features, expected.features)
+
+
+def test_estimators_take_stores_and_limits(store, plain, tmp_path):
+    model = L2G2G(dim=4, hidden=6, patches=3, epochs=3, threads=1, memory="100GB").fit(str(store.directory))
+    assert model.embedding_.shape == (120, 4)
+    assert model.config_.memory == 100 * 10**9
+    assert model.history_.num_epochs == 3
+    with pytest.raises(InputError, match="on a graph on disk"):
+        model.transform(plain)
+    with pytest.raises(ResourceError, match="would do"):
+        L2G2G(dim=4, memory="20MB").fit(str(edge_list(plain, tmp_path / "edges.csv")))

@@ -129,7 +129,9 @@ def run_stored(
     assert config.memory is not None
     spare = max(0, int(config.memory - needs.total))
     with clock.measure("prepare"):
-        rows = StoredRows(graph, split.held, keep_bytes=spare // 4)
+        # Rows first: they save most for what they take.
+        keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
+        rows = StoredRows(graph, split.held, keep_bytes=keep_rows)
         recipe, counts, facts = _prepare_features(rows, config)
         num_columns = facts.num_columns
         model = make_model(num_columns, facts.centre, patches.num_patches, config)
@@ -152,7 +154,7 @@ def run_stored(
             storage=config.feature_storage,
         )
         activations = activation_bytes(config) if config.loss_scope == "global" else 0
-        batches = make_batches(held=split.held, keep_bytes=spare - spare // 4, bytes_per_row=activations)
+        batches = make_batches(held=split.held, keep_bytes=spare - keep_rows, bytes_per_row=activations)
         global_pairs = None
         if config.loss_scope == "global":
             pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from l2g2g.bounded import embed_stored
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimator_input import read_grown, read_training, set_columns
@@ -21,12 +22,14 @@ from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import match_nodes
 from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.store import StoredGraph
 from l2g2g.link_questions import LinkQuestions
 from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.record_keeping import keep_record
 from l2g2g.run_directory import open_run
 from l2g2g.saved_model import ESTIMATORS, SavedModel, read_model, write_model
+from l2g2g.sources import is_store_path, open_source
 from l2g2g.torch_module import EncoderModule
 from l2g2g.training.report import OnEpoch
 from l2g2g.training.state import History
@@ -86,6 +89,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         validation_fraction: float = 0.05,
         device: str | None = None,
         threads: int | None = None,
+        memory: int | str | None = None,
         run_dir: str | None = None,
         resume: bool = False,
     ) -> None:
@@ -121,6 +125,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         self.validation_fraction = validation_fraction
         self.device = device
         self.threads = threads
+        self.memory = memory
         self.run_dir = run_dir
         self.resume = resume
 
@@ -159,7 +164,14 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
         """
         config = self.make_config()
-        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
+        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
+            if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
+                graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
+            if isinstance(graph, StoredGraph):
+                fraction = self.validation_fraction
+                run = embed_stored(graph, config, validation_fraction=fraction, on_epoch=on_epoch, directory=directory)
+                self._remember_stored(run, graph)
+                return self
             graph = read_training(self, graph, directed=self.directed)
             run = embed_graph(
                 graph,
@@ -294,6 +306,12 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         self._edges = graph.adjacency if graph.arcs is None else graph.arcs
         self._set_results(run.embedding, graph.node_ids, run.trained.history, run.config)
 
+    def _remember_stored(self, run: Run, graph: StoredGraph) -> None:
+        """The same for a graph on disk: vectors, history and settings, but nothing that would need all of it."""
+        self.run_, self.movement_, self._state, self._edges = run, None, None, None
+        self.n_features_in_ = graph.num_features
+        self._set_results(run.embedding, graph.read_node_ids(), run.trained.history, run.config)
+
     def _set_results(
         self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config
     ) -> None:
@@ -309,7 +327,10 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         """What new nodes need: model, frame, the way nodes are read and the state of the known ones."""
         check_is_fitted(self, "embedding_")
         if self._state is None:
-            raise InputError("the model was saved by an older version, without what new nodes need; fit it anew")
+            raise InputError(
+                "the model lacks what new nodes need: it was fitted on a graph on disk, or saved by an older version; "
+                "fit it on a graph in memory"
+            )
         return self._state
 
     def _known_ids(self) -> np.ndarray | None:

@@ -24,6 +24,11 @@ _READING_FACTOR = 12
 _STORE = "store"
 
 
+def is_store_path(source: object) -> bool:
+    """Whether this is the path of a store."""
+    return isinstance(source, str | Path) and is_store(source)
+
+
 @contextmanager
 def open_source(
     source: str,

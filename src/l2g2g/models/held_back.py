@@ -49,9 +49,10 @@ class HeldBack:
         """
         key, _, threshold = self._choice
         far = np.empty(0, np.int64) if far_nodes is None else far_nodes
-        new_indptr = _count_kept(indptr, indices, nodes, far, key, threshold)
+        stays = np.empty(len(indices), np.uint8)
+        new_indptr = _flag_kept(indptr, indices, nodes, far, key, threshold, stays)
         values = np.empty(0, np.float32) if weights is None else weights
-        new_indices, kept = _keep(indptr, indices, values, nodes, far, key, threshold, new_indptr)
+        new_indices, kept = _keep(indptr, indices, values, stays, new_indptr)
         return new_indptr.astype(indptr.dtype), new_indices, None if weights is None else kept
 
     def pick(self, indptr: np.ndarray, indices: np.ndarray, low: int) -> tuple[np.ndarray, np.ndarray]:
@@ -73,35 +74,37 @@ def _far(far: np.ndarray, column: int) -> np.uint64:
 
 
 @njit(cache=True, parallel=True)
-def _count_kept(
-    indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, far: np.ndarray, key: np.uint64, threshold: np.uint64
+def _flag_kept(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    nodes: np.ndarray,
+    far: np.ndarray,
+    key: np.uint64,
+    threshold: np.uint64,
+    stays: np.ndarray,
 ) -> np.ndarray:
+    """Flag the entries that stay. Returns (num_rows + 1,) how many come before each row."""
     counts = np.zeros(len(indptr), np.int64)
     for row in prange(len(indptr) - 1):
         node, count = np.uint64(nodes[row]), 0
         for entry in range(indptr[row], indptr[row + 1]):
-            count += not _is_below(node, _far(far, indices[entry]), key, threshold)
+            stays[entry] = not _is_below(node, _far(far, indices[entry]), key, threshold)
+        for entry in range(indptr[row], indptr[row + 1]):
+            count += stays[entry]
         counts[row + 1] = count
     return np.cumsum(counts)
 
 
 @njit(cache=True, parallel=True)
 def _keep(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    weights: np.ndarray,
-    nodes: np.ndarray,
-    far: np.ndarray,
-    key: np.uint64,
-    threshold: np.uint64,
-    new_indptr: np.ndarray,
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, stays: np.ndarray, new_indptr: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     new_indices = np.empty(new_indptr[-1], indices.dtype)
     kept = np.empty(new_indptr[-1] if len(weights) else 0, weights.dtype)
     for row in prange(len(indptr) - 1):
-        node, place = np.uint64(nodes[row]), new_indptr[row]
+        place = new_indptr[row]
         for entry in range(indptr[row], indptr[row + 1]):
-            if not _is_below(node, _far(far, indices[entry]), key, threshold):
+            if stays[entry]:
                 new_indices[place] = indices[entry]
                 if len(weights):
                     kept[place] = weights[entry]

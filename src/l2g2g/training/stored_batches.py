@@ -124,8 +124,10 @@ class StoredBatches(Sequence[PatchBatch]):
         low, high = self.store.offsets[patch : patch + 2]
         nodes = self.store.patch_set.nodes_of(patch)
         if self.held is not None:
-            parts = adjacency.indptr, adjacency.indices, adjacency.data
-            indptr, indices, weights = self.held.drop(*parts, nodes, nodes)
+            weights = adjacency.data if self.store.weighted else None
+            parts = self.held.drop(adjacency.indptr, adjacency.indices, weights, nodes, nodes)
+            indptr, indices, weights = parts
+            weights = np.ones(len(indices), np.float32) if weights is None else weights
             adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
         pairs = PairSource(
             adjacency,
@@ -140,6 +142,8 @@ class StoredBatches(Sequence[PatchBatch]):
             self.options,
             self.device,
         )
+        if not self.store.weighted:
+            vars(pairs)["all_alike"] = True  # known, so that nobody looks at every edge
         features = self.recipe.apply(rows, nodes)
         return make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
 
