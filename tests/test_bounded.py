@@ -295,7 +295,7 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
 def test_the_training_graph_of_an_evaluation_lacks_what_is_tested(store, tmp_path):
     split = split_stored(store, validation_fraction=0.05, test_fraction=0.1, seed=0)
     train = write_training_graph(store, split, tmp_path / "train")
-    expected = split.in_memory(store).train
+    expected = split.in_memory(store.to_graph()).train
     found = train.to_graph()
     assert (found.adjacency != expected.adjacency).nnz == 0
     assert train.num_edges == split.num_edges == found.num_edges

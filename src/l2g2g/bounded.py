@@ -29,6 +29,7 @@ from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compres
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
+from l2g2g.models.held_back import HeldBack
 from l2g2g.models.structure import fit_products
 from l2g2g.patches.store import PatchStore
 from l2g2g.run_directory import RunDirectory
@@ -70,6 +71,7 @@ def embed_stored(
     prepare_torch(config, 2 * graph.num_edges)
     needs, patches = None, None
     if not fits_memory(graph, config):
+        refuse_what_needs_memory(config)
         patches, needs = fit_patches(graph, config, clock)
     elif config.definition.uses_patches:
         patches = find_patches(graph, config, clock)
@@ -77,7 +79,8 @@ def embed_stored(
         split = split_stored(graph, validation_fraction=fraction, seed=config.seed)
     keeper = keep_stored(directory, "embed", graph, config, patches, validation_fraction=fraction)
     if needs is None or patches is None:
-        whole, link_split = graph.to_graph(), split.in_memory(graph)
+        whole = graph.to_graph()
+        link_split = split.in_memory(whole)
         found = None if patches is None else patches.patch_set
         return run_split(
             link_split, config, final_graph=whole, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found
@@ -124,43 +127,25 @@ def run_stored(
     keeper: Keeper | None = None,
 ) -> Run:
     """Train from disk within the limit. All edges count in the final vectors, also those held back from training."""
-    _refuse_what_needs_memory(config)
     return_freed_memory()
     assert config.memory is not None
     spare = max(0, int(config.memory - needs.total))
+    # Rows first: they save most for what they take.
+    keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
     with clock.measure("prepare"):
-        # Rows first: they save most for what they take.
-        keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
         rows = StoredRows(graph, split.held, keep_bytes=keep_rows)
         recipe, counts, facts = _prepare_features(rows, config)
-        num_columns = facts.num_columns
-        model = make_model(num_columns, facts.centre, patches.num_patches, config)
-        dropout = choose_feature_dropout(counts, num_columns, config)
+        model = make_model(facts.num_columns, facts.centre, patches.num_patches, config)
+        dropout = choose_feature_dropout(counts, facts.num_columns, config)
         settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
-        scored, hidden = settings.score_fraction, config.hidden_fraction or 1.0
-        negatives = config.negatives_per_edge * hidden * scored
-        plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
-        by_degree = config.negative_sampling == "degree"
-        options = PairOptions(by_degree=by_degree, weighted=config.weighted_loss)
-        make_batches = partial(
-            StoredBatches,
-            patches,
-            recipe,
-            split.held_out,
-            scores_inside=config.loss_scope == "inside",
-            negatives_per_edge=negatives,
-            propagate_once=plain,
-            options=options,
-            storage=config.feature_storage,
-        )
-        activations = activation_bytes(config) if config.loss_scope == "global" else 0
-        batches = make_batches(held=split.held, keep_bytes=spare - keep_rows, bytes_per_row=activations)
+        negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction
+        make_batches = partial(_make_batches, patches, recipe, split, config, negatives)
+        batches = make_batches(held=split.held, keep_bytes=spare - keep_rows)
         global_pairs = None
         if config.loss_scope == "global":
             pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)
             counted = np.bincount(patches.patch_set.global_nodes, minlength=graph.num_nodes)
-            shares = torch.from_numpy((1.0 / counted).astype(np.float32)[:, None])
-            global_pairs = GlobalPairs(pairs, shares)
+            global_pairs = GlobalPairs(pairs, torch.from_numpy((1.0 / counted).astype(np.float32)[:, None]))
     validation = split.validation if config.patience else None
     passes = config.passes_whole_graph
     with clock.measure("train"):
@@ -187,7 +172,34 @@ def run_stored(
     return Run(embedding.numpy(), Trained(model, frame, trained.history), patches.patch_set, used, kept, clock.seconds)
 
 
-def _refuse_what_needs_memory(config: Config) -> None:
+def _make_batches(
+    patches: PatchStore,
+    recipe: FeatureRecipe,
+    split: StoredSplit,
+    config: Config,
+    negatives_per_edge: float,
+    *,
+    held: HeldBack | None = None,
+    keep_bytes: int = 0,
+) -> StoredBatches:
+    """The patches as training wants them; without `held`, with all edges."""
+    return StoredBatches(
+        patches,
+        recipe,
+        split.held_out,
+        held=held,
+        scores_inside=config.loss_scope == "inside",
+        keep_bytes=keep_bytes,
+        bytes_per_row=activation_bytes(config) if config.loss_scope == "global" else 0,
+        negatives_per_edge=negatives_per_edge,
+        # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
+        propagate_once=not (config.hidden_fraction or config.skip or config.feature_scaling == "centred"),
+        options=PairOptions(by_degree=config.negative_sampling == "degree", weighted=config.weighted_loss),
+        storage=config.feature_storage,
+    )
+
+
+def refuse_what_needs_memory(config: Config) -> None:
     """Settings that need all of the graph at once."""
     for option, is_set in (
         ("--mask-by clusters", config.mask_by == "clusters"),

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from l2g2g.bounded import fits_memory, keep_stored, run_stored
+from l2g2g.bounded import fits_memory, keep_stored, refuse_what_needs_memory, run_stored
 from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
 from l2g2g.errors import InputError
@@ -68,6 +68,7 @@ def evaluate_stored(
     started, clock = time.perf_counter(), Stopwatch()
     prepare_torch(config, 2 * graph.num_edges)
     if not fits_memory(graph, config):  # refused before any work, if at all
+        refuse_what_needs_memory(config)
         fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
     with clock.measure("split"):
         split = split_stored(graph, validation_fraction=0.05, test_fraction=0.10, seed=config.seed)

@@ -13,9 +13,9 @@ from l2g2g.graphs.graph import Graph
 
 # Found by measuring trainings of 50,000 to 400,000 nodes (tests/test_memory.py repeats one of them).
 _BYTES_PER_ACTIVATION = 28  # what an epoch holds of every hidden or final number of a row, with its gradients
-_BYTES_PER_ARC = 40
+_BYTES_PER_ARC = 34
 _BYTES_PER_ARC_READ = 40
-_FURTHER_BYTES_PER_ARC = 50  # where the patches and the whole graph are held both
+_FURTHER_BYTES_PER_ARC = 12  # where the patches and the whole graph are held both
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),

@@ -62,7 +62,7 @@ def ends(pattern):
 def test_rows_without_what_is_held_back(stored, fraction):
     graph = stored[0]
     split = split_stored(graph, validation_fraction=fraction, seed=3)
-    expected = split.in_memory(graph).train
+    expected = split.in_memory(graph.to_graph()).train
     rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
     blocks = list(rows.blocks())
     assert len(blocks) > 5
@@ -89,7 +89,7 @@ def test_the_split_of_a_stored_graph(stored):
     graph = stored[0]
     split = split_stored(graph, validation_fraction=0.1, test_fraction=0.2, seed=5)
     whole = graph.to_graph().adjacency
-    train = split.in_memory(graph).train.adjacency
+    train = split.in_memory(graph.to_graph()).train.adjacency
     for pairs, share in ((split.validation, 0.1), (split.test, 0.2)):
         assert len(pairs.positive) == len(pairs.negative)
         assert len(pairs.positive) == pytest.approx(share * graph.num_edges, rel=0.5)
@@ -119,7 +119,7 @@ def test_non_edges_are_distinct_and_no_edges(stored):
 def test_pairs_of_all_nodes_are_those_of_memory(stored, fraction, num_groups, per_edge):
     graph, _, patch_set = stored
     split = split_stored(graph, validation_fraction=0.1, seed=1)
-    link_split = split.in_memory(graph)
+    link_split = split.in_memory(graph.to_graph())
     expected = prepare_global_pairs(
         patch_set, link_split.train.adjacency, split.held_out, negatives_per_edge=per_edge
     ).pairs
@@ -209,7 +209,7 @@ def test_what_is_known_of_all_features(stored):
 def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes):
     graph, store, patch_set = stored
     split = split_stored(graph, validation_fraction=0.1, seed=1)
-    link_split = split.in_memory(graph)
+    link_split = split.in_memory(graph.to_graph())
     recipe, features = recipe_and_features(graph)
     settings = LoopSettings(scope=scope, mask=mask, epochs=4, refresh_every=2, learning_rate=0.02, seed=9, **loop)
     plain = not (mask or options.get("skip") or options.get("centred", True))

@@ -37,9 +37,8 @@ class StoredSplit:
     held_out: sp.csr_array
     num_edges: int
 
-    def in_memory(self, graph: StoredGraph) -> LinkSplit:
+    def in_memory(self, whole: Graph) -> LinkSplit:
         """The same split of the whole graph in memory."""
-        whole = graph.to_graph()
         return LinkSplit(self.without_held(whole), self.validation, self.test, self.held_out)
 
     def without_held(self, whole: Graph) -> Graph:
