@@ -94,7 +94,7 @@ def fits_memory(graph: StoredGraph, config: Config) -> bool:
         return True
     sizes, num_arcs = StoredSizes.of(graph), 2 * graph.num_edges
     columns = int(4 * sizes.entries_per_row * graph.num_nodes)
-    needed = estimate_bytes(graph.num_nodes, num_arcs, columns, config) + 16 * num_arcs + 2 * columns
+    needed = estimate_bytes(graph.num_nodes, num_arcs, columns, config) + 16 * num_arcs + columns
     return needed + resident_memory() <= config.memory
 
 

@@ -17,7 +17,7 @@ _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dro
 _BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 22, 44  # of rows that are read and worked on
 _FEATURE_BLOCK = 1 << 25
 _ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patches are cut
-_MARGIN = 0.05  # of the limit, for what no formula knows
+_MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
 

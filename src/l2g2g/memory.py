@@ -12,10 +12,12 @@ from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
 
 # Found by measuring trainings of 50,000 to 400,000 nodes (tests/test_memory.py repeats one of them).
-_BYTES_PER_ACTIVATION = 28  # what an epoch holds of every hidden or final number of a row, with its gradients
-_BYTES_PER_ARC = 34
+_BYTES_PER_ACTIVATION = 24  # what an epoch holds of every hidden or final number of a row, with its gradients
+_BYTES_PER_ARC = 26
 _BYTES_PER_ARC_READ = 40
-_FURTHER_BYTES_PER_ARC = 12  # where the patches and the whole graph are held both
+_FURTHER_BYTES_PER_ARC = 10  # where the patches and the whole graph are held both
+_COPIES = 2  # of the features: scaled, and with entries dropped
+_FURTHER_COPIES = 1  # by patches
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -45,8 +47,9 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config) 
     rows = num_nodes if together else num_nodes / config.num_patches(num_nodes)
     activations = _BYTES_PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
     columns = columns or 4 * num_nodes * config.structure_width
+    copies = _COPIES + (_FURTHER_COPIES if local else 0)
     per_arc = _BYTES_PER_ARC + (_FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0)
-    return int(activations + columns + per_arc * num_arcs)
+    return int(activations + copies * columns + per_arc * num_arcs)
 
 
 def peak_of_reading(num_arcs: int, columns: int) -> int:

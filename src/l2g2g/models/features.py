@@ -16,6 +16,7 @@ from l2g2g.models.narrow import STORAGE
 from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, csr_tensor
 
+_ROWS = 1024  # rows that are scaled at a time
 FeatureScaling = Literal["centred", "unit", "raw", "binary"]
 
 
@@ -42,8 +43,11 @@ def normalise_rows(features: Features) -> Features:
         lengths = np.sqrt(np.maximum(squares, 1e-24))
         data = (features.data / np.repeat(lengths, np.diff(features.indptr))).astype(np.float32)
         return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
-    lengths = np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64))
-    return (features / np.maximum(lengths, 1e-12)[:, None]).astype(np.float32)
+    lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64)), 1e-12)
+    scaled = np.empty(features.shape, np.float32)
+    for low in range(0, len(features), _ROWS):  # the quotients are float64, twice as large as what is kept of them
+        scaled[low : low + _ROWS] = features[low : low + _ROWS] / lengths[low : low + _ROWS, None]
+    return scaled
 
 
 def feature_centre(features: Features) -> tuple[np.ndarray, float]:
