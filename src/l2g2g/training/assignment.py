@@ -7,7 +7,7 @@ import numpy as np
 from l2g2g.errors import InputError
 
 # A rank may have this much more than its share where that keeps neighbours together.
-_SLACK = 0.03
+_SLACK = 0.01
 _MOST_PASSES = 20
 # Up to this many patches exchanges of two are tried as well: they balance what single moves cannot.
 _FEW_PATCHES = 400

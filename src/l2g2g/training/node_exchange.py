@@ -65,10 +65,13 @@ class PairExchange:
             _mark(needed, rows, columns, homes)
         outgoing = [np.flatnonzero(needed[rank] & self.holders.holds[me]) for rank in range(self.ranks.size)]
         incoming = [np.flatnonzero(needed[me] & self.holders.holds[rank]) for rank in range(self.ranks.size)]
-        numbers = np.cumsum(needed[me]) - 1
+        numbers = np.cumsum(needed[me], dtype=np.int64) - 1
         plan = _Plan(self.ranks, outgoing, [numbers[nodes] for nodes in incoming], int(needed[me].sum()))
         vectors = _Bring.apply(parts, plan)
-        own = [_own_pairs(pattern, homes == me, numbers, len(vectors)) for pattern in (edges, non_edges)]
+        own = [
+            _own_pairs(pattern, rows, columns, (homes, me, numbers), len(vectors))
+            for pattern, (rows, columns) in zip((edges, non_edges), lists, strict=True)
+        ]
         return vectors, own[0], own[1]
 
 
@@ -87,7 +90,11 @@ class _Plan:
         rows = table.index_select(0, torch.from_numpy(np.concatenate(there)).to(device))
         received = self.ranks.swap(kind, rows, [len(part) for part in there], [len(part) for part in back])
         total = table.new_zeros(num_rows, table.shape[1])
-        return total.index_add_(0, torch.from_numpy(np.concatenate(back)).to(device), received)
+        places = np.concatenate(back)
+        if device.type == "cpu":
+            _add_rows(total.numpy(), places, received.numpy())
+            return total
+        return total.index_add_(0, torch.from_numpy(places).to(device), received)
 
 
 class _Bring(torch.autograd.Function):
@@ -114,18 +121,49 @@ def _mark(needed: np.ndarray, rows: np.ndarray, columns: np.ndarray, homes: np.n
         needed[rank, columns[pair]] = True
 
 
-def _own_pairs(pattern: PairPattern, is_home: np.ndarray, numbers: np.ndarray, num_rows: int) -> PairPattern:
-    """The pairs of a pattern that are scored here, nodes counted by `numbers`, which keeps their order."""
-    rows, columns, weights = pattern.listed
-    device = rows.device
-    chosen = torch.from_numpy(is_home).to(device)[rows.long()]
-    row_numbers = torch.from_numpy(numbers).to(device)
-    new_rows, new_columns = (row_numbers[part[chosen].long()].to(torch.int32) for part in (rows, columns))
-    indptr = torch.zeros(num_rows + 1, dtype=torch.int32, device=device)
-    torch.cumsum(torch.bincount(new_rows, minlength=num_rows), 0, out=indptr[1:])
+@njit(cache=True)
+def _add_rows(total: np.ndarray, places: np.ndarray, rows: np.ndarray) -> None:
+    for row in range(len(places)):
+        for column in range(rows.shape[1]):
+            total[places[row], column] += rows[row, column]
+
+
+def _own_pairs(
+    pattern: PairPattern,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    scored: tuple[np.ndarray, int, np.ndarray],
+    num_rows: int,
+) -> PairPattern:
+    """The pairs of a pattern that are scored here. rows, columns: its list of all pairs.
+
+    scored: (homes, rank, numbers); nodes are counted by `numbers`, which keeps their order.
+    """
+    weights, device = pattern.listed[2], pattern.indices.device
+    own = _choose(rows, columns, *scored, num_rows)
+    indptr, new_rows, new_columns = (torch.from_numpy(part).to(device) for part in own)
     if weights.dim() == 1:
-        weights = weights[chosen]
+        homes, rank, _ = scored
+        weights = weights[torch.from_numpy(homes[rows] == rank).to(device)]
     return PairPattern(indptr, new_columns, weights, rows=new_rows)
+
+
+@njit(cache=True)
+def _choose(
+    rows: np.ndarray, columns: np.ndarray, homes: np.ndarray, rank: int, numbers: np.ndarray, num_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, rows, columns) of the pairs whose first node is at home here."""
+    count = 0
+    for pair in range(len(rows)):
+        count += homes[rows[pair]] == rank
+    own_rows, own_columns = np.empty(count, np.int32), np.empty(count, np.int32)
+    indptr, place = np.zeros(num_rows + 1, np.int32), 0
+    for pair in range(len(rows)):
+        if homes[rows[pair]] == rank:
+            own_rows[place], own_columns[place] = numbers[rows[pair]], numbers[columns[pair]]
+            indptr[own_rows[place] + 1] += 1
+            place += 1
+    return np.cumsum(indptr).astype(np.int32), own_rows, own_columns
 
 
 def add_up_nodes(ranks: Ranks, holders: Holders, parts: Tensor) -> Tensor:

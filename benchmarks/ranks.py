@@ -1,0 +1,192 @@
+"""Two ranks against one: the same losses and vectors, how much faster, and what they send beside the formulas.
+
+Every job is a process of its own, or one for each rank under torchrun, with one thread each. Prints one JSON line for
+each graph and preset; the table goes to stderr. "wall" is by the clock; "cpu" is what the busiest rank computes, and so
+what the clock would say if nobody else used the machine and messages took no time.
+
+    python benchmarks/ranks.py --datasets sbm-large,cora-ml --presets paper,default --epochs 100 --repeat 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from machine import DATA, describe_machine, load_graph, progress
+
+Row = dict[str, Any]
+
+
+def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
+    """The work of one process: train, and leave clocks, losses, vectors and message counts in the folder."""
+    from l2g2g.config import make_config
+    from l2g2g.experiment import evaluate_graph
+    from l2g2g.training.distributed import Place, join_ranks
+    from l2g2g.training.node_exchange import PairExchange
+
+    place = Place.read(os.environ)
+    rank = 0 if place is None else place.rank
+    ticks: list[tuple[float, float]] = []
+    foreign: list[int] = []
+    bring = PairExchange.bring
+
+    def counted(self: PairExchange, parts: Any, edges: Any, non_edges: Any) -> Any:
+        foreign.append(count_foreign_ends(self, edges, non_edges))
+        return bring(self, parts, edges, non_edges)
+
+    PairExchange.bring = counted  # type: ignore[method-assign]
+    with nullcontext() if place is None else join_ranks(place, timeout=300) as ranks:
+        graph = load_graph(dataset, data)
+        config = make_config(**settings)
+        _, run = evaluate_graph(
+            graph, config, on_epoch=lambda _: ticks.append((time.perf_counter(), time.process_time())), ranks=ranks
+        )
+    walls, cpus = np.diff(np.array(ticks), axis=0).T
+    overlaps, patch_set = run.patch_set.overlaps, run.patch_set
+    found = {
+        "wall": float(walls.mean()),
+        "cpu": float(cpus.mean()),
+        "total": sum(spent for stage, spent in run.seconds.items() if stage not in ("epoch_median", "synchronise")),
+        "foreign_ends": float(np.mean(foreign)) if foreign else 0.0,
+        "messages": run.messages,
+        "num_parameters": sum(each.numel() for each in run.trained.model.parameters()),
+        "num_pairs": overlaps.num_pairs,
+        "num_shared": int(overlaps.sizes.sum()),
+        "num_nodes": patch_set.num_nodes,
+        "dim": config.dim,
+    }
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+    if rank == 0:
+        np.savez(folder / "result.npz", losses=np.array(run.trained.history.losses), embedding=run.embedding)
+
+
+def count_foreign_ends(exchange: Any, edges: Any, non_edges: Any) -> int:
+    """Different ends of this rank's pairs that no patch of its own holds."""
+    holders, rank = exchange.holders, exchange.ranks.rank
+    ends = []
+    for pattern in (edges, non_edges):
+        rows, columns = (part.cpu().numpy() for part in pattern.listed[:2])
+        own = holders.homes[rows] == rank
+        ends += [rows[own], columns[own]]
+    return int((~holders.holds[rank, np.unique(np.concatenate(ends))]).sum())
+
+
+def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Namespace) -> tuple[list[Row], Any]:
+    """(what every rank found, result) of one job."""
+    with tempfile.TemporaryDirectory(prefix="l2g2g-ranks-") as folder:
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
+        call = [sys.executable, *(launcher if num_ranks > 1 else []), __file__]
+        call += ["--child", json.dumps([dataset, settings]), "--folder", folder, "--data-dir", str(options.data_dir)]
+        threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        subprocess.run(call, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **threads})
+        found = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(num_ranks)]
+        with np.load(Path(folder) / "result.npz") as result:
+            return found, dict(result)
+
+
+def compare(dataset: str, preset: str, options: argparse.Namespace) -> Row:
+    """One row: best clocks of the repetitions, differences, bytes beside formulas."""
+    settings = {"method": options.method, "preset": preset, "epochs": options.epochs, "threads": 1}
+    settings |= {"patches": options.patches, "patience": 0}
+    ones, twos = [], []
+    for _ in range(options.repeat):  # in turn, so that both meet the same machine
+        ones.append(run_job(1, dataset, settings, options))
+        twos.append(run_job(2, dataset, settings, options))
+    one_result, (two, two_result) = ones[0][1], twos[0]
+    clocks = {}
+    for clock in ("wall", "cpu", "total"):
+        alone = min(found[0][clock] for found, _ in ones)
+        shared = min(max(each[clock] for each in found) for found, _ in twos)
+        clocks[clock] = {"one": alone, "two": shared, "faster": alone / shared}
+    return {
+        "dataset": dataset,
+        "preset": preset,
+        "method": options.method,
+        "epochs": options.epochs,
+        "seconds": clocks,
+        "loss_difference": float(np.abs(one_result["losses"] - two_result["losses"]).max()),
+        "embedding_difference": float(np.abs(one_result["embedding"] - two_result["embedding"]).max()),
+        "largest_coordinate": float(np.abs(one_result["embedding"]).max()),
+        "bytes": compare_bytes(two),
+    }
+
+
+def compare_bytes(ranks: list[Row]) -> Row:
+    """Counted bytes beside the formulas of messages, where a message was sent."""
+    first, sent = ranks[0], {kind: count["bytes"] for kind, count in ranks[0]["messages"].items()}
+    dim, pairs, shared = first["dim"], first["num_pairs"], first["num_shared"]
+    formulas = {
+        "gradient": (sent.get("gradient", 0) / len(ranks), 4 * first["num_parameters"]),
+        "pairs": (
+            sent.get("pair_rows", 0) + sent.get("pair_gradients", 0),
+            2 * 4 * dim * sum(each["foreign_ends"] for each in ranks),
+        ),
+        "overlaps (at most)": (sent.get("overlaps", 0), 4 * shared * dim),
+        "alignment": (sent.get("alignment", 0), 4 * pairs * (dim * dim + dim)),
+        "end": (sent.get("node_sums", 0) + sent.get("node_means", 0), 4 * dim * (first["num_nodes"] + shared)),
+    }
+    return {
+        kind: {"counted": counted, "formula": formula, "ratio": counted / formula}
+        for kind, (counted, formula) in formulas.items()
+        if counted
+    }
+
+
+def show(rows: list[Row]) -> None:
+    table = Table("graph", "preset", "epoch, 1 rank", "2 ranks", "faster", "by cpu", "loss off", "vectors off", "bytes")
+    for row in rows:
+        wall, cpu = row["seconds"]["wall"], row["seconds"]["cpu"]
+        ratios = ", ".join(f"{kind} {each['ratio']:.2f}" for kind, each in row["bytes"].items())
+        table.add_row(
+            row["dataset"],
+            row["preset"],
+            f"{1e3 * wall['one']:.1f} ms",
+            f"{1e3 * wall['two']:.1f} ms",
+            f"{wall['faster']:.2f}",
+            f"{cpu['faster']:.2f}",
+            f"{row['loss_difference']:.0e}",
+            f"{row['embedding_difference']:.0e} of {row['largest_coordinate']:.1f}",
+            ratios,
+        )
+    Console(stderr=True, width=160).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", default="sbm-large,cora-ml")
+    parser.add_argument("--presets", default="paper,default")
+    parser.add_argument("--method", default="l2g2g")
+    parser.add_argument("--patches", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--data-dir", type=Path, default=DATA)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        dataset, settings = json.loads(options.child)
+        train_here(dataset, settings, options.data_dir, options.folder)
+        return
+    rows = []
+    for dataset in options.datasets.split(","):
+        for preset in options.presets.split(","):
+            progress(f"{dataset} {preset}")
+            rows.append({**compare(dataset, preset, options), "machine": describe_machine()})
+            print(json.dumps(rows[-1]), flush=True)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
