@@ -76,3 +76,17 @@ def test_other_decoders(noisy, decoder):
 def test_not_before_fit():
     with pytest.raises(NotFittedError):
         GAE().neighbours([0])
+
+
+def test_directions_count_only_where_the_decoder_knows_them(planted):
+    import networkx as nx
+
+    graph = nx.DiGraph(
+        [(int(u), int(v)) for u, v in zip(*planted.edges(), strict=True)]
+    )
+    settings = {"dim": 4, "epochs": 3, "directed": True}
+    both = GAE(decoder="inner", **settings).fit(graph).top_links(2000)
+    assert not any(graph.has_edge(v, u) for u, v in zip(both.sources, both.targets, strict=True))
+    one = GAE(**settings).fit(graph).top_links(2000)
+    assert any(graph.has_edge(v, u) for u, v in zip(one.sources, one.targets, strict=True))
+    assert not any(graph.has_edge(u, v) for u, v in zip(one.sources, one.targets, strict=True))

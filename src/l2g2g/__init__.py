@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from l2g2g.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.write import read_embedding, write_embedding
+    from l2g2g.neighbours.search import nearest
 
 # Idle OpenMP threads wait for the next of many short steps a moment and then sleep: waking them every time costs half
 # of a small epoch, and spinning on would take the cores of a shared machine from others (and from our own). It works
@@ -31,6 +33,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 _HOMES = {
     "align": "l2g2g.alignment.align",
     "read_graph": "l2g2g.graphs.read",
+    "read_embedding": "l2g2g.graphs.write",
+    "write_embedding": "l2g2g.graphs.write",
+    "nearest": "l2g2g.neighbours.search",
     "Graph": "l2g2g.graphs.graph",
     **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimator"),
     **dict.fromkeys(["L2G2GError", "InputError", "ResourceError", "NumericalError", "WorkerError"], "l2g2g.errors"),
@@ -49,7 +54,10 @@ __all__ = [
     "ResourceError",
     "WorkerError",
     "align",
+    "nearest",
+    "read_embedding",
     "read_graph",
+    "write_embedding",
 ]
 
 

@@ -303,7 +303,8 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         self.run_: Run | None = run
         self.movement_ = movement
         self._state: Fitted | None = run.fitted
-        self._edges = graph.adjacency if graph.arcs is None else graph.arcs
+        one_way = run.config.decoder == "asymmetric" and graph.arcs is not None
+        self._edges = graph.arcs if one_way else graph.adjacency
         self._set_results(run.embedding, graph.node_ids, run.trained.history, run.config)
 
     def _remember_stored(self, run: Run, graph: StoredGraph) -> None:
