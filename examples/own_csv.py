@@ -56,7 +56,7 @@ def run(folder: Path = Path("runs/own_csv")) -> dict[str, Path]:
     command("embed", folder / "edges.csv", "-o", left["vectors.parquet"], "--run-dir", runs)
     command("report", runs, "-o", left["report.html"])
     command("neighbours", runs, "chess 07", "-k", "5", "-o", left["neighbours.csv"])
-    command("predict", runs, "--top", "10", "--graph", folder / "edges.csv", "-o", left["missing.csv"])
+    command("predict", runs, "--top", "10", "-o", left["missing.csv"])
     command("embed", folder / "grown.csv", "--model", runs, "-o", left["grown.parquet"])
     command("neighbours", left["grown.parquet"], "zoë", "yan", "-k", "8", "-o", left["newcomers.csv"])
     return left
