@@ -81,9 +81,7 @@ def test_not_before_fit():
 def test_directions_count_only_where_the_decoder_knows_them(planted):
     import networkx as nx
 
-    graph = nx.DiGraph(
-        [(int(u), int(v)) for u, v in zip(*planted.edges(), strict=True)]
-    )
+    graph = nx.DiGraph([(int(u), int(v)) for u, v in zip(*planted.edges(), strict=True)])
     settings = {"dim": 4, "epochs": 3, "directed": True}
     both = GAE(decoder="inner", **settings).fit(graph).top_links(2000)
     assert not any(graph.has_edge(v, u) for u, v in zip(both.sources, both.targets, strict=True))
