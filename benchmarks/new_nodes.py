@@ -84,7 +84,10 @@ def measure(graph: Graph, method: str, preset: str, seed: int) -> dict[str, Any]
     vectors, _ = embed_grown(before.fitted, before.embedding, None, hidden.after)
     seconds = time.perf_counter() - started
     present = embed_graph(hidden.after, config)
-    warm, movement = continue_training(before.fitted, before.embedding, None, hidden.after, config)
+    best_epoch = before.trained.history.best_epoch
+    warm, movement = continue_training(
+        before.fitted, before.embedding, None, hidden.after, config, best_epoch=best_epoch
+    )
     new, there, after = (
         evaluate_links(embedding, hidden.test, pair_scorer(run.trained.model)).auc
         for embedding, run in ((vectors, before), (present.embedding, present), (warm.embedding, warm))

@@ -101,3 +101,14 @@ def test_what_cannot_go_on_is_refused(grown, before):
 def test_what_the_run_had_decided_stays():
     config = make_config("gae", structure="auto")
     assert check_continues(replace(config, structure="blend"), config).structure == "blend"
+
+
+def test_columns_that_know_the_edges_are_not_validated_on_them(grown, before):
+    """They would tell an edge that is held back from others at once, and training would never end."""
+    model = GAE(dim=4, structure="blend", patience=2).fit(before)
+    best = model.history_.best_epoch
+    assert len(model.history_.validations) > 0
+    model.partial_fit(grown)
+    assert model.history_.validations == []
+    assert model.history_.num_epochs == max(1, round(best / 5))
+    assert model.set_params(epochs=2).partial_fit(grown).history_.num_epochs == 2

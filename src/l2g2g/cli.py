@@ -206,7 +206,8 @@ def embed(
                 from l2g2g.warm_start import continue_training
 
                 finished = (before.for_new_nodes(), before.embedding, before.node_ids)
-                run, movement = continue_training(*finished, loaded, config, small_steps="lr" not in given, **how)
+                how |= {"best_epoch": before.history.best_epoch, "small_steps": "lr" not in given}
+                run, movement = continue_training(*finished, loaded, config, **how)
         if not first:
             return
         with clock.measure("write"):

@@ -224,6 +224,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
                 self.node_ids_,
                 source,
                 config,
+                best_epoch=self.history_.best_epoch,
                 small_steps=self.lr is None,
                 validation_fraction=self.validation_fraction,
                 directory=directory,

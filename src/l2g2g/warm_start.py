@@ -29,6 +29,7 @@ _SHAPE = (
 # Steps of the same size as before would first undo some of what was found: smaller ones end as high (docs/new_nodes.md)
 # and move known nodes half as far.
 _SMALLER_STEPS = 0.1
+_SHARE_OF_EPOCHS = 0.2  # where no validation can tell when to stop
 # Scores of these decoders stay the same when all vectors are turned together.
 _TURNS_FREELY = ("inner", "cosine", "distance")
 
@@ -76,6 +77,7 @@ def continue_training(
     graph: Graph,
     config: Config,
     *,
+    best_epoch: int,
     small_steps: bool = True,
     validation_fraction: float = 0.05,
     on_epoch: OnEpoch | None = None,
@@ -84,6 +86,8 @@ def continue_training(
     """Train on a graph that has grown, from the weights of a finished run.
 
     fitted, embedding, known_ids: the finished run, its vectors (num_known, dim) and ids; it stays as it is.
+    best_epoch: the epoch whose weights the run kept. Columns made from the structure have seen the edges that a new
+    validation would hold back: a model that reads some goes on for a fifth as many epochs, without one.
     small_steps: train with a tenth of the learning rate of the config, which is that of a training from the start.
     The new vectors are turned onto the old ones of the nodes that both have (orthogonal Procrustes), where the decoder
     allows it; the others start from the same weights and are left where they go.
@@ -94,9 +98,14 @@ def continue_training(
     if matched.is_new.all():
         raise InputError(f"{graph.name}: none of its nodes is known to the finished run; fit it anew")
     start = Start(copy.deepcopy(fitted.model), extend_inputs(fitted, matched))
+    training = replace(config, lr=config.lr * (_SMALLER_STEPS if small_steps else 1.0))
+    if start.inputs.structure is not None:
+        validation_fraction = 0.0
+        few = max(1, round(best_epoch * _SHARE_OF_EPOCHS))
+        training = replace(training, epochs=few if config.epochs is None else config.epochs)
     run = embed_graph(
         graph,
-        replace(config, lr=config.lr * (_SMALLER_STEPS if small_steps else 1.0)),
+        training,
         validation_fraction=validation_fraction,
         on_epoch=on_epoch,
         directory=directory,
