@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,55 +112,21 @@ def _find_or_cut(
     graph: StoredGraph, method: str | None, config: Config, budget: int, clock: Stopwatch
 ) -> tuple[PatchStore, bool]:
     """The patches, and whether they were cut now."""
-    from l2g2g.patches.store import has_patches, open_patches, write_patches
-    from l2g2g.patches.stored_overlap import make_stored_patches
-    from l2g2g.patches.stored_partition import metis_memory, partition_stored
+    from l2g2g.patches.store import has_patches, open_patches
+    from l2g2g.patches.stored_cut import cut_stored_graph
+    from l2g2g.patches.stored_partition import metis_memory
+    from l2g2g.stored_patches import plan_cut
 
     room = _room(budget)
     if method is None:
         method = "metis" if metis_memory(graph) <= room else "streaming"
-    least, wanted = config.overlap_range
-    num_patches = config.num_patches(graph.num_nodes)
-    settings: dict[str, Any] = {
-        "partition": method,
-        "num_patches": num_patches,
-        "min_overlap": least,
-        "target_overlap": wanted,
-        "mean_degree": config.patch_degree,
-        "seed": config.seed,
-    }
+    cut = plan_cut(config.num_patches(graph.num_nodes), config, method)
     if has_patches(graph.directory):
-        try:
+        with suppress(InputError):  # damaged, or cut from a graph that was there before
             found = open_patches(graph.directory, graph=graph)
-        except InputError:  # damaged, or cut from a graph that was there before
-            pass
-        else:
-            if {**found.settings, "balance": None} == {**settings, "balance": None}:
+            if cut.made(found):
                 return found, False
-    with clock.measure("partition"):
-        labels = partition_stored(
-            graph,
-            num_patches,
-            method=method,
-            seed=config.seed,
-            fennel_passes=config.fennel_passes,
-            memory_bytes=room,
-        )
-        settings["balance"] = largest_share(labels)
-    with clock.measure("overlap"):
-        patch_set = make_stored_patches(
-            graph, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
-        )
-    with clock.measure("patches"):
-        return write_patches(graph, patch_set, settings=settings), True
-
-
-def largest_share(labels: Any) -> float:
-    """Nodes of the largest cluster by those of an even share: 1 where all are equally large."""
-    import numpy as np
-
-    sizes = np.bincount(labels)
-    return float(sizes.max() * len(sizes) / len(labels))
+    return cut_stored_graph(graph, cut, memory_bytes=room, measure=clock.measure), True
 
 
 def _room(budget: int) -> int:
@@ -193,7 +160,7 @@ def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
         "partition": settings["partition"],
         "num_patches": patches.num_patches,
         "kept_edge_fraction": patches.num_covered_edges / graph.num_edges,
-        "balance": settings["balance"],
+        "balance": settings.get("balance"),
         "node_duplication": float(sizes.sum() / graph.num_nodes),
         "largest_patch_nodes": int(sizes.max()),
         "graph_bytes": graph.num_bytes,

@@ -14,9 +14,9 @@ from l2g2g.errors import ResourceError
 from l2g2g.experiment import Stopwatch, choose_threads
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import resident_memory
-from l2g2g.patches.store import PatchStore, has_patches, open_patches, write_patches
-from l2g2g.patches.stored_overlap import make_stored_patches
-from l2g2g.patches.stored_partition import metis_memory, partition_stored
+from l2g2g.patches.store import PatchStore, has_patches, open_patches
+from l2g2g.patches.stored_cut import Cut, cut_stored_graph
+from l2g2g.patches.stored_partition import metis_memory
 from l2g2g.training.heap import return_freed_memory
 
 _FINER = 1.6  # times as many patches where the largest is too large
@@ -72,26 +72,24 @@ def cut_stored(graph: StoredGraph, num_patches: int, config: Config, clock: Stop
     if method == "metis" and room is not None and metis_memory(graph) > room:
         warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it in passes", stacklevel=2)
         method = "streaming"
-    least, wanted = config.overlap_range
     with clock.measure("partition"):
-        labels = partition_stored(
-            graph, num_patches, method=method, seed=config.seed, fennel_passes=config.fennel_passes, memory_bytes=room
-        )
-        return_freed_memory()
-        patch_set = make_stored_patches(
-            graph, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
-        )
-        settings: dict[str, object] = {
-            "partition": method,
-            "num_patches": num_patches,
-            "min_overlap": least,
-            "target_overlap": wanted,
-            "mean_degree": config.patch_degree,
-            "seed": config.seed,
-        }
-        written = write_patches(graph, patch_set, settings=settings)
+        written = cut_stored_graph(graph, plan_cut(num_patches, config, method), memory_bytes=room)
     return_freed_memory()
     return written
+
+
+def plan_cut(num_patches: int, config: Config, method: str) -> Cut:
+    """How these settings cut a graph."""
+    least, wanted = config.overlap_range
+    return Cut.of(
+        method,
+        seed=config.seed,
+        fennel_passes=config.fennel_passes,
+        num_patches=num_patches,
+        min_overlap=least,
+        target_overlap=wanted,
+        mean_degree=config.patch_degree,
+    )
 
 
 def _existing(graph: StoredGraph, config: Config) -> PatchStore | None:

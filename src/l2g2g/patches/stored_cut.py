@@ -1,0 +1,85 @@
+"""Stored cut: a graph on disk is partitioned, its clusters overlap, and the patches are written into its store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.patches.store import PatchStore, write_patches
+from l2g2g.patches.stored_overlap import make_stored_patches
+from l2g2g.patches.stored_partition import partition_stored
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What decides which patches are cut: the same patches where it is the same.
+
+    Attributes:
+        partition: A method of `partition_stored`.
+        num_patches: Number of patches.
+        min_overlap, target_overlap, mean_degree: As for `make_patches`.
+        fennel_passes: Of fennel; None for other methods.
+        seed: Of metis and random; None for the others, which draw nothing.
+    """
+
+    partition: str
+    num_patches: int
+    min_overlap: int
+    target_overlap: int
+    mean_degree: float
+    fennel_passes: int | None
+    seed: int | None
+
+    @classmethod
+    def of(cls, partition: str, *, seed: int, fennel_passes: int, **rest: Any) -> Cut:
+        """Only what counts for this partition."""
+        return cls(
+            partition,
+            fennel_passes=fennel_passes if partition == "fennel" else None,
+            seed=seed if partition in ("metis", "random") else None,
+            **rest,
+        )
+
+    def made(self, patches: PatchStore) -> bool:
+        """Whether these patches were cut in this way."""
+        return all(patches.settings.get(name) == value for name, value in asdict(self).items())
+
+
+def cut_stored_graph(
+    graph: StoredGraph,
+    cut: Cut,
+    *,
+    memory_bytes: int | None = None,
+    measure: Callable[[str], AbstractContextManager[Any]] = nullcontext,
+) -> PatchStore:
+    """Cut a graph and keep the patches in its store, with what they were cut by and how equal the clusters are.
+
+    memory_bytes: what METIS may take; None for no limit.
+    measure: called with the name of each stage ("partition", "overlap", "patches"), gives a context that lasts as long.
+    """
+    with measure("partition"):
+        labels = partition_stored(
+            graph,
+            cut.num_patches,
+            method=cut.partition,
+            seed=cut.seed or 0,
+            fennel_passes=cut.fennel_passes or 1,
+            memory_bytes=memory_bytes,
+        )
+        sizes = np.bincount(labels)
+    with measure("overlap"):
+        patch_set = make_stored_patches(
+            graph,
+            labels,
+            min_overlap=cut.min_overlap,
+            target_overlap=cut.target_overlap,
+            mean_degree=cut.mean_degree,
+        )
+    balance = float(sizes.max() * len(sizes) / len(labels))  # of the largest cluster to an even share
+    with measure("patches"):
+        return write_patches(graph, patch_set, settings={**asdict(cut), "balance": balance})
