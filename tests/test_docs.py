@@ -76,6 +76,7 @@ def run_command(words, place):
     assert end.value.code == 0, f"{place}: {' '.join(words)}"
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of PyG, when it is imported
 @pytest.mark.parametrize("path", RUN, ids=page_name)
 def test_a_page_does_what_it_shows(path, reader, capsys):
     names = {"__name__": "page"}
