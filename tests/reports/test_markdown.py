@@ -20,5 +20,6 @@ def test_all_blocks():
     assert text == (
         "# Title\n\n## First\n\nwords \\*here\\*\n\n"
         "Scores.\n\n| name | AUC |\n| --- | --: |\n| a\\|b | <u>**91.2**</u> |\n| \\<i\\> | <u>3</u> |\n\n"
-        "![A chart.](pictures/one.svg)\n\n![A picture.](pictures/two.svg)\n\n<!-- not run: what was run for this report -->\n```bash\nl2g2g x\n```\n"
+        "![A chart.](pictures/one.svg)\n\n![A picture.](pictures/two.svg)\n\n"
+        "<!-- not run: what was run for this report -->\n```bash\nl2g2g x\n```\n"
     )
