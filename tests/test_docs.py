@@ -7,6 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
@@ -59,6 +61,8 @@ def reader(tmp_path, monkeypatch):
     lines = [f"n{u},n{v}" for u, v in zip(sources[once], targets[once], strict=True)]
     Path("edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
     Path("follows.csv").write_text("\n".join(["who,whom", *lines]) + "\n")
+    pq.write_table(pa.table({"source": sources[once], "target": targets[once]}), "edges.parquet")
+    np.save("x.npy", words.toarray())
     vectors = np.random.default_rng(1).normal(size=(240, 4)).astype(np.float32)
     write_embedding(Path("monday.parquet"), vectors[:160], np.arange(160))
     write_embedding(Path("tuesday.parquet"), vectors[80:] + 1, np.arange(80, 240))
