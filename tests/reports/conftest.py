@@ -150,12 +150,13 @@ class MapPage:
         before = set(folder.iterdir())
         self.browser.click(button)
         deadline = time.monotonic() + 20
-        while not (
-            new := [path for path in folder.iterdir() if path not in before and path.suffix in (".txt", ".csv")]
-        ):
+        while True:
             assert time.monotonic() < deadline, "nothing was saved"
+            new = set(folder.iterdir()) - before
+            # The browser reserves the name with an empty file, and writes to another one that it renames.
+            if len(new) == 1 and (path := new.pop()).suffix in (".txt", ".csv") and path.stat().st_size:
+                return path.read_text(encoding="utf-8").splitlines()
             time.sleep(0.02)
-        return new[0].read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture

@@ -154,9 +154,6 @@ def test_mouse_and_wheel_move_and_zoom(map_page, page):
     middle = ((left + right) / 2, (top + bottom) / 2)
     before = map_page.run(VIEW)
     wheel = {"type": "mouseWheel", "x": middle[0], "y": middle[1], "deltaX": 0, "deltaY": -120}
-    map_page.browser.call("Input.dispatchMouseEvent", **wheel)
-    assert map_page.run(VIEW) == before  # the page scrolls: the map has not the focus
-    map_page.show("map-overlay")
     map_page.browser.drag([middle, (middle[0] + 30, middle[1] + 20), (middle[0] + 60, middle[1] + 40)])
     moved = map_page.run(VIEW)
     assert (moved[0] < before[0], moved[1] < before[1], moved[2]) == (True, True, before[2])
@@ -164,6 +161,11 @@ def test_mouse_and_wheel_move_and_zoom(map_page, page):
     map_page.run("pointMap.overlay.focus()")
     map_page.browser.call("Input.dispatchMouseEvent", **wheel)
     map_page.browser.wait_for(f"pointMap.scale > {moved[2]}")
+    map_page.run("pointMap.overlay.blur()")
+    before, scrolled = map_page.run(VIEW), map_page.run("scrollY")
+    map_page.browser.call("Input.dispatchMouseEvent", **wheel)
+    map_page.browser.wait_for(f"scrollY < {scrolled}")
+    assert map_page.run(VIEW) == before  # without the focus the page scrolls
     assert map_page.troubles() == []
 
 
@@ -189,8 +191,26 @@ def test_light_dark_phone_and_paper(map_page, page):
     assert map_page.run("document.documentElement.scrollWidth") <= 360
     assert map_page.run("document.getElementById('map-points').clientWidth") > 280
     assert map_page.run(COUNT_UNNAMED) == 0
+    map_page.open(page, theme="dark")
     assert map_page.browser.print().startswith(b"%PDF")
+    assert map_page.run(BACKGROUND) == "rgb(22, 24, 28)"  # light on paper, and back again
     assert map_page.troubles() == []
+
+
+def test_a_window_of_another_shape_shows_as_much(map_page, page):
+    map_page.open(page, width=1200, height=900)
+    wide = map_page.run("[pointMap.width, pointMap.scale]")
+    size = {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    map_page.browser.call("Emulation.setDeviceMetricsOverride", **size)
+    map_page.browser.wait_for(f"pointMap.width < {wide[0]}")
+    places = [map_page.run(f"pointMap.toScreen({row})") for row in range(40)]
+    inside = map_page.run("[pointMap.width, pointMap.height]")
+    assert np.mean([0 <= x <= inside[0] and 0 <= y <= inside[1] for x, y in places]) > 0.9
+    map_page.run("pointMap.zoom(1.5)")
+    scale = map_page.run("pointMap.scale")
+    map_page.browser.call("Emulation.setDeviceMetricsOverride", **{**size, "width": 640})
+    map_page.browser.wait_for(f"pointMap.width < {inside[0]}")
+    assert map_page.run("pointMap.scale") == scale  # what somebody zoomed into stays
 
 
 def test_a_bare_record_has_a_page_too(map_page, record, tmp_path):

@@ -16,6 +16,7 @@ class PointMap {
     this.palette = this.faint = new Uint32Array([0]);
     this.onOverlay = () => {};
     this.pending = this.moving = false;
+    this.isHome = true; // nobody has moved it: a window of another shape shows as much
     this.resize();
   }
 
@@ -23,15 +24,17 @@ class PointMap {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const width = Math.max(50, Math.round(this.canvas.clientWidth * ratio));
     const height = Math.max(50, Math.round(this.canvas.clientHeight * ratio));
-    const kept = this.scale ? this.scale * ratio / this.ratio : 0;
+    const kept = this.scale * ratio / this.ratio;
     for (const canvas of [this.canvas, this.overlay]) Object.assign(canvas, { width, height });
     Object.assign(this, { width, height, ratio, image: new ImageData(width, height) });
     this.pixels = new Uint32Array(this.image.data.buffer);
-    if (kept) this.scale = kept; else this.fit(this.home);
+    if (this.isHome) this.fit(this.home); else this.scale = kept;
     this.draw();
   }
 
-  fit([left, top, right, bottom]) {
+  fit(view) {
+    const [left, top, right, bottom] = view;
+    this.isHome = view === this.home;
     this.centreX = (left + right) / 2;
     this.centreY = (top + bottom) / 2;
     const margin = 0.92;
@@ -99,6 +102,7 @@ class PointMap {
 
   drawMoving() {
     this.moving = true;
+    this.isHome = false;
     clearTimeout(this.rest);
     this.rest = setTimeout(() => {
       this.moving = false;

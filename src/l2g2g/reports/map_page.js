@@ -100,11 +100,16 @@ async function startMap() {
     recolour();
   });
   new ResizeObserver(() => map.resize()).observe(byId("map-points"));
-  addEventListener("beforeprint", () => {
-    document.documentElement.dataset.theme = "light"; // paper is white
+  const printIn = (theme) => {
+    const { dataset } = document.documentElement, before = dataset.theme ?? "";
+    if (theme) dataset.theme = theme; else delete dataset.theme;
     recolour();
     map.drawNow();
-  });
+    return before;
+  };
+  let onScreen = "";
+  addEventListener("beforeprint", () => { onScreen = printIn("light"); }); // paper is white
+  addEventListener("afterprint", () => printIn(onScreen));
   recolour();
   map.drawNow();
   announce(`${formatNumber(facts.numNodes)} nodes are on the map.`);
