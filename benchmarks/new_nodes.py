@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--method", action="append", help="repeatable; l2g2g and gae by default")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--no-structure-only", action="store_true", help="leave out the rows without features")
+    parser.add_argument("--only", choices=["features", "structure"], help="with features, or without; by default both")
     arguments = parser.parse_args()
     if arguments.table:
         texts = [path.read_text() for path in arguments.table]
@@ -145,7 +145,8 @@ def main() -> None:
         return
     for name in arguments.graphs:
         graph = read_graph(name, data_dir=arguments.data_dir)
-        variants = [graph] if arguments.no_structure_only else [graph, replace(graph, features=None)]
+        variants = [] if arguments.only == "structure" else [graph]
+        variants += [] if arguments.only == "features" else [replace(graph, features=None)]
         for variant in variants:
             for method in arguments.method or ["l2g2g", "gae"]:
                 for seed in range(arguments.seeds):

@@ -59,3 +59,5 @@ def test_a_module_needs_features_and_one_frame(noisy, plain):
         _ = GAE(dim=4, epochs=2).fit(plain).module_
     with pytest.raises(InputError, match="trained on 12"):
         GAE(dim=4, epochs=2).fit(noisy).module_(np.ones((5, 3)), np.array([[0], [1]]))
+    with pytest.raises(InputError, match=r"edges have shape \(5, 2\)"):
+        GAE(dim=4, epochs=2).fit(noisy).module_(noisy.features, np.zeros((5, 2), int))

@@ -83,8 +83,12 @@ def _adjacency(edges: Any, num_nodes: int) -> sp.csr_array:
         entries = sp.coo_array(edges)
         (sources, targets), weights = entries.coords, entries.data
     else:
-        sources, targets = np.asarray(edges.detach().cpu() if isinstance(edges, Tensor) else edges)
-        weights = None
+        columns = np.asarray(edges.detach().cpu() if isinstance(edges, Tensor) else edges)
+        if columns.ndim != 2 or len(columns) != 2:
+            raise InputError(
+                f"edges have shape {columns.shape}; give (2, num_edges), or an adjacency as a sparse matrix"
+            )
+        (sources, targets), weights = columns, None
     return Graph.from_arcs(sources, targets, weights, num_nodes=num_nodes, name="edges").adjacency
 
 

@@ -562,3 +562,13 @@ def test_directions_that_are_not_there_are_refused(tmp_path):
         read_graph("sbm-small", directed=True)
     with pytest.raises(InputError, match="both directions"):
         read_graph(write(tmp_path / "g.csv", "0,1\n1,0\n"), directed=True)
+
+
+def test_known_nodes_need_no_row_of_features():
+    edges = pa.table({"source": ["a", "b", "c"], "target": ["b", "c", "d"]})
+    rows = pa.table({"id": ["d", "b"], "x": [4.0, 2.0]})
+    graph = read_graph((edges, rows), known_ids=np.array(["a", "c", "elsewhere"], dtype=object))
+    assert graph.node_ids.tolist() == ["a", "b", "c", "d"]
+    assert graph.features.tolist() == [[0], [2], [0], [4]]
+    with pytest.raises(InputError, match="no row for node 'c'"):
+        read_graph((edges, rows), known_ids=np.array(["a"], dtype=object))
