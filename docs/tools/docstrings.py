@@ -1,4 +1,4 @@
-"""An extension of griffe: `Example:` in a docstring is its section of examples, as `Examples:` is."""
+"""An extension of griffe: the sections of our docstrings by the names that its parser knows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import griffe
 
+NAMES = {r"^Example:$": "Examples:", r"^Attributes set by `fit`:$": "Attributes:"}
 
-class OneExample(griffe.Extension):
-    """Read `Example:` as `Examples:`, which is what the parser knows."""
+
+class OurSections(griffe.Extension):
+    """Read one example as examples, and what `fit` sets as attributes."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         """Change the docstring of everything that has one."""
         if obj.docstring is not None:
-            obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
+            for ours, known in NAMES.items():
+                obj.docstring.value = re.sub(ours, known, obj.docstring.value, flags=re.MULTILINE)
