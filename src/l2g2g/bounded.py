@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from l2g2g.budget import Needs, StoredSizes, activation_bytes
+from l2g2g.budget import Needs, StoredSizes, kept_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.experiment import (
@@ -129,7 +129,7 @@ def run_stored(
     """Train from disk within the limit. All edges count in the final vectors, also those held back from training."""
     return_freed_memory()
     assert config.memory is not None
-    spare = max(0, int(config.memory - needs.total))
+    spare = needs.spare(config.memory)
     # Rows first: they save most for what they take.
     keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
     with clock.measure("prepare"):
@@ -188,9 +188,8 @@ def _make_batches(
         recipe,
         split.held_out,
         held=held,
-        scores_inside=config.loss_scope == "inside",
         keep_bytes=keep_bytes,
-        bytes_per_row=activation_bytes(config) if config.loss_scope == "global" else 0,
+        kept_bytes=kept_bytes(config),
         negatives_per_edge=negatives_per_edge,
         # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
         propagate_once=not (config.hidden_fraction or config.skip or config.feature_scaling == "centred"),

@@ -11,8 +11,8 @@ from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import resident_memory
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
-_PER_ARC, _PER_ARC_SCORED = 48, 40
-_PER_ACTIVATION = 28
+_PER_ARC, _PER_ARC_SCORED = 38, 40
+_PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the two ways of an epoch
 _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
 _BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 22, 44  # of rows that are read and worked on
 _FEATURE_BLOCK = 1 << 25
@@ -56,6 +56,7 @@ class Needs:
     Attributes:
         resident: What the process holds before any work.
         nodes: What is held for every node, at the stage that needs most.
+        training: The same while epochs run, with their validations.
         patch: What one patch takes, of this many.
         blocks: What is read of rows and features at a time.
         num_patches: Number of patches.
@@ -63,6 +64,7 @@ class Needs:
 
     resident: int
     nodes: int
+    training: int
     patch: int
     blocks: int
     num_patches: int
@@ -70,24 +72,40 @@ class Needs:
     @property
     def total(self) -> int:
         """All of it, with a margin."""
-        return int((self.resident + self.nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
+        return self._sum(self.nodes)
+
+    def spare(self, limit: int) -> int:
+        """What a limit leaves for rows and patches to stay in memory while epochs run."""
+        return max(0, limit - self._sum(self.training))
+
+    def _sum(self, nodes: int) -> int:
+        return int((self.resident + nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
 
 
-def activation_bytes(config: Config) -> int:
-    """What the encoder leaves of a row for its gradient."""
-    return _PER_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
+def kept_bytes(config: Config) -> tuple[int, int]:
+    """(for each arc, for each row) what a patch takes that stays in memory, its features aside."""
+    arc = 12 + 8 * (1 - config.hidden_fraction)  # columns, weights, nodes of the columns; Â of an epoch
+    aligns = config.rotates or config.translates or config.scale
+    if not config.hidden_fraction or aligns or not config.passes_whole_graph:
+        arc += 8  # Â without a mask
+    if config.loss_scope == "inside":
+        return int(arc + 12), 32  # what is excluded, its filter, and a list of edges
+    return math.ceil(arc), 32 + _PER_KEPT_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
 
 
 def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
     """What a patch takes while the encoder runs over it and back."""
     columns = sizes.entries_per_row if sizes.num_features else config.structure_width + 1
     per_arc = _PER_ARC + (_PER_ARC_SCORED * config.negatives_per_edge if config.loss_scope == "inside" else 0)
-    per_row = activation_bytes(config) + 4 * _COPIES_OF_FEATURES * columns
+    activations = _PER_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
+    per_row = activations + 4 * _COPIES_OF_FEATURES * columns
     return int(per_row * rows + per_arc * arcs)
 
 
-def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> int:
-    """What all nodes take at the stage that needs most: an epoch, an alignment, or the final vectors."""
+def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, int]:
+    """What all nodes take at the stage that needs most (columns made from the structure, an epoch, an alignment, a
+    validation, the final vectors), and while epochs run.
+    """
     num_nodes, vector = sizes.num_nodes, 4 * config.dim
     rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
     held_out = 0.05 * sizes.num_edges * 96 + 4 * num_nodes
@@ -102,7 +120,8 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> int:
     final = 4 * num_nodes * (config.hidden + 3 * config.dim) if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
     structure = 0 if sizes.num_features else 16 * num_nodes * config.structure_width
-    return int(always + max(epoch, final, aligned if aligns else 0, structure))
+    training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
+    return int(max(training, always + final, always + structure)), int(training)
 
 
 def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: int, resident: int) -> Needs:
@@ -115,7 +134,7 @@ def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: in
     patch = patch_bytes(rows, arcs, sizes, config)
     columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
     blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
-    return Needs(resident, node_bytes(sizes, config, threads), patch, blocks, num_patches)
+    return Needs(resident, *node_bytes(sizes, config, threads), patch, blocks, num_patches)
 
 
 def most_patches(num_nodes: int, config: Config) -> int:

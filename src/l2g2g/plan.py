@@ -227,7 +227,7 @@ class Sample:
             patches = write_patches(stored, self.patch_set)
             split = split_stored(stored, validation_fraction=0.0)
             config = replace(self.config, memory=1)
-            nothing_to_spare = Needs(0, 0, 0, 0, patches.num_patches)
+            nothing_to_spare = Needs(0, 0, 0, 2, 0, patches.num_patches)
             return run_stored(stored, patches, split, config, nothing_to_spare, clock=clock)
 
 

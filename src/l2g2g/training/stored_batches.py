@@ -33,9 +33,8 @@ class StoredBatches(Sequence[PatchBatch]):
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
         held: Which edges are held back from training; None for none.
         patches: Numbers of the patches that are wanted; None for all.
-        scores_inside: Whether pairs inside the patches are scored: this takes more memory.
         keep_bytes: What the batches that stay in memory may take.
-        bytes_per_row: What the encoder leaves of a row for its gradient.
+        kept_bytes: What one of them takes for every arc and every row, its features aside.
         negatives_per_edge, propagate_once, options, storage, device: as in `prepare_batches`.
     """
 
@@ -47,9 +46,8 @@ class StoredBatches(Sequence[PatchBatch]):
         *,
         held: HeldBack | None = None,
         patches: np.ndarray | None = None,
-        scores_inside: bool = True,
         keep_bytes: int = 0,
-        bytes_per_row: int = 0,
+        kept_bytes: tuple[int, int] = (40, 32),
         negatives_per_edge: float = 1.0,
         propagate_once: bool = True,
         options: PairOptions | None = None,
@@ -58,11 +56,11 @@ class StoredBatches(Sequence[PatchBatch]):
     ) -> None:
         self.store, self.recipe, self.held_out, self.held = store, recipe, held_out, held
         self.patches = np.arange(store.num_patches) if patches is None else patches
-        self.scores_inside, self.propagate_once, self.storage = scores_inside, propagate_once, storage
+        self.propagate_once, self.storage = propagate_once, storage
         self.negatives_per_edge, self.options = negatives_per_edge, options or PairOptions()
         self.device = torch.device(device)
         self._kept: dict[int, PatchBatch] = {}
-        self._room, self._bytes_per_row = keep_bytes, bytes_per_row
+        self._room, self._kept_bytes = keep_bytes, kept_bytes
 
     def __len__(self) -> int:
         """Number of batches."""
@@ -112,12 +110,10 @@ class StoredBatches(Sequence[PatchBatch]):
 
     def size_of(self, batch: PatchBatch) -> int:
         """Bytes that a batch has when all its parts are made."""
-        adjacency, matrix = batch.adjacency, batch.features.matrix
-        # Columns, weights, nodes of the columns, and Â; for pairs also what is excluded, its filter, and a list.
-        per_arc = 20 + (12 if self.scores_inside else 0)
+        matrix, (per_arc, per_row) = batch.features.matrix, self._kept_bytes
         features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.matrix.values().numel()
-        # Features once more with some dropped, and Â once more without what is hidden: an epoch's own.
-        return (per_arc + 8) * adjacency.nnz + (32 + self._bytes_per_row) * batch.num_rows + 2 * features
+        # Features twice: an epoch drops some of their entries.
+        return per_arc * batch.adjacency.nnz + per_row * batch.num_rows + 2 * features
 
     def _make(self, patch: int, loaded: Loaded) -> PatchBatch:
         adjacency, rows = loaded
