@@ -31,6 +31,8 @@ from l2g2g.training.team import Alone
 Schedule = Literal["constant", "linear"]
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
 _REFRESH: dict[str, Any] = {"start": "tree", "tolerance": 1e-3, "max_steps": 5}
+# Above this many patches rotations start from a tree of groups: products along the branches of a large tree drift.
+_MANY_PATCHES = 1000
 # A loss that falls by more than this share while patience runs out is not on a plateau.
 _FAST_FALL = 0.1
 AlignGradient = Literal["held", "through"]
@@ -331,6 +333,8 @@ def _synchronise(
     max_steps: int = 50,
     differentiable: bool = False,
 ) -> Frame:
+    if team.patch_set.num_patches > _MANY_PATCHES:
+        start = "groups"
     parts: dict[str, Any] = {"rotate": settings.rotate, "translate": settings.translate, "scale": settings.scale}
     with torch.set_grad_enabled(differentiable):  # otherwise the alignment is constant between refreshes
         return synchronise(
