@@ -154,6 +154,16 @@ def test_a_rank_that_stalls(torchrun, edges, tmp_path, complete, happened, rank)
     happened(f"rank {rank} stopped: the other left with 5 after {took:.1f} s of {limit} s")
 
 
+def test_what_is_wrong_is_told_once(torchrun, edges, tmp_path):
+    output = tmp_path / "o.npy"
+    job = torchrun(["--standalone", "--nproc-per-node", 2], ["embed", edges, "-m", "gae", "-o", output, *SMALL, *RANKS])
+    out, err = job.communicate(timeout=120)
+    assert out == ""
+    assert says(err, "") == ["l2g2g: gae has one patch and 2 ranks; use a method with patches"]
+    assert set(re.findall(r"exitcode\s+: (\S+)", err)) <= {"2", "-15", "143"}
+    assert not output.exists()
+
+
 def wait_until_gone(number, seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
