@@ -35,9 +35,9 @@ def test_delong_by_hand():
 @pytest.mark.parametrize("interval", [auc_interval, precision_interval])
 def test_about_95_of_100_intervals_hold_the_truth(interval):
     truth = interval(*draw(0, 40_000, 60_000)).value
-    found = [interval(*draw(seed)) for seed in range(1, 201)]
+    found = [interval(*draw(seed)) for seed in range(1, 121)]
     held = np.mean([each.low <= truth <= each.high for each in found])
-    assert 0.9 <= held <= 0.99
+    assert 0.89 <= held <= 0.995
 
 
 def test_perfect_order_is_no_certainty():
