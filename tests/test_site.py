@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,9 @@ def test_both_schemes_and_no_font_from_elsewhere(site):
     page = (site / "index.html").read_text()
     assert page.count("data-md-color-media") >= 2
     assert "fonts.googleapis.com" not in page
+    styles = list(site.rglob("*.css"))
+    assert len(styles) >= 2
+    assert not any(re.search(r"url\([\"']?(https?:)?//", style.read_text("utf-8")) for style in styles)
 
 
 @pytest.mark.parametrize(

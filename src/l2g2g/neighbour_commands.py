@@ -164,7 +164,7 @@ def _find_top(published: Published, count: int, graph: str | None, data_dir: Pat
     if not silent:
         sure = "exact" if found.recall is None else f"about {100 * found.recall:.0f} % of the true list"
         typer.echo(
-            f"{len(found.scores):,} links, {sure}; {100 * found.scored_fraction:.2g} % of all pairs scored", err=True
+            f"{len(found.scores):,} links, {sure}; {100 * found.scored_fraction:.3g} % of all pairs scored", err=True
         )
     return found
 
