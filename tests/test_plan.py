@@ -19,7 +19,7 @@ LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)
 @pytest.fixture
 def quick(monkeypatch):
     """Fixed seconds instead of a measurement."""
-    seconds = {"partition": 1.0, "epoch": 0.1, "validation": 0.05, "assemble": 0.05}
+    seconds = {"split": 0.1, "partition": 1.0, "epoch": 0.1, "validation": 0.05, "assemble": 0.05}
     monkeypatch.setattr(Sample, "measure", lambda self, in_memory: dict(seconds))
 
 
@@ -66,7 +66,7 @@ def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
 def test_a_sample_is_trained(in_memory):
     sizes = GraphSizes("tiny", 600, 2000, 8, 8.0)
     seconds = Sample.of(sizes, make_config(threads=1, dim=4)).measure(in_memory)
-    assert set(seconds) == {"partition", "epoch", "validation", "assemble"}
+    assert set(seconds) == {"split", "partition", "epoch", "validation", "assemble"}
     assert all(value > 0 for value in seconds.values())
 
 
