@@ -18,7 +18,7 @@ import pytest
 
 from .conftest import SMALL, saved_epochs, vectors
 
-RANKS = ["--timeout", "20"]
+RANKS = ["--timeout", "120"]
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def workers(job):
     return [found[rank] for rank in sorted(found)]
 
 
-def finish(job, seconds=120):
+def finish(job, seconds=300):
     out, err = job.communicate(timeout=seconds)
     assert job.returncode == 0, err
     return json.loads(out)
 
 
-def wait_until(job, holds, seconds=60):
+def wait_until(job, holds, seconds=240):
     end = time.monotonic() + seconds
     while not holds():
         assert job.poll() is None, job.stderr.read()
@@ -93,7 +93,7 @@ def test_one_rank_against_two(torchrun, command, edges, tmp_path, complete, happ
 
 @pytest.mark.fault(39)
 def test_a_killed_rank(torchrun, edges, tmp_path, complete, happened):
-    num_trials, num_epochs = (20, 400) if complete else (2, 200)
+    num_trials, num_epochs = 20 if complete else 2, 100
     base = ["embed", edges, "-m", "l2g2g", *SMALL, "--epochs", num_epochs, *RANKS]
     options = ["--standalone", "--nproc-per-node", 2, "--max-restarts", 3]
     finish(torchrun(options, [*base, "-o", tmp_path / "whole.npy"]))
@@ -134,7 +134,7 @@ def test_a_killed_rank_without_restarts(torchrun, edges, tmp_path, complete, hap
 def test_a_rank_that_stalls(torchrun, edges, tmp_path, complete, happened, rank):
     if rank == 0 and not complete:
         pytest.skip("one more job: only in `make faults`")
-    limit = 3
+    limit = 8  # more than ranks wait for each other while they start on a busy machine
     arguments = ["embed", edges, *SMALL, "--epochs", 1_000_000, "--timeout", limit, "-o", tmp_path / "o.npy"]
     job = torchrun(["--standalone", "--nproc-per-node", 2], [*arguments, "--run-dir", tmp_path / "run"])
     wait_until(job, lambda: saved_epochs(tmp_path / "run"))

@@ -88,6 +88,6 @@ def test_pairs_send_sampled_ends_both_ways(jobs):
 
 def test_apart_nothing_is_sent_before_the_end(jobs):
     kinds = set(sent(jobs, "apart"))
-    assert kinds == {"overlaps", "alignment", "node_sums", "node_means", "decisions", "losses"}
+    assert kinds == {"overlaps", "alignment", "node_sums", "node_means", "losses"}
     assert all(count["times"] == 1 for count in jobs[2]["apart"]["messages"].values())
     assert sent(jobs, "apart with a learned bias")["gradient"] == 2 * 4 * 2
