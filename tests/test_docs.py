@@ -122,6 +122,7 @@ def test_most_pages_with_code_are_run():
         ("l2g2g reproduce everything", "no command 'everything'"),
         ("make coffee", "no target 'coffee' in the Makefile"),
         ("OMP_NUM_THREADS=1 python benchmarks/coffee.py --x", "no script benchmarks/coffee.py"),
+        ("torchrun --nproc-per-node 2 -m l2g2g embed g -o a.npy --ranks 2", "no option --ranks"),
         ("l2g2g align a.npy b.npy -o c.npy --no-rotate", ""),
         ("make test", ""),
     ],

@@ -78,8 +78,8 @@ def find_mistakes(words: list[str]) -> list[str]:
     """What a command names that is not there: options and commands of l2g2g, targets of make, scripts."""
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):  # settings of the environment
         words = words[1:]
-    if words[:3] == ["python", "-m", "l2g2g"]:
-        words = words[2:]
+    if words[0] in ("python", "torchrun", "srun") and "l2g2g" in words:  # -m l2g2g
+        words = words[words.index("l2g2g") :]
     program = Path(words[0]).name
     if program == "l2g2g":
         return _wrong_options(words[1:])
