@@ -11,7 +11,7 @@ from l2g2g.errors import InputError
 
 Projection = Literal["pca", "umap", "tsne"]
 PROJECTIONS: tuple[str, ...] = get_args(Projection)
-_MOST_FOR_TSNE = 20_000  # minutes; beyond it hours
+_MOST_FOR_TSNE = 20_000  # a cautious limit, not a measured one
 
 
 def check_projection(name: str, num_nodes: int) -> None:
@@ -20,7 +20,7 @@ def check_projection(name: str, num_nodes: int) -> None:
         raise InputError(f"unknown projection '{name}'; choose from {', '.join(PROJECTIONS)}")
     if name == "tsne" and num_nodes > _MOST_FOR_TSNE:
         raise InputError(
-            f"t-SNE of {num_nodes:,} nodes takes hours (at most {_MOST_FOR_TSNE:,} here); use --projection umap or pca"
+            f"t-SNE of {num_nodes:,} nodes is too slow (at most {_MOST_FOR_TSNE:,} here); use --projection umap or pca"
         )
     if name == "umap":
         _import_umap()

@@ -1,4 +1,4 @@
-"""Record: what a run leaves for those who look at it later. Small beside the embedding, which is part of it.
+"""Record: what a run leaves for those who look at it later: the vectors, and about as much again where edges are kept.
 
 DIR/record.json          what was run, on what, how it went; the SHA-256 of the other files
 DIR/names.json           node ids and names of the classes
