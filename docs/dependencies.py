@@ -2,14 +2,16 @@
 
     python docs/dependencies.py > docs/dependencies.md
 
-Walks the requirements of l2g2g, without extras, as far as they apply to this machine.
+Walks the requirements of l2g2g, without extras, as far as they apply to this machine; then what each extra asks for.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from importlib import metadata
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
@@ -21,6 +23,12 @@ docs/dependencies.py`; a test compares the names with what is installed.
 
 | package | version | licence | needed by |
 |---|---|---|---|"""
+EXTRAS = """
+## Extras
+
+What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` and the tests need. Versions are in
+`constraints.txt`.
+"""
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
 
@@ -56,13 +64,24 @@ def licence(name: str) -> str:
     return found or "not stated"
 
 
+def extra_lines() -> list[str]:
+    """What each extra asks for by name, from pyproject.toml; those that are made of other extras are left out."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = []
+    for extra, wanted in project["optional-dependencies"].items():
+        names = [Requirement(text).name for text in wanted]
+        if "l2g2g" not in names:
+            lines.append(f"- `{extra}`: " + ", ".join(f"{name} ({licence(name)})" for name in names))
+    return lines
+
+
 def main() -> None:
     """Print the page."""
     rows = []
     for name, users in sorted(runtime_needs().items()):
         needed = "l2g2g" if "l2g2g" in users else ", ".join(sorted(users))
         rows.append(f"| {name} | {metadata.version(name)} | {licence(name)} | {needed} |")
-    sys.stdout.write("\n".join([HEAD, *rows]) + "\n")
+    sys.stdout.write("\n".join([HEAD, *rows, EXTRAS, *extra_lines()]) + "\n")
 
 
 if __name__ == "__main__":

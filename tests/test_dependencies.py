@@ -47,3 +47,10 @@ def test_versions_are_those_of_the_constraints():
 
 def test_every_licence_is_stated():
     assert [name for name, row in rows_of_page().items() if row[1] in ("", "not stated")] == []
+
+
+def test_every_extra_is_named_with_what_it_brings(script):
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    lines = script.extra_lines()
+    assert len(lines) >= 5
+    assert [line for line in lines if line not in page] == [], "run: python docs/dependencies.py > docs/dependencies.md"
