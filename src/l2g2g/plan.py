@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.bounded import run_stored
-from l2g2g.budget import Needs, StoredSizes, fit_budget, show_size
+from l2g2g.budget import Needs, StoredSizes, fit_budget, kept_bytes, show_size
 from l2g2g.config import Config
 from l2g2g.experiment import Stopwatch, choose_threads, prepare_torch, run_split
 from l2g2g.graphs.graph import Graph
@@ -139,7 +139,11 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
         needs = fit_budget(sizes.stored, config, threads, sizes.name, resident)
-        num_patches, needed = needs.num_patches, needs.total
+        assert config.memory is not None
+        per_arc, per_row = kept_bytes(config)
+        per_row += int(8 * (sizes.stored.entries_per_row or config.structure_width))
+        stays = (4 + per_arc) * num_arcs + per_row * sizes.num_nodes  # if all of it may stay in memory
+        num_patches, needed = needs.num_patches, min(config.memory, needs.total + stays)
     sample = Sample.of(sizes, replace(config, threads=threads))
     seconds = sample.measure(in_memory)
     scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
