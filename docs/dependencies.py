@@ -26,8 +26,8 @@ docs/dependencies.py`; a test compares the names with what is installed.
 EXTRAS = """
 ## Extras
 
-What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` and the tests need. Versions are in
-`constraints.txt`.
+What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` and the tests need. Versions are
+in `constraints.txt`.
 """
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
