@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from l2g2g.errors import L2G2GError
+from l2g2g.errors import Interrupted, L2G2GError
 
 if TYPE_CHECKING:
     from l2g2g.run_directory import RunDirectory
@@ -70,6 +70,10 @@ def _run_joined(command: Callable[..., None], timeout: float | None, given: dict
             if ranks.is_first:
                 raise
             raise type(error)(f"rank {ranks.rank}: {error}") from error
+        except Interrupted as error:  # all were: one tells
+            if ranks.is_first:
+                raise
+            raise SystemExit(error.exit_code) from error
 
 
 def is_first(ranks: Ranks | None) -> bool:

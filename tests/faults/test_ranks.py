@@ -79,8 +79,8 @@ def says(err, word):
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_one_rank_against_two(torchrun, command, edges, tmp_path, complete, happened, preset):
-    if preset == "paper" and not complete:
-        pytest.skip("tests/training/test_ranks.py has it: only in `make faults`")
+    if not complete:
+        pytest.skip("tests/training/test_ranks.py has such jobs: only in `make faults`")
     base = ["embed", edges, "-m", "l2g2g", "--preset", preset, *SMALL, "--epochs", 30]
     job = torchrun(["--standalone", "--nproc-per-node", 2], [*base, *RANKS, "-o", tmp_path / "two.npy"])
     assert command(*base, "-o", tmp_path / "one.npy")[0] == 0
@@ -152,6 +152,20 @@ def test_a_rank_that_stalls(torchrun, edges, tmp_path, complete, happened, rank)
     assert re.search(rf"rank\s+: {1 - rank} .*\n\s+exitcode\s+: 5 ", err), err
     assert took < limit + 10
     happened(f"rank {rank} stopped: the other left with 5 after {took:.1f} s of {limit} s")
+
+
+@pytest.mark.fault(3)
+def test_a_signal_to_the_job_saves_first(torchrun, edges, tmp_path, complete, happened):
+    if not complete:
+        pytest.skip("one more job: only in `make faults`")
+    arguments = ["embed", edges, *SMALL, "--epochs", 1_000_000, *RANKS, "-o", tmp_path / "o.npy"]
+    job = torchrun(["--standalone", "--nproc-per-node", 2], [*arguments, "--run-dir", tmp_path / "run"])
+    wait_until(job, lambda: saved_epochs(tmp_path / "run"))
+    job.send_signal(signal.SIGTERM)
+    _, err = job.communicate(timeout=120)
+    last = saved_epochs(tmp_path / "run")[0]
+    assert says(err, "") == [f"l2g2g: interrupted after epoch {last}; --resume goes on from there"]
+    happened(f"SIGTERM to torchrun: all ranks ended after epoch {last}")
 
 
 def test_what_is_wrong_is_told_once(torchrun, edges, tmp_path):
