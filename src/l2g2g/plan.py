@@ -29,7 +29,7 @@ from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.training.stored_split import split_stored
 
-_SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 20_000, 1_200_000, 8_000_000
+_SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 50_000, 1_200_000, 8_000_000
 _INSIDE = 0.7  # of the edges of the sample, between nodes that lie near each other
 _SAMPLE_EPOCHS = 8
 _METIS_GROWTH = 1.4  # of the time for an arc, from the sample to a large graph
