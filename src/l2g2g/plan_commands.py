@@ -33,7 +33,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
     **options: Any,
 ) -> None:
-    """Say what a run will take: patches, memory, disk and time, from a second of work on this machine."""
+    """Say what a run will take: patches, memory, disk and time, from a few seconds of work on this machine."""
     from l2g2g.config import make_config
     from l2g2g.plan import make_plan
 
