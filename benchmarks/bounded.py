@@ -51,8 +51,8 @@ def write_store(dataset: str, folder: str, data_dir: Path) -> Row:
 def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
     from l2g2g.bounded import embed_stored, fits_memory
     from l2g2g.config import make_config
-    from l2g2g.experiment import peak_memory
     from l2g2g.graphs.store import open_graph
+    from l2g2g.resources import peak_memory
     from l2g2g.training.report import EpochReport
 
     config = make_config(

@@ -13,11 +13,12 @@ import torch
 
 from l2g2g import experiment
 from l2g2g.config import Config, make_config
-from l2g2g.experiment import Run, run_split
+from l2g2g.experiment import run_split
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
 from l2g2g.models.inputs import InputMap
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.run import Run
 
 SHORT = 2
 LEAST_SECONDS = 2.0  # what a long run should last longer than a short one

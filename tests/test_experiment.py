@@ -7,9 +7,11 @@ import pytest
 
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.experiment import cut, evaluate_graph, pair_scorer, run_split
+from l2g2g.experiment import evaluate_graph, run_split
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
+from l2g2g.preparation import cut
+from l2g2g.scoring import pair_scorer
 
 FAST = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}
 

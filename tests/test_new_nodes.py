@@ -59,7 +59,7 @@ def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, cas
     pairs = links_of_new(mixed, known.num_nodes)
     scorer = None
     if model.config_.decoder == "product":
-        from l2g2g.experiment import pair_scorer
+        from l2g2g.scoring import pair_scorer
 
         scorer = pair_scorer(model.fitted.model)
     here = evaluate_links(vectors, pairs, scorer).auc

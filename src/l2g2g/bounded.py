@@ -12,19 +12,7 @@ import torch
 from l2g2g.budget import Needs, StoredSizes, kept_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.experiment import (
-    OnEpoch,
-    Run,
-    Stopwatch,
-    check_embedding,
-    describe_machine,
-    loop_settings,
-    make_model,
-    note_seconds,
-    prepare_torch,
-    run_split,
-    score_pairs,
-)
+from l2g2g.experiment import OnEpoch, check_embedding, run_split
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
@@ -32,7 +20,12 @@ from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.held_back import HeldBack
 from l2g2g.models.structure import fit_products
 from l2g2g.patches.store import PatchStore
+from l2g2g.preparation import loop_settings, make_model
+from l2g2g.resources import describe_machine, prepare_torch
+from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.scoring import score_pairs
+from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.stored_patches import find_patches, fit_patches
 from l2g2g.training.batches import PairOptions
 from l2g2g.training.heap import return_freed_memory

@@ -12,26 +12,17 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.evaluation.separation import separate
-from l2g2g.experiment import (
-    FURTHER_MEASURES,
-    Measures,
-    OnEpoch,
-    Run,
-    Stopwatch,
-    choose_threads,
-    evaluate_graph,
-    pair_scorer,
-    peak_memory,
-    prepare_torch,
-    run_split,
-    training_name,
-)
+from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, run_split, training_name
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.rank_share import NOT_SHARED
+from l2g2g.resources import choose_threads, peak_memory, prepare_torch
+from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.scoring import FURTHER_MEASURES, pair_scorer
 from l2g2g.sources import scratch_folder
+from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory

@@ -166,12 +166,14 @@ def embed(
         note_run(embed_with_model(*where, new_graph=new_graph, given=given, as_json=as_json, quiet=quiet))
         return
     from l2g2g.bounded import embed_stored
-    from l2g2g.experiment import Stopwatch, embed_graph, peak_memory
+    from l2g2g.experiment import embed_graph
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.graphs.stored_ids import node_ids_of
     from l2g2g.rank_share import NOT_SHARED
     from l2g2g.record_keeping import keep_record
+    from l2g2g.resources import peak_memory
     from l2g2g.sources import open_source
+    from l2g2g.stopwatch import Stopwatch
 
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:

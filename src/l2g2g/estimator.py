@@ -17,7 +17,7 @@ from l2g2g.bounded import embed_stored
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimator_input import read_grown, read_training, set_columns
-from l2g2g.experiment import Run, embed_graph
+from l2g2g.experiment import embed_graph
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import match_nodes
@@ -27,6 +27,7 @@ from l2g2g.link_questions import LinkQuestions
 from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.record_keeping import keep_record
+from l2g2g.run import Run
 from l2g2g.run_directory import open_run
 from l2g2g.saved_model import ESTIMATORS, SavedModel, read_model, write_model
 from l2g2g.sources import is_store_path, open_source

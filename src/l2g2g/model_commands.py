@@ -12,8 +12,8 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.experiment import Run
     from l2g2g.graphs.graph import Graph
+    from l2g2g.run import Run
     from l2g2g.saved_model import SavedModel
 
 
@@ -56,11 +56,12 @@ def embed_with_model(
     if given:
         name = sorted(given)[0].replace("_", "-")
         raise InputError(f"--model trains nothing; leave --{name} out, or go on training with --warm-start")
-    from l2g2g.experiment import Stopwatch, peak_memory
     from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.new_nodes import embed_grown
+    from l2g2g.resources import peak_memory
     from l2g2g.saved_model import read_model
+    from l2g2g.stopwatch import Stopwatch
 
     clock = Stopwatch()
     with clock.measure("read"):

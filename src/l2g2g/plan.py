@@ -19,7 +19,7 @@ import torch
 from l2g2g.bounded import run_stored
 from l2g2g.budget import Needs, StoredSizes, fit_budget, kept_bytes, show_size
 from l2g2g.config import Config
-from l2g2g.experiment import Stopwatch, choose_threads, prepare_torch, run_split
+from l2g2g.experiment import run_split
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.graphs.store import StoredGraph, write_graph
@@ -27,6 +27,8 @@ from l2g2g.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
+from l2g2g.resources import choose_threads, prepare_torch
+from l2g2g.stopwatch import Stopwatch
 from l2g2g.training.stored_split import split_stored
 
 _SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 50_000, 1_200_000, 8_000_000

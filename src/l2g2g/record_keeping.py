@@ -15,14 +15,16 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.evaluation.separation import Separation, separate
-from l2g2g.experiment import Run, pair_scorer, passes_whole_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.model_record import read_model_record
+from l2g2g.preparation import passes_whole_graph
 from l2g2g.record_graph import AnyGraph, classes_of, degrees_of, ids_of, sample_pairs, upper_edges
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.reports.record_files import read_record, read_row, write_record
+from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.scoring import pair_scorer
 
 _RECORDS = "records"
 _SAMPLED_EDGES = 20_000

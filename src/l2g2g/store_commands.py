@@ -14,9 +14,9 @@ from l2g2g.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.experiment import Stopwatch
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.patches.store import PatchStore
+    from l2g2g.stopwatch import Stopwatch
 
 PARTITIONS = ("metis", "fennel", "streaming", "random")
 
@@ -48,7 +48,8 @@ def prepare(
     if partition is not None and partition not in PARTITIONS:
         raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
     from l2g2g.config import make_config, parse_size
-    from l2g2g.experiment import Stopwatch, peak_memory
+    from l2g2g.resources import peak_memory
+    from l2g2g.stopwatch import Stopwatch
 
     budget = parse_size(memory)
     given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}

@@ -11,12 +11,13 @@ import numpy as np
 from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
-from l2g2g.experiment import Stopwatch, choose_threads
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import resident_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.patches.stored_cut import Cut, cut_stored_graph
 from l2g2g.patches.stored_partition import metis_memory
+from l2g2g.resources import choose_threads
+from l2g2g.stopwatch import Stopwatch
 from l2g2g.training.heap import return_freed_memory
 
 _FINER = 1.6  # times as many patches where the largest is too large

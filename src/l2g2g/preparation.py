@@ -1,0 +1,206 @@
+"""Preparation: a graph and a config become the patches, inputs, pairs and settings that the loop wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from l2g2g.config import Config
+from l2g2g.errors import InputError
+from l2g2g.feature_choices import FeatureCounts, compression_pays
+from l2g2g.fitted import make_autoencoder
+from l2g2g.graphs.graph import Features, Graph
+from l2g2g.graphs.splits import LinkSplit
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.inputs import InputMap, fit_inputs
+from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_batches
+from l2g2g.training.loop import LoopSettings, WholePass
+from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
+from l2g2g.training.team import Alone
+
+# Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
+_REVERSED_SHARE = 0.5
+Purpose = Literal["train", "train and validate", "embed"]
+
+
+def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
+    """Whether vectors come from a pass over the whole graph and not from the patches."""
+    return config.passes_whole_graph and patch_set.num_patches > 1
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A graph as the loop wants it."""
+
+    batches: list[PatchBatch]
+    global_pairs: GlobalPairs | None
+    whole: EncoderInput | None
+    elsewhere: bool = False
+
+    @property
+    def whole_pass(self) -> WholePass | None:
+        """The pass of a shared encoder over the whole graph, where vectors come from one. The first rank has it."""
+        if self.elsewhere:
+            return lambda model: torch.empty(0, model.dim)
+        whole = self.whole
+        return None if whole is None else lambda model: model.encode(whole)[0]
+
+
+def prepare(
+    graph: Graph,
+    split: LinkSplit,
+    team: Alone,
+    features: Features,
+    config: Config,
+    purpose: Purpose,
+) -> Prepared:
+    """What the purpose needs of a graph, and nothing else: each part of it is as large as the graph."""
+    patch_set = team.patch_set
+    scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
+    units, hidden = None, config.hidden_fraction or 1.0
+    if config.mask_by == "clusters":
+        units = mask_clusters(graph, config)
+        hidden *= max(count_cut_edges(graph.adjacency, units, int(units.max()) + 1).sum() / graph.adjacency.nnz, 1e-9)
+    negatives = config.negatives_per_edge * hidden * scored
+    # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
+    plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
+    options = pair_options(graph, config)
+    whole = None
+    elsewhere = passes_whole_graph(patch_set, config) and not team.is_first
+    if passes_whole_graph(patch_set, config) and team.is_first and purpose != "train":
+        whole = prepare_input(
+            graph.adjacency,
+            features,
+            device=config.device,
+            propagate_once=plain,
+            storage=config.feature_storage,
+        )
+    if purpose == "embed" and (elsewhere or whole is not None):
+        return Prepared([], None, whole, elsewhere)
+    batches = prepare_batches(
+        patch_set,
+        graph.adjacency,
+        features,
+        split.held_out,
+        negatives_per_edge=negatives,
+        together=config.together and config.shares_encoder,
+        propagate_once=plain,
+        units=units,
+        options=options,
+        storage=config.feature_storage,
+        device=config.device,
+        patches=team.patches,
+    )
+    global_pairs = None
+    if config.loss_scope == "global" and purpose != "embed":
+        global_pairs = prepare_global_pairs(
+            patch_set,
+            graph.adjacency,
+            split.held_out,
+            negatives_per_edge=negatives,
+            only_between=config.mask_by == "patches",
+            units=units,
+            options=options,
+            device=config.device,
+            patches=team.patches,
+            exchange=team.exchange,
+        )
+        if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:
+            raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
+    return Prepared(batches, global_pairs, whole, elsewhere)
+
+
+def pair_options(graph: Graph, config: Config) -> PairOptions:
+    """How pairs are drawn and counted; what the graph cannot give is refused."""
+    if config.weighted_loss and not graph.weighted:
+        raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
+    if graph.directed != config.directed:
+        wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
+        raise InputError(f"{graph.name}: the graph {wrong}")
+    return PairOptions(
+        by_degree=config.negative_sampling == "degree",
+        weighted=config.weighted_loss,
+        arcs=graph.arcs,
+        reversed_share=_REVERSED_SHARE if config.decoder == "asymmetric" else 0.0,
+    )
+
+
+def make_model(
+    num_columns: int, find_centre: Callable[[], tuple[np.ndarray, float]], num_patches: int, config: Config
+) -> Autoencoder:
+    """The untrained model for features of so many columns. find_centre: see `feature_centre`; asked where needed."""
+    mean, scale = find_centre() if config.feature_scaling == "centred" else (None, 1.0)
+    if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
+        mean, scale = None, 1.0
+    num_encoders = 1 if config.shares_encoder else num_patches
+    return make_autoencoder(config, num_columns, num_encoders, None if mean is None else torch.from_numpy(mean), scale)
+
+
+def cut(graph: Graph, config: Config) -> PatchSet:
+    """The patches of a graph; one patch for the methods that use none."""
+    if not config.definition.uses_patches:
+        return whole_graph(graph.num_nodes)
+    labels = partition(
+        graph.adjacency,
+        config.num_patches(graph.num_nodes),
+        method=config.partition,
+        seed=config.seed,
+        fennel_passes=config.fennel_passes,
+    )
+    least, wanted = config.overlap_range
+    return make_patches(
+        graph.adjacency, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
+    )
+
+
+def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
+    """(num_nodes,) METIS cluster of every node, ten clusters for every patch: what a mask regroups each epoch."""
+    num_clusters = max(2, min(10 * config.num_patches(graph.num_nodes), graph.num_nodes // 2))
+    return partition(graph.adjacency, num_clusters, seed=config.seed)
+
+
+def read_inputs(graph: Graph, config: Config) -> tuple[InputMap, Features]:
+    """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
+    structured = graph.features is None or config.structure != "none"
+    counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
+    return fit_inputs(
+        graph.adjacency,
+        graph.features,
+        scaling=config.feature_scaling,
+        feature_width=config.feature_width if compression_pays(counts, config) else 0,
+        structure_width=config.structure_width if structured else 0,
+        seed=config.seed,
+    )
+
+
+def loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
+    """The part of the config that the loop needs for a training graph of this size."""
+    return LoopSettings(
+        scope=config.loss_scope,
+        pairs=config.loss_pairs,
+        mask=1.0 if config.mask_groups else config.hidden_fraction,
+        mask_groups=config.mask_groups,
+        score_fraction=config.scored_fraction(num_nodes, num_edges),
+        feature_dropout=feature_dropout,
+        fresh_negatives=config.negatives == "fresh",
+        sample_size=config.num_sampled_nodes(num_nodes),
+        alignment=config.definition.alignment,
+        seed=config.seed,
+        epochs=config.num_epochs(num_edges),
+        learning_rate=config.lr,
+        schedule=config.schedule,
+        refresh_every=config.refresh_every,
+        rotate=config.rotates,
+        translate=config.translates,
+        scale=config.scale,
+        align_gradient=config.align_gradient,
+        validate_every=config.validate_every,
+        patience=config.patience,
+    )

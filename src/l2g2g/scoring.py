@@ -1,0 +1,72 @@
+"""Scoring: what a trained model says about pairs, and how well its vectors do."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from l2g2g.evaluation.links import PairScorer, evaluate_links
+from l2g2g.evaluation.probe import probe_labels
+from l2g2g.evaluation.ranking import rank_links
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import LinkSplit, Pairs
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.run import Run
+from l2g2g.stopwatch import Stopwatch
+
+
+def pair_scorer(model: Autoencoder) -> PairScorer | None:
+    """How the model's decoder scores pairs; None for inner products."""
+    decoder = model.decoder
+    if decoder is None:
+        return None
+
+    def score(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        device = next(decoder.parameters()).device
+        with torch.no_grad():
+            parts = (torch.from_numpy(part).to(device) for part in (embedding, sources, targets))
+            return decoder.score(*parts).double().cpu().numpy()
+
+    return score
+
+
+def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
+    """AUC of some pairs."""
+    return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
+
+
+def directed_measures(graph: Graph, split: LinkSplit, run: Run) -> dict[str, float | int | None]:
+    """The two questions of a directed graph apart; nothing for an undirected one."""
+    if graph.arcs is None or split.test is None:
+        return {}
+    scorer = pair_scorer(run.trained.model)
+    joined = evaluate_links(run.embedding, split.test.without_reversed(), scorer).auc
+    way = evaluate_links(run.embedding, split.test.only_reversed(), scorer).auc if split.test.num_reversed else None
+    return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.arcs.nnz}
+
+
+FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
+
+
+def further_measures(graph: Graph, split: LinkSplit, run: Run, clock: Stopwatch) -> dict[str, float | None]:
+    """Ranks of the held-out edges, and classes read by a linear probe; None for what does not apply.
+
+    The paper's test pairs hold self-loops, which cannot be ranked among other partners of the node.
+    """
+    found: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
+    seed, scorer = run.config.seed, pair_scorer(run.trained.model)
+    if split.protocol == "heldout" and split.test is not None:
+        with clock.measure("rank"):
+            edges, degrees = split.test.positive, split.train.degrees
+            ranks = rank_links(
+                run.embedding, edges, graph.adjacency, degrees, scorer, directed=graph.directed, seed=seed
+            )
+        if ranks is not None:
+            hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}
+            found |= {"mrr": ranks.mrr, **hits}
+    if graph.labels is not None:
+        with clock.measure("probe"):
+            probe = probe_labels(run.embedding, graph.labels, seed=seed)
+        if probe is not None:
+            found |= {"probe_accuracy": probe.accuracy, "probe_macro_f1": probe.macro_f1}
+    return found

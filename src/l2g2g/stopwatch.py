@@ -1,0 +1,34 @@
+"""Stopwatch: seconds of a run by stage."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from l2g2g.training.keeper import Keeper
+from l2g2g.training.state import History
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to a stage."""
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+
+def note_seconds(clock: Stopwatch, history: History, keeper: Keeper | None) -> None:
+    """The parts of training that are told beside its whole time."""
+    clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
+    clock.seconds["synchronise"] = sum(history.refresh_seconds)
+    if keeper is not None:
+        clock.seconds["checkpoint"] = keeper.seconds
