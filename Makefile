@@ -7,8 +7,9 @@ BIN := .venv/bin
 run: .venv/ready
 	$(BIN)/python examples/demo.py runs/demo
 
+# A process for each core, one thread each (tests/conftest.py).
 test: .venv/ready lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 # The site, from docs/, docstrings and the command line, into site/; a warning or a broken link fails.
 # (The variable silences an advertisement for the theme's successor.)
