@@ -18,9 +18,10 @@ LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Fixed seconds instead of a measurement."""
+    """Fixed seconds instead of a measurement, in a process of a fixed size: that of these tests grows as they run."""
     seconds = {"split": 0.1, "partition": 1.0, "epoch": 0.1, "validation": 0.05, "assemble": 0.05}
     monkeypatch.setattr(Sample, "measure", lambda self, in_memory: dict(seconds))
+    monkeypatch.setattr("l2g2g.plan.resident_memory", lambda: 300_000_000)
 
 
 def test_sizes_of_a_graph_in_memory_and_on_disk_agree(planted, tmp_path):
