@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from l2g2g import cli
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 
@@ -24,6 +25,19 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     "--remote-debugging-pipe",
 ]
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command in this process: (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        return stop.value.code, output.out, output.err
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -25,19 +25,6 @@ FURTHER = ["mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro
 SECONDS = {"split", "partition", "train", "epoch_median", "synchronise", "assemble", "evaluate", "total"}
 
 
-@pytest.fixture
-def run(capsys):
-    """Run a command in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return stop.value.code, output.out, output.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory, noisy):
     """The noisy planted graph as an edge list with names, and its features by name."""

@@ -12,17 +12,6 @@ from l2g2g.graphs.write import read_embedding
 FAST = ["--epochs", "4", "--dim", "4", "--patches", "2"]
 
 
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return stop.value.code, output.out, output.err
-
-    return call
-
-
 def write_graph(folder, name, edges, features):
     """An edge list and a feature table of named nodes."""
     (folder / f"{name}.csv").write_text("source,target\n" + "".join(f"{u},{v}\n" for u, v in edges))

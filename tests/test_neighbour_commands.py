@@ -6,23 +6,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from l2g2g import GAE, cli
+from l2g2g import GAE
 from l2g2g.graphs.write import write_embedding
 
 NAMES = np.array([f"n{number}" for number in range(120)], dtype=object)
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a command in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return stop.value.code, output.out, output.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

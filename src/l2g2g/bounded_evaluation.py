@@ -11,16 +11,15 @@ from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.evaluation.separation import separate
 from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, run_split, training_name
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.rank_share import NOT_SHARED
-from l2g2g.resources import choose_threads, peak_memory, prepare_torch
+from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.scoring import FURTHER_MEASURES, pair_scorer
+from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, pair_scorer, with_separation
 from l2g2g.sources import scratch_folder
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches
@@ -87,22 +86,8 @@ def evaluate_stored(
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
     if directory is not None:
         with clock.measure("inspect"):
-            separation = separate("test", run.embedding, split.test, pair_scorer(run.trained.model), config.seed)
-            run = replace(run, inspection=replace(run.inspection, separation=separation))
+            run = with_separation(run, "test", split.test, config.seed)
     clock.seconds["total"] = time.perf_counter() - started
-    row = {
-        **run.describe(),
-        "dataset": graph.name,
-        "protocol": "heldout",
-        "seed": config.seed,
-        "auc": scores.auc,
-        "ap": scores.average_precision,
-        "best_auc": None,
-        **dict.fromkeys(FURTHER_MEASURES),
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
-        "num_features": graph.num_features,
-        "seconds": clock.seconds,
-        "peak_memory_bytes": peak_memory(),
-    }
+    more = {"best_auc": None, **dict.fromkeys(FURTHER_MEASURES)}
+    row = describe_evaluation(graph, run, scores, clock.seconds, protocol="heldout", seed=config.seed, **more)
     return row, run

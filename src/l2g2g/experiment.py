@@ -13,7 +13,6 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, evaluate_links
-from l2g2g.evaluation.separation import PairKind, separate
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.fitted import Start, remember
 from l2g2g.graphs.fingerprint import fingerprint
@@ -34,10 +33,18 @@ from l2g2g.preparation import (
     read_inputs,
 )
 from l2g2g.rank_share import describe_messages, make_team
-from l2g2g.resources import describe_machine, peak_memory, prepare_torch
+from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.scoring import FURTHER_MEASURES, directed_measures, further_measures, pair_scorer, score_pairs
+from l2g2g.scoring import (
+    FURTHER_MEASURES,
+    describe_evaluation,
+    directed_measures,
+    further_measures,
+    pair_scorer,
+    score_pairs,
+    with_separation,
+)
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
@@ -237,27 +244,11 @@ def evaluate_graph(
             best = best_link_scores(graph.block_model, split.test)
     if directory is not None:
         with clock.measure("inspect"):
-            kind: PairKind = "test" if protocol == "heldout" else "paper"
-            separation = separate(kind, run.embedding, split.test, pair_scorer(run.trained.model), config.seed)
-            run = replace(run, inspection=replace(run.inspection, separation=separation))
+            run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
     further = further_measures(graph, split, run, clock) if measures == "all" else dict.fromkeys(FURTHER_MEASURES)
     clock.seconds["total"] = time.perf_counter() - started
-    row = {
-        **run.describe(),
-        "dataset": graph.name,
-        "protocol": protocol,
-        "seed": config.seed,
-        "auc": scores.auc,
-        "ap": scores.average_precision,
-        "best_auc": None if best is None else best.auc,
-        **further,
-        **directed_measures(graph, split, run),
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
-        "num_features": graph.num_features,
-        "seconds": clock.seconds,
-        "peak_memory_bytes": peak_memory(),
-    }
+    more = {"best_auc": None if best is None else best.auc, **further, **directed_measures(graph, split, run)}
+    row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **more)
     return row, run
 
 

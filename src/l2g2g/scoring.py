@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+from typing import Any
+
 import torch
 
-from l2g2g.evaluation.links import PairScorer, evaluate_links
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
+from l2g2g.evaluation.separation import PairKind, separate
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import LinkSplit, Pairs
+from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
+from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.neighbours.decoding import LinkDecoder
+from l2g2g.resources import peak_memory
 from l2g2g.run import Run
 from l2g2g.stopwatch import Stopwatch
 
 
 def pair_scorer(model: Autoencoder) -> PairScorer | None:
     """How the model's decoder scores pairs; None for inner products."""
-    decoder = model.decoder
-    if decoder is None:
-        return None
-
-    def score(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        device = next(decoder.parameters()).device
-        with torch.no_grad():
-            parts = (torch.from_numpy(part).to(device) for part in (embedding, sources, targets))
-            return decoder.score(*parts).double().cpu().numpy()
-
-    return score
+    return None if model.decoder is None else LinkDecoder(model.decoder).score
 
 
 def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
@@ -70,3 +66,36 @@ def further_measures(graph: Graph, split: LinkSplit, run: Run, clock: Stopwatch)
         if probe is not None:
             found |= {"probe_accuracy": probe.accuracy, "probe_macro_f1": probe.macro_f1}
     return found
+
+
+def with_separation(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
+    """The run with what its record shows of how far apart the scores of edges and non-edges lie."""
+    separation = separate(kind, run.embedding, pairs, pair_scorer(run.trained.model), seed)
+    return replace(run, inspection=replace(run.inspection, separation=separation))
+
+
+def describe_evaluation(
+    graph: Graph | StoredGraph,
+    run: Run,
+    scores: LinkScores,
+    seconds: dict[str, float],
+    *,
+    protocol: Protocol,
+    seed: int,
+    **more: float | None,
+) -> dict[str, Any]:
+    """The JSON line of the contract. more: best_auc and the further measures."""
+    return {
+        **run.describe(),
+        "dataset": graph.name,
+        "protocol": protocol,
+        "seed": seed,
+        "auc": scores.auc,
+        "ap": scores.average_precision,
+        **more,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(),
+    }

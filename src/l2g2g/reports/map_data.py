@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from l2g2g.reports.partners import SHORTLIST, Partners, load_network
+from l2g2g.reports.partners import SHORTLIST, Partners
 from l2g2g.reports.record import RunRecord
 
 Answers = Literal["inside", "live"]
@@ -67,7 +67,7 @@ def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside")
     if answers == "inside":
         partners, more = _lists(record) if record.num_nodes <= _MOST_FOR_LISTS else _vectors(record)
         blocks += more
-    if load_network(record) is not None:
+    if record.decoder_kind == "product":
         partners.setdefault("note", _NETWORK_NOTE)
     if record.edges is None:
         partners["note"] = _EDGES_UNKNOWN
@@ -151,10 +151,8 @@ def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
         # Steps from one number to the next are small, and so is what they are packed into.
         steps = np.diff(record.edges.indices.astype(np.int32), prepend=np.int32(0))
         blocks += [_array("edge-starts", record.edges.indptr.astype(np.int32)), _array("edge-ends", steps)]
-    network = load_network(record)
-    if network is not None and partners["decoder"] is not None:
-        parts = (network.weight, network.bias, network.out_weight)
-        flat = np.concatenate([part.detach().numpy().ravel() for part in parts])
+    if record.decoder_kind == "product" and partners["decoder"] is not None:
+        flat = np.concatenate([record.decoder[name].ravel() for name in ("weight", "bias", "out_weight")])
         blocks.append(_array("decoder", flat.astype(np.float32)))
     return partners, blocks
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
-from l2g2g.models.decoder import ProductDecoder
-from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder
+from l2g2g.neighbours.decoding import LinkDecoder
 from l2g2g.neighbours.exact import keep_best
 from l2g2g.neighbours.sides import Sides, sides_by
 from l2g2g.reports.record import RunRecord
@@ -15,11 +13,6 @@ from l2g2g.reports.record import RunRecord
 NUM_PARTNERS = 10
 SHORTLIST = 256  # nodes of the largest inner product, which a learned decoder then ranks
 _SCORES_AT_ONCE = 1 << 22
-_FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {
-    "cosine": CosineDecoder,
-    "distance": DistanceDecoder,
-    "asymmetric": AsymmetricDecoder,
-}
 
 
 class Partners:
@@ -29,8 +22,9 @@ class Partners:
         self.vectors = record.vectors
         self.cosine = sides_by(record.vectors, "cosine")
         self.known = None if record.edges is None else sp.csr_array(record.edges + record.edges.T)
-        self.network = load_network(record)
-        self.score = Sides(self.vectors, self.vectors) if self.network is not None else score_sides(record)
+        self.decoder = load_decoder(record)
+        self.score = self.decoder.sides(record.vectors)  # None for a learned decoder
+        self.inner = sides_by(record.vectors, "inner")
 
     def neighbours(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
         """(num_rows, k) nearest nodes and (num_rows, k) cosines, the nearest first."""
@@ -38,65 +32,30 @@ class Partners:
 
     def links(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
         """(num_rows, k) likeliest partners that are no neighbours in the graph yet, and their probabilities."""
-        if self.network is None:
+        if self.score is not None:
             nodes, scores = _best(self.score, rows, k, self.known)
         else:
-            nodes, _ = _best(self.score, rows, SHORTLIST, self.known)
+            nodes, _ = _best(self.inner, rows, SHORTLIST, self.known)
             nodes, scores = self._rank(rows, nodes, k)
         return nodes, (0.5 * (1 + np.tanh(0.5 * scores.astype(np.float64)))).astype(np.float32)
 
     def _rank(self, rows: np.ndarray, nodes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        assert self.network is not None
         sources, targets = np.repeat(rows, nodes.shape[1]), np.maximum(nodes, 0).ravel()
-        with torch.no_grad():
-            parts = (torch.from_numpy(part) for part in (self.vectors, sources, targets))
-            scores = self.network.score(*parts).numpy().reshape(nodes.shape)
+        scores = self.decoder.score(self.vectors, sources, targets).astype(np.float32).reshape(nodes.shape)
         scores = np.where(nodes >= 0, scores, -np.inf)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(nodes, order, 1), np.take_along_axis(scores, order, 1)
 
 
-def check_decoder(record: RunRecord) -> None:
-    """Refuse parameters that are not those of the decoder: KeyError, RuntimeError or ValueError."""
-    kind, dim = record.decoder_kind, record.vectors.shape[1]
+def load_decoder(record: RunRecord) -> LinkDecoder:
+    """What scores the pairs of a record. KeyError, RuntimeError or ValueError where its parameters do not fit."""
+    dim = record.vectors.shape[1]
     if not all(np.isfinite(value).all() for value in record.decoder.values()):
         raise ValueError("parameters of the decoder that are not finite")
-    if kind == "product":
-        load_network(record)
-    elif kind == "inner":
-        float(record.decoder.get("bias", 0.0))
-    else:
-        _FACTOR_DECODERS[kind]().load_state_dict(_tensors(record))
-        if kind == "asymmetric" and dim % 2:
-            raise ValueError(f"{dim} dimensions have no halves")
-
-
-def score_sides(record: RunRecord) -> Sides:
-    """The two sides whose inner product scores a pair. The learned decoder has none."""
-    kind = record.decoder_kind
-    if kind == "inner":
-        return Sides(record.vectors, record.vectors, float(record.decoder.get("bias", 0.0)))
-    decoder = _FACTOR_DECODERS[kind]()
-    decoder.load_state_dict(_tensors(record))
-    with torch.no_grad():
-        factors = decoder.factors(torch.from_numpy(record.vectors))
-    left = factors.left.numpy()
-    right = left if factors.right is None else factors.right.numpy()
-    bias = 0.0 if factors.bias is None else float(factors.bias.detach())
-    return Sides(left, right, bias, one_way=kind == "asymmetric")
-
-
-def load_network(record: RunRecord) -> ProductDecoder | None:
-    """The learned decoder of a record, if that is what scores its pairs."""
-    if record.decoder_kind != "product":
-        return None
-    network = ProductDecoder(record.vectors.shape[1], hidden=record.decoder["weight"].shape[1])
-    network.load_state_dict(_tensors(record))
-    return network
-
-
-def _tensors(record: RunRecord) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(np.array(value)) for name, value in record.decoder.items()}
+    decoder = LinkDecoder.from_parameters(record.decoder_kind, record.decoder, dim)
+    if decoder.one_way and dim % 2:
+        raise ValueError(f"{dim} dimensions have no halves")
+    return decoder
 
 
 def _best(sides: Sides, rows: np.ndarray, k: int, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:

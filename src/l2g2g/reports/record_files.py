@@ -19,7 +19,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.evaluation.separation import read_separation
 from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.node_ids import as_node_ids
-from l2g2g.reports.partners import check_decoder
+from l2g2g.reports.partners import load_decoder
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.training.state import read_history
 
@@ -88,7 +88,7 @@ def read_record(folder: Path) -> RunRecord:
             if facts["files"][name] != _describe(content):
                 raise InputError(f"{folder / name}: is damaged (its checksum differs); run it again")
         record = _assemble(facts, json.loads(contents[_NAMES]), load(contents[_ARRAYS]))
-        check_decoder(record)
+        load_decoder(record)  # refuses what does not fit
         return record
 
 
