@@ -30,9 +30,10 @@ _RECORDS = "records"
 _SAMPLED_EDGES = 20_000
 _PLACES = ("output", "warm_start")  # a page that is passed on tells nobody's folders
 _PACKAGES = ("l2g2g", "torch", "numpy", "scipy", "numba")
-# Edges are kept unless they would dwarf the vectors: what is small in itself is no burden.
+# Edges are kept unless they would dwarf the vectors, or are too many to be read at once from a store; what is small in
+# itself is no burden.
 _FEW_BYTES = 64_000_000
-_COPIES = 3  # of the vectors that are in memory while a record is written
+_NODE_BYTES = 64  # of memory for each node while a record is made: degrees, patches, residuals and what they come from
 
 
 def keep_record(
@@ -50,7 +51,7 @@ def keep_record(
     """
     if directory is None:
         return
-    limit, needed = run.config.memory, _COPIES * run.embedding.nbytes
+    limit, needed = run.config.memory, run.embedding.nbytes + _NODE_BYTES * graph.num_nodes
     if isinstance(graph, StoredGraph) and limit is not None and needed > limit:
         text = (
             f"no record is kept: it takes {needed / 1e9:.1f} GB of memory, more than --memory; there is no report then"
@@ -72,7 +73,8 @@ def make_record(
     model, frame, patch_set = run.trained.model, run.trained.frame, run.patch_set
     residuals = run.inspection.residuals
     classes, labels = classes_of(graph)
-    keeps_edges = 4 * graph.num_edges <= max(_FEW_BYTES, run.embedding.nbytes)
+    burden = _FEW_BYTES if isinstance(graph, StoredGraph) else max(_FEW_BYTES, run.embedding.nbytes)
+    keeps_edges = 4 * graph.num_edges <= burden
     parameters = model.decoder.state_dict() if model.decoder is not None else {}
     if model.bias is not None:
         parameters = {"bias": model.bias.detach()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.reports.partners import load_decoder
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
+from l2g2g.reports.streamed_files import describe, write_arrays, write_names
 from l2g2g.training.state import read_history
 
 FORMAT = "l2g2g record 1"
@@ -39,16 +39,11 @@ _FACTS = ("name", "row", "settings", "command", "versions")
 
 def write_record(folder: Path, record: RunRecord) -> None:
     """Write a record to a folder of its own; one that was there before stays until the new one is complete."""
-    from safetensors.numpy import save
-
     arrays = {"vectors": record.vectors}
     arrays |= {name: getattr(record, name) for name in _BY_NODE if getattr(record, name) is not None}
     if record.edges is not None:
         arrays |= {"edges.indptr": record.edges.indptr, "edges.indices": record.edges.indices}
     arrays |= {f"decoder.{name}": value for name, value in record.decoder.items()} | record.tensors
-    data = save({name: np.asarray(value, order="C") for name, value in arrays.items()})
-    ids = None if record.node_ids is None else record.node_ids.tolist()
-    names = json.dumps({"ids": ids, "classes": record.classes}).encode()
     facts = {
         "format": FORMAT,
         **{name: getattr(record, name) for name in _FACTS},
@@ -56,15 +51,16 @@ def write_record(folder: Path, record: RunRecord) -> None:
         "history": asdict(record.history),
         "patches": asdict(record.patches),
         "separation": None if record.separation is None else asdict(record.separation),
-        "files": {_NAMES: _describe(names), _ARRAYS: _describe(data)},
     }
     part, old = (folder.with_name(f".{folder.name}.{end}") for end in ("part", "old"))
     try:
         for leftover in (part, old):
             shutil.rmtree(leftover, ignore_errors=True)
         part.mkdir(parents=True)
-        (part / _ARRAYS).write_bytes(data)
-        (part / _NAMES).write_bytes(names)
+        facts["files"] = {
+            _NAMES: write_names(part / _NAMES, record.node_ids, record.classes),
+            _ARRAYS: write_arrays(part / _ARRAYS, arrays),
+        }
         (part / _RECORD).write_text(json.dumps(facts, indent=1), encoding="utf-8")
         if folder.exists():
             folder.rename(old)
@@ -85,7 +81,7 @@ def read_record(folder: Path) -> RunRecord:
     with _explaining(folder):
         contents = {name: (folder / name).read_bytes() for name in (_NAMES, _ARRAYS)}
         for name, content in contents.items():
-            if facts["files"][name] != _describe(content):
+            if facts["files"][name] != describe(content):
                 raise InputError(f"{folder / name}: is damaged (its checksum differs); run it again")
         record = _assemble(facts, json.loads(contents[_NAMES]), load(contents[_ARRAYS]))
         load_decoder(record)  # refuses what does not fit
@@ -227,7 +223,3 @@ def _patches(values: dict[str, Any]) -> PatchFacts:
     before, after = _finite(values["before"]), _finite(values["after"])
     num_joined, final_pass = int(values["num_joined"]), bool(values["final_pass"])
     return PatchFacts(sizes, pairs, overlaps, by_pair, by_patch, before, after, num_joined, final_pass)
-
-
-def _describe(data: bytes) -> dict[str, Any]:
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
