@@ -334,7 +334,9 @@ app.command()(prepare)
 def datasets(
     data_dir: DataDirOption = None,
     fetch: Annotated[str | None, typer.Option(help="Fetch this published graph into the cache first.")] = None,
-    sha256: Annotated[str | None, typer.Option(help="What the fetched file must be, by its SHA-256.")] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="SHA-256 of the file to be fetched; known for amazon-photo and coauthor-cs.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the data sets that can be used by name."""
@@ -342,9 +344,9 @@ def datasets(
     from l2g2g.graphs.public_files import fetch_dataset
     from l2g2g.reports.tables import render_datasets
 
-    if (fetch is None) != (sha256 is None):
-        raise InputError("--fetch NAME and --sha256 SUM go together: only a file that someone vouches for is kept")
-    if fetch is not None and sha256 is not None:
+    if fetch is None and sha256 is not None:
+        raise InputError("--sha256 SUM is the sum of a file that --fetch NAME fetches; add --fetch, or leave it out")
+    if fetch is not None:
         _say(f"{fetch}: {fetch_dataset(fetch, sha256)}")
     found = list_datasets(data_dir)
     if as_json:

@@ -66,6 +66,17 @@ def test_a_file_with_another_sum_is_not_kept(cache, published):
     assert list(cache.iterdir()) == []
 
 
+def test_a_known_sum_need_not_be_given(cache, published, monkeypatch):
+    address, digest = SOURCES["cora"].address, hashlib.sha256(published.read_bytes()).hexdigest()
+    with pytest.raises(InputError, match="the sum of cora is not known here; add --sha256 SUM"):
+        fetch_dataset("cora")
+    monkeypatch.setitem(SOURCES, "cora", PublicSource(address, digest))
+    assert fetch_dataset("cora").read_bytes() == published.read_bytes()
+    monkeypatch.setitem(SOURCES, "cora", PublicSource(address, "1" * 64))
+    with pytest.raises(InputError, match=r"its SHA-256 is [0-9a-f]{64}, not 1111"):
+        fetch_dataset("cora")
+
+
 def test_without_a_network_the_steps_are_told(cache, monkeypatch):
     monkeypatch.setitem(SOURCES, "cora", PublicSource("http://127.0.0.1:9/cora.npz"))
     with pytest.raises(ResourceError, match=r"cannot be fetched .* save it under that name"):

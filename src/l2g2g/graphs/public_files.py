@@ -1,7 +1,8 @@
 """Public files: where the real graphs are published, how they come here, and what to do without a network.
 
-Nothing is fetched unless its SHA-256 is given: whoever gives it vouches for the file. No sum is built in, because
-none of these files could be had where this was written, and a sum that nobody checked is worth nothing.
+Nothing is kept unless its SHA-256 is the expected one. None of these files could be had where this was written, so the
+sums that are built in are those that others have published (jackd/graph-tfds, checksums.tsv of amazon and coauthor);
+for the rest whoever gives the sum vouches for the file.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class PublicSource:
-    """Where a graph is published: one archive, or a page with a folder of GraphSAINT's files."""
+    """Where a graph is published: one archive with the sum it is known by, or a page with GraphSAINT's files."""
 
     address: str
+    sha256: str | None = None
     is_folder: bool = False
 
 
@@ -34,8 +36,12 @@ SOURCES = {
     "cora-ml": PublicSource(_CITATIONS + "cora_ml.npz"),
     "cora": PublicSource(_CITATIONS + "cora.npz"),
     "pubmed": PublicSource(_CITATIONS + "pubmed.npz"),
-    "amazon-photo": PublicSource(_BENCHMARK + "amazon_electronics_photo.npz"),
-    "coauthor-cs": PublicSource(_BENCHMARK + "ms_academic_cs.npz"),
+    "amazon-photo": PublicSource(
+        _BENCHMARK + "amazon_electronics_photo.npz", "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a"
+    ),
+    "coauthor-cs": PublicSource(
+        _BENCHMARK + "ms_academic_cs.npz", "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3"
+    ),
     "reddit": PublicSource(_GRAPHSAINT, is_folder=True),
     "yelp": PublicSource(_GRAPHSAINT, is_folder=True),
 }
@@ -57,17 +63,21 @@ def manual_steps(name: str) -> str:
             f"give the folder that holds {name}/ with --data-dir: fetch adj_full.npz, feats.npy, role.json and "
             f"class_map.json of {name} from {source.address} into it"
         )
+    command = f"l2g2g datasets --fetch {name}" + (" --sha256 SUM" if source.sha256 is None else "")
     return (
         f"give the folder that holds {name}.npz with --data-dir: fetch it from {source.address} and save it under that "
-        f"name (or: l2g2g datasets --fetch {name} --sha256 SUM)"
+        f"name (or: {command})"
     )
 
 
-def fetch_dataset(name: str, sha256: str, folder: Path | None = None) -> Path:
-    """Fetch a published archive into the cache, and keep it only if its SHA-256 is the given one."""
+def fetch_dataset(name: str, sha256: str | None = None, folder: Path | None = None) -> Path:
+    """Fetch a published archive into the cache, and keep it only if its SHA-256 is the given one, or the known one."""
     source = SOURCES.get(name)
     if source is None or source.is_folder:
         raise InputError(f"{name!r} cannot be fetched as one file; {manual_steps(name)}")
+    sha256 = sha256 or source.sha256
+    if sha256 is None:
+        raise InputError(f"the sum of {name} is not known here; add --sha256 SUM of the file that you trust")
     if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise InputError(f"--sha256 is {sha256!r}; give the 64 hexadecimal digits of the file's SHA-256")
     folder = folder or cache_folder()
