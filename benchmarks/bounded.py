@@ -52,6 +52,7 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
     from l2g2g.bounded import embed_stored, fits_memory
     from l2g2g.config import make_config
     from l2g2g.graphs.store import open_graph
+    from l2g2g.patches.store import open_patches
     from l2g2g.resources import peak_memory
     from l2g2g.training.report import EpochReport
 
@@ -74,7 +75,9 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
         note.before = now if report.validation is None else None
 
     note.before = None
-    run = embed_stored(graph, config, validation_fraction=0.0 if options.no_validation else 0.05, on_epoch=note)
+    fraction = 0.0 if options.no_validation else 0.05
+    same = None if memory else open_patches(folder, graph=graph)  # those that the training within the limit has cut
+    run = embed_stored(graph, config, validation_fraction=fraction, on_epoch=note, patches=same)
     history = run.trained.history
     return {
         "stage": "train",

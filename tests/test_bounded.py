@@ -78,7 +78,7 @@ def test_patches_of_a_store_are_used_again(store, from_disk):
     embed_stored(store, config)
     assert has_patches(store.directory)
     before = open_patches(store.directory).folder.sha256
-    embed_stored(store, replace(config, patches=None, seed=3))
+    embed_stored(store, replace(config, patches=None, lr=0.02))
     assert open_patches(store.directory).folder.sha256 == before
     assert embed_stored(store, replace(config, patches=2)).patch_set.num_patches == 2
 

@@ -131,6 +131,27 @@ def test_refusals(prepare, files, refused):
     assert len(found[2].splitlines()) == 1
 
 
+@pytest.mark.parametrize("place", ["s", "deep/in/s"])
+def test_a_failed_command_leaves_no_folder(prepare, files, place):
+    (files / "empty.csv").write_text("")
+    before = sorted(files.rglob("*"))
+    assert prepare("--store", files / place, graph="empty.csv")[0] == 2
+    assert sorted(files.rglob("*")) == before
+
+
+def test_a_failed_command_leaves_what_was_there(prepare, files):
+    (files / "empty.csv").write_text("")
+    (files / "s").mkdir()
+    assert prepare("--store", files / "s", graph="empty.csv")[0] == 2
+    assert list((files / "s").iterdir()) == []
+    (files / "s" / "notes.txt").write_text("mine")
+    assert prepare("--store", files / "s", graph="empty.csv")[0] == 2
+    assert [path.name for path in (files / "s").iterdir()] == ["notes.txt"]
+    assert prepare("--store", files / "s", "--patches", 2)[0] == 0
+    assert prepare("--store", files / "s", "--patches", 401)[0] == 2
+    assert {"graph", "patches"} <= {path.name for path in (files / "s").iterdir()}
+
+
 def test_the_store_of_another_graph_is_not_replaced(prepare, files):
     prepare("--store", files / "s", "--patches", 2)
     code, _, err = prepare("--store", files / "s", "--patches", 2, graph="sbm-small")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,23 +22,24 @@ from l2g2g.models.held_back import HeldBack
 from l2g2g.models.structure import fit_products
 from l2g2g.patches.store import PatchStore
 from l2g2g.preparation import loop_settings, make_model
+from l2g2g.rank_share import check_patches, describe_messages, make_team
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.scoring import score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
-from l2g2g.stored_patches import find_patches, fit_patches
+from l2g2g.stored_patches import find_patches, fit_patches, share_patches
 from l2g2g.training.batches import PairOptions
+from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
-from l2g2g.training.loop import Trained, embed_nodes, train
+from l2g2g.training.loop import Trained, WholePass, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks, propagate_stored
 from l2g2g.training.stored_rows import StoredRows
 from l2g2g.training.stored_split import StoredSplit, split_stored
-from l2g2g.training.team import Alone
 
 _MOST_VALIDATION_EDGES = 1_000_000
 _LEAST_EDGES = 20  # below, none is held back
@@ -50,35 +52,44 @@ def embed_stored(
     validation_fraction: float = 0.05,
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
+    ranks: Ranks | None = None,
+    patches: PatchStore | None = None,
 ) -> Run:
     """Embed a graph on disk: in memory where `config.memory` allows it, otherwise patch by patch. Same result.
 
     Each edge is held back for early stopping with the chance validation_fraction, or less where that would be more
-    than a million edges, and is used for the final vectors. Patches of the store are used if they are as many as
-    wanted; otherwise patches are cut and kept in the store.
+    than a million edges, and is used for the final vectors. Patches of the store are used if they are cut as the
+    settings want; otherwise patches are cut and kept in the store.
+
+    ranks: those of a torchrun job. Each reads only its own patches, and keeps to `config.memory` by itself; the first
+    cuts where that is needed, and gets the vectors. patches: used in memory, however they were cut.
     """
     clock = Stopwatch()
     fraction = 0.0
     if config.epochs != 0 and graph.num_edges >= _LEAST_EDGES:
         fraction = min(validation_fraction, _MOST_VALIDATION_EDGES / graph.num_edges)
     prepare_torch(config, 2 * graph.num_edges)
-    needs, patches = None, None
-    if not fits_memory(graph, config):
+    needs = None
+    if ranks is not None:
+        refuse_what_is_not_shared(config, ranks)
+        patches, needs = share_patches(ranks, graph, config, clock)
+    elif not fits_memory(graph, config):
         refuse_what_needs_memory(config)
         patches, needs = fit_patches(graph, config, clock)
-    elif config.definition.uses_patches:
+    elif config.definition.uses_patches and patches is None:
         patches = find_patches(graph, config, clock)
     with clock.measure("split"):
         split = split_stored(graph, validation_fraction=fraction, seed=config.seed)
     keeper = keep_stored(directory, "embed", graph, config, patches, validation_fraction=fraction)
-    if needs is None or patches is None:
+    if patches is None or (needs is None and ranks is None):
         whole = graph.to_graph()
         link_split = split.in_memory(whole)
         found = None if patches is None else patches.patch_set
         return run_split(
             link_split, config, final_graph=whole, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found
         )
-    return run_stored(graph, patches, split, config, needs, clock=clock, on_epoch=on_epoch, keeper=keeper)
+    how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "ranks": ranks}
+    return run_stored(graph, patches, split, config, needs, **how)
 
 
 def fits_memory(graph: StoredGraph, config: Config) -> bool:
@@ -113,34 +124,46 @@ def run_stored(
     patches: PatchStore,
     split: StoredSplit,
     config: Config,
-    needs: Needs,
+    needs: Needs | None,
     *,
     clock: Stopwatch,
     on_epoch: OnEpoch | None = None,
     keeper: Keeper | None = None,
+    ranks: Ranks | None = None,
 ) -> Run:
-    """Train from disk within the limit. All edges count in the final vectors, also those held back from training."""
+    """Train from disk within the limit. All edges count in the final vectors, also those held back from training.
+
+    needs: None where there is no limit, and all that is read stays in memory.
+    """
     return_freed_memory()
-    assert config.memory is not None
-    spare = needs.spare(config.memory)
+    spare = sys.maxsize if needs is None or config.memory is None else needs.spare(config.memory)
     # Rows first: they save most for what they take.
     keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
     with clock.measure("prepare"):
         rows = StoredRows(graph, split.held, keep_bytes=keep_rows)
         recipe, counts, facts = _prepare_features(rows, config)
         model = make_model(facts.num_columns, facts.centre, patches.num_patches, config)
+        validation = split.validation if config.patience else None
+        validates = validation is not None
+        team, shared_keeper = make_team(ranks, patches, patches.patch_set, model, config, keeper, validates=validates)
         dropout = choose_feature_dropout(counts, facts.num_columns, config)
         settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
         negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction
-        make_batches = partial(_make_batches, patches, recipe, split, config, negatives)
+        make_batches = partial(_make_batches, patches, recipe, split, config, negatives, own=team.patches)
         batches = make_batches(held=split.held, keep_bytes=spare - keep_rows)
         global_pairs = None
         if config.loss_scope == "global":
             pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)
             counted = np.bincount(patches.patch_set.global_nodes, minlength=graph.num_nodes)
-            global_pairs = GlobalPairs(pairs, torch.from_numpy((1.0 / counted).astype(np.float32)[:, None]))
-    validation = split.validation if config.patience else None
-    passes = config.passes_whole_graph
+            shares = torch.from_numpy((1.0 / counted).astype(np.float32)[:, None])
+            global_pairs = GlobalPairs(pairs, shares, exchange=team.exchange)
+
+    def make_pass(seen: StoredRows) -> WholePass | None:
+        """The pass over all nodes that gives the vectors, where there is one: the first rank makes it."""
+        if not config.passes_whole_graph:
+            return None
+        return StoredPass(seen, recipe) if team.is_first else lambda model: torch.empty(0, model.dim)
+
     with clock.measure("train"):
         trained = train(
             model,
@@ -148,21 +171,30 @@ def run_stored(
             patches.patch_set,
             settings,
             global_pairs=global_pairs,
-            whole=StoredPass(rows, recipe) if passes else None,
+            whole=make_pass(rows),
             validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
-            keeper=keeper,
+            keeper=shared_keeper,
+            team=team,
         )
     del batches, global_pairs, rows
     return_freed_memory()
     with clock.measure("assemble"):
-        whole = StoredPass(StoredRows(graph), recipe) if passes else None
-        embedding, frame = embed_nodes(model, make_batches(), Alone(patches.patch_set), settings, trained.frame, whole)
+        whole = make_pass(StoredRows(graph))
+        embedding, frame = embed_nodes(model, make_batches(), team, settings, trained.frame, whole)
         check_embedding(embedding, config)
     note_seconds(clock, trained.history, keeper)
     kept = patches.num_covered_edges / graph.num_edges
     used = replace(config, patches=patches.num_patches)
-    return Run(embedding.numpy(), Trained(model, frame, trained.history), patches.patch_set, used, kept, clock.seconds)
+    return Run(
+        embedding.numpy(),
+        Trained(model, frame, trained.history),
+        patches.patch_set,
+        used,
+        kept,
+        clock.seconds,
+        messages=describe_messages(team),
+    )
 
 
 def _make_batches(
@@ -172,15 +204,17 @@ def _make_batches(
     config: Config,
     negatives_per_edge: float,
     *,
+    own: np.ndarray | None,
     held: HeldBack | None = None,
     keep_bytes: int = 0,
 ) -> StoredBatches:
-    """The patches as training wants them; without `held`, with all edges."""
+    """The patches as training wants them; without `held`, with all edges. own: those of this rank; None for all."""
     return StoredBatches(
         patches,
         recipe,
         split.held_out,
         held=held,
+        patches=own,
         keep_bytes=keep_bytes,
         kept_bytes=kept_bytes(config),
         negatives_per_edge=negatives_per_edge,
@@ -191,7 +225,13 @@ def _make_batches(
     )
 
 
-def refuse_what_needs_memory(config: Config) -> None:
+def refuse_what_is_not_shared(config: Config, ranks: Ranks) -> None:
+    """What ranks that have only their own patches cannot do."""
+    check_patches(2 if config.definition.uses_patches else 1, ranks, config)
+    refuse_what_needs_memory(config, "leave torchrun or the option out")
+
+
+def refuse_what_needs_memory(config: Config, remedy: str = "raise --memory, or leave it out") -> None:
     """Settings that need all of the graph at once."""
     for option, is_set in (
         ("--mask-by clusters", config.mask_by == "clusters"),
@@ -204,7 +244,7 @@ def refuse_what_needs_memory(config: Config) -> None:
         ("pairs of a node sample", config.loss_pairs == "subgraph"),
     ):
         if is_set:
-            raise InputError(f"{option} needs the whole graph in memory; raise --memory, or leave it out")
+            raise InputError(f"{option} needs the whole graph in memory; {remedy}")
 
 
 def _prepare_features(rows: StoredRows, config: Config) -> tuple[FeatureRecipe, FeatureCounts | None, FeatureFacts]:

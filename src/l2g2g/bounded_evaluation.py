@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from l2g2g.bounded import fits_memory, keep_stored, refuse_what_needs_memory, run_stored
+from l2g2g.bounded import (
+    fits_memory,
+    keep_stored,
+    refuse_what_is_not_shared,
+    refuse_what_needs_memory,
+    run_stored,
+)
 from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
 from l2g2g.errors import InputError
@@ -15,17 +22,16 @@ from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, run_split, train
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.rank_share import NOT_SHARED
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, pair_scorer, with_separation
-from l2g2g.sources import scratch_folder
+from l2g2g.sources import open_shared_store, shared_folder
 from l2g2g.stopwatch import Stopwatch
-from l2g2g.stored_patches import find_patches, fit_patches
+from l2g2g.stored_patches import find_patches, fit_patches, share_patches
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.stored_split import split_stored, write_training_graph
+from l2g2g.training.stored_split import StoredSplit, split_stored, write_training_graph
 
 
 def evaluate_source(
@@ -42,46 +48,59 @@ def evaluate_source(
     how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory}
     if isinstance(graph, Graph):
         return evaluate_graph(graph, config, protocol=protocol, measures=measures, ranks=ranks, **how)
-    if ranks is not None:
-        raise InputError(NOT_SHARED)
     if protocol != "heldout":
         raise InputError(f"--protocol {protocol} needs the graph in memory; raise --memory, or use heldout")
     if measures != "auc":
         raise InputError(f"--measures {measures} needs the graph in memory; raise --memory, or use auc")
-    return evaluate_stored(graph, config, **how)
+    return evaluate_stored(graph, config, **how, ranks=ranks)
 
 
 def evaluate_stored(
-    graph: StoredGraph, config: Config, *, on_epoch: OnEpoch | None = None, directory: RunDirectory | None = None
+    graph: StoredGraph,
+    config: Config,
+    *,
+    on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
+    ranks: Ranks | None = None,
 ) -> tuple[dict[str, Any], Run]:
-    """Hold back each edge by chance, 5 % for validation and 10 % for the test, train on the rest, score."""
+    """Hold back each edge by chance, 5 % for validation and 10 % for the test, train on the rest, score.
+
+    ranks: as in `embed_stored`; only the first scores, the others return an empty line.
+    """
     started, clock = time.perf_counter(), Stopwatch()
     prepare_torch(config, 2 * graph.num_edges)
-    if not fits_memory(graph, config):  # refused before any work, if at all
+    if ranks is not None:
+        refuse_what_is_not_shared(config, ranks)
+    elif not fits_memory(graph, config):  # refused before any work, if at all
         refuse_what_needs_memory(config)
         fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
     with clock.measure("split"):
         split = split_stored(graph, validation_fraction=0.05, test_fraction=0.10, seed=config.seed)
     if split.test is None:
         raise InputError(f"{graph.name}: {graph.num_edges} edges are too few to hold some back; use a larger graph")
-    with scratch_folder(directory, f"split-{config.seed}") as folder:
+    with shared_folder(ranks, directory, f"split-{config.seed}") as folder:
         with clock.measure("split"):
-            train = write_training_graph(graph, split, folder)
+            train = _share_training_graph(graph, split, folder, ranks)
             return_freed_memory()
         needs, patches = None, None
-        if not fits_memory(train, config):
+        if ranks is not None:
+            patches, needs = share_patches(ranks, train, config, clock)
+        elif not fits_memory(train, config):
             patches, needs = fit_patches(train, config, clock)
         elif config.definition.uses_patches:
             patches = find_patches(train, config, clock)
         name = training_name(config)
         keeper = keep_stored(directory, name, train, config, patches, protocol="heldout")
         without = replace(split, held=None)  # the store holds none of it
-        if needs is None or patches is None:
+        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
+        if patches is None or (needs is None and ranks is None):
             link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out)
             found = None if patches is None else patches.patch_set
-            run = run_split(link_split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found)
+            run = run_split(link_split, config, **how, patch_set=found)
         else:
-            run = run_stored(train, patches, without, config, needs, clock=clock, on_epoch=on_epoch, keeper=keeper)
+            run = run_stored(train, patches, without, config, needs, **how, ranks=ranks)
+    if ranks is not None and not ranks.is_first:
+        return {}, run
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
     if directory is not None:
@@ -91,3 +110,13 @@ def evaluate_stored(
     more = {"best_auc": None, **dict.fromkeys(FURTHER_MEASURES)}
     row = describe_evaluation(graph, run, scores, clock.seconds, protocol="heldout", seed=config.seed, **more)
     return row, run
+
+
+def _share_training_graph(graph: StoredGraph, split: StoredSplit, folder: Path, ranks: Ranks | None) -> StoredGraph:
+    """The training graph on disk: of several ranks the first writes it, and the others open it."""
+    if ranks is None:
+        return write_training_graph(graph, split, folder)
+    if ranks.is_first:
+        write_training_graph(graph, split, folder)
+    ranks.tell("ready", b"")
+    return open_shared_store(folder)

@@ -20,6 +20,7 @@ _ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patche
 _MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
+_PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class StoredSizes:
         num_nodes, num_edges, num_features: Its sizes.
         entries_per_row: Numbers that a feature row holds, of a sparse one twice its entries.
         largest_rows, largest_arcs, num_rows: Of the patches, where these are cut already.
+        num_ranks: Processes that share the patches.
     """
 
     num_nodes: int
@@ -39,6 +41,7 @@ class StoredSizes:
     largest_rows: int | None = None
     largest_arcs: int | None = None
     num_rows: int | None = None
+    num_ranks: int = 1
 
     @classmethod
     def of(cls, graph: StoredGraph) -> StoredSizes:
@@ -105,6 +108,8 @@ def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) ->
 def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, int]:
     """What all nodes take at the stage that needs most (columns made from the structure, an epoch, an alignment, a
     validation, the final vectors), and while epochs run.
+
+    Of several ranks this is the first: it has the vectors of all nodes in the end.
     """
     num_nodes, vector = sizes.num_nodes, 4 * config.dim
     rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
@@ -117,6 +122,11 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
         epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
     aligned = 3 * rows * vector + num_nodes * vector
+    if sizes.num_ranks > 1:
+        always += num_nodes * (sizes.num_ranks + 8)  # who holds a node, and who scores it
+        if epoch:
+            epoch += num_nodes * (_PASSED_ON * vector + sizes.num_ranks + 24)
+        aligned += num_nodes * vector
     final = 4 * num_nodes * (config.hidden + 3 * config.dim) if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
     structure = 0 if sizes.num_features else 16 * num_nodes * config.structure_width

@@ -169,7 +169,6 @@ def embed(
     from l2g2g.experiment import embed_graph
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.graphs.stored_ids import node_ids_of
-    from l2g2g.rank_share import NOT_SHARED
     from l2g2g.record_keeping import keep_record
     from l2g2g.resources import peak_memory
     from l2g2g.sources import open_source
@@ -184,7 +183,7 @@ def embed(
         before, config = read_finished(warm_start, given)
     with open_run_of(ranks, run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
         with clock.measure("read"):
-            source = open_source(graph, features, config, data_dir=data_dir, directory=directory)
+            source = open_source(graph, features, config, data_dir=data_dir, directory=directory, ranks=ranks)
             loaded = stack.enter_context(source)
             _describe(loaded, quiet or as_json)
         if first:
@@ -199,9 +198,7 @@ def embed(
             if isinstance(loaded, StoredGraph):
                 if before is not None:
                     raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
-                if ranks is not None:
-                    raise InputError(NOT_SHARED)
-                run = embed_stored(loaded, config, **how)
+                run = embed_stored(loaded, config, ranks=ranks, **how)
             elif before is None:
                 run = embed_graph(loaded, config, keep=first and run_dir is not None, ranks=ranks, **how)
             else:
@@ -295,7 +292,7 @@ def evaluate(
     with open_run_of(ranks, run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
         if directory is not None:
             directory.expect(training_name(config) for config in configs)
-        source = open_source(graph, features, configs[0], data_dir=data_dir, directory=directory)
+        source = open_source(graph, features, configs[0], data_dir=data_dir, directory=directory, ranks=ranks)
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
         for config in configs:

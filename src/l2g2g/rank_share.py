@@ -1,4 +1,4 @@
-"""Rank share: the patches of a graph over the ranks of a job, and a check that all ranks cut the same."""
+"""Rank share: the patches of a graph, in memory or on disk, over the ranks of a job that all have the same."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.store import PatchStore
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.team import Alone, Share, shared_parameters
 
-NOT_SHARED = "a store, or a graph that --memory sends to disk, is trained by one process; leave torchrun out"
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
 _ARCS_PER_ROW = 4
 
 
 def make_team(
     ranks: Ranks | None,
-    graph: Graph,
+    graph: Graph | PatchStore,
     patch_set: PatchSet,
     model: Autoencoder,
     config: Config,
@@ -36,16 +36,16 @@ def make_team(
 ) -> tuple[Alone, Keeper | SharedKeeper | None]:
     """Who trains these patches: this process alone, or every rank a share of them; and who keeps the state.
 
+    graph: what the patches are cut from, or where they lie on disk.
     keeper: of this process; of several ranks only the first has one. validates: whether training does.
     """
     if ranks is None:
         return Alone(patch_set), keeper
-    if patch_set.num_patches == 1:
-        raise InputError(f"{config.method} has one patch and {ranks.size} ranks; use a method with patches")
+    check_patches(patch_set.num_patches, ranks, config)
     if config.align_gradient == "through":
         raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
     ranks.check_same("graph, setting or partition", _digest(graph, patch_set, config))
-    loads = patch_set.count_arcs(graph.adjacency) + _ARCS_PER_ROW * patch_set.sizes
+    loads = _count_arcs(graph, patch_set) + _ARCS_PER_ROW * patch_set.sizes
     overlaps = patch_set.overlaps
     owners = assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), ranks.size)
     is_kept = bool(ranks.tell("check", b"" if keeper is None else b"kept"))
@@ -55,10 +55,26 @@ def make_team(
     return team, SharedKeeper(team, keeper) if is_kept else None
 
 
-def _digest(graph: Graph, patch_set: PatchSet, config: Config) -> bytes:
+def _count_arcs(graph: Graph | PatchStore, patch_set: PatchSet) -> np.ndarray:
+    """(num_patches,) arcs inside every patch; of patches on disk those held back are among them."""
+    if isinstance(graph, PatchStore):
+        return np.diff(graph.entry_offsets)
+    return patch_set.count_arcs(graph.adjacency)
+
+
+def check_patches(num_patches: int, ranks: Ranks, config: Config) -> None:
+    """Refuse to share what is one piece."""
+    if num_patches == 1:
+        raise InputError(f"{config.method} has one patch and {ranks.size} ranks; use a method with patches")
+
+
+def _digest(graph: Graph | PatchStore, patch_set: PatchSet, config: Config) -> bytes:
     settings = config.to_dict()
     del settings["device"]
     digest = hashlib.sha256(json.dumps([settings, str(torch.__version__)]).encode())
+    if isinstance(graph, PatchStore):
+        digest.update(graph.folder.sha256.encode())  # which holds those of the graph and of every array
+        return digest.digest()
     for part in (patch_set.global_nodes, patch_set.offsets, graph.adjacency.indptr):
         digest.update(np.ascontiguousarray(part).data)
     return digest.digest()

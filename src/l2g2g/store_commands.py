@@ -127,7 +127,7 @@ def _find_or_cut(
             found = open_patches(graph.directory, graph=graph)
             if cut.made(found):
                 return found, False
-    return cut_stored_graph(graph, cut, memory_bytes=room, measure=clock.measure), True
+    return cut_stored_graph(graph, cut, memory_bytes=room, prepared=True, measure=clock.measure), True
 
 
 def _room(budget: int) -> int:

@@ -18,6 +18,7 @@ from l2g2g.patches.stored_cut import Cut, cut_stored_graph
 from l2g2g.patches.stored_partition import metis_memory
 from l2g2g.resources import choose_threads
 from l2g2g.stopwatch import Stopwatch
+from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 
 _FINER = 1.6  # times as many patches where the largest is too large
@@ -29,7 +30,7 @@ def find_patches(graph: StoredGraph, config: Config, clock: Stopwatch) -> PatchS
     return found or cut_stored(graph, config.num_patches(graph.num_nodes), config, clock)
 
 
-def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch) -> tuple[PatchStore, Needs]:
+def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch, num_ranks: int = 1) -> tuple[PatchStore, Needs]:
     """The same with patches of which each fits `config.memory`, and what training then takes.
 
     Refused before anything is cut where sizes alone say that the limit is too small. Clusters of equally many nodes
@@ -37,12 +38,13 @@ def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch) -> tuple[P
     """
     assert config.memory is not None
     threads, resident = choose_threads(config, 2 * graph.num_edges), resident_memory()
-    planned = fit_budget(StoredSizes.of(graph), config, threads, graph.name, resident)
+    whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
+    planned = fit_budget(whole, config, threads, graph.name, resident)
     num_patches, patches = planned.num_patches, _existing(graph, config)
     while True:
         if patches is None:
             patches = cut_stored(graph, num_patches, config, clock)
-        needs = find_needs(sizes_of(graph, patches), config, patches.num_patches, threads, resident)
+        needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
         if needs.total <= config.memory:
             return patches, needs
         most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)
@@ -55,7 +57,27 @@ def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch) -> tuple[P
         patches = None
 
 
-def sizes_of(graph: StoredGraph, patches: PatchStore) -> StoredSizes:
+def share_patches(
+    ranks: Ranks, graph: StoredGraph, config: Config, clock: Stopwatch
+) -> tuple[PatchStore, Needs | None]:
+    """The same for the ranks of a job, each within `config.memory`: the first cuts, all open what it left.
+
+    Without a limit nothing has to fit, and there are no needs.
+    """
+    if ranks.is_first:
+        if config.memory is None:
+            find_patches(graph, config, clock)
+        else:
+            fit_patches(graph, config, clock, ranks.size)
+    ranks.tell("ready", b"")
+    patches = open_patches(graph.directory, graph=graph)
+    if config.memory is None:
+        return patches, None
+    threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, patches, ranks.size)
+    return patches, find_needs(sizes, config, patches.num_patches, threads, resident_memory())
+
+
+def sizes_of(graph: StoredGraph, patches: PatchStore, num_ranks: int = 1) -> StoredSizes:
     """What memory depends on, of a graph whose patches are cut."""
     rows, arcs = np.diff(patches.offsets), np.diff(patches.entry_offsets)
     return replace(
@@ -63,20 +85,29 @@ def sizes_of(graph: StoredGraph, patches: PatchStore) -> StoredSizes:
         largest_rows=int(rows.max()),
         largest_arcs=int(arcs.max()),
         num_rows=int(rows.sum()),
+        num_ranks=num_ranks,
     )
 
 
 def cut_stored(graph: StoredGraph, num_patches: int, config: Config, clock: Stopwatch) -> PatchStore:
     """Cut a graph into this many patches and keep them in its store."""
-    room = None if config.memory is None else max(0, config.memory - resident_memory())
-    method: str = config.partition
-    if method == "metis" and room is not None and metis_memory(graph) > room:
+    method, room = _choose_method(graph, config)
+    if method != config.partition:
         warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it in passes", stacklevel=2)
-        method = "streaming"
     with clock.measure("partition"):
         written = cut_stored_graph(graph, plan_cut(num_patches, config, method), memory_bytes=room)
     return_freed_memory()
     return written
+
+
+def _choose_method(graph: StoredGraph, config: Config) -> tuple[str, int | None]:
+    """What cuts a graph within the limit, and the bytes that are left for it; None for no limit."""
+    if config.memory is None:
+        return config.partition, None
+    room = max(0, config.memory - resident_memory())
+    if config.partition == "metis" and metis_memory(graph) > room:
+        return "streaming", room
+    return config.partition, room
 
 
 def plan_cut(num_patches: int, config: Config, method: str) -> Cut:
@@ -94,8 +125,14 @@ def plan_cut(num_patches: int, config: Config, method: str) -> Cut:
 
 
 def _existing(graph: StoredGraph, config: Config) -> PatchStore | None:
-    """The patches of a store, unless another number of them is wanted."""
+    """The patches of a store where these settings would cut the same, as many as there are if no number is asked for.
+
+    What `l2g2g prepare` has cut is also used where the settings leave open how.
+    """
     if not has_patches(graph.directory):
         return None
     patches = open_patches(graph.directory, graph=graph)
-    return patches if config.patches in (None, patches.num_patches) else None
+    wanted = plan_cut(config.patches or patches.num_patches, config, _choose_method(graph, config)[0])
+    names = {"partition": "partition", "fennel_passes": "fennel_passes", "mean_degree": "patch_degree"}
+    left_open = [name for name, option in names.items() if getattr(config, option) == getattr(Config, option)]
+    return patches if wanted.made(patches) or wanted.accepts(patches, left_open) else None

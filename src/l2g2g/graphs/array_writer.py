@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,11 @@ def write_folder(folder: Path, kind: str) -> Iterator[FolderWriter]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder and be the only process that writes into it; the system unlocks it however the process ends."""
+    """Make a folder and be the only process that writes into it; the system unlocks it however the process ends.
+
+    Folders that were made for nothing, because what was to be written failed, are removed again.
+    """
+    made = [path for path in (folder / "lock", folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -172,8 +176,18 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"{folder}: another process is writing it; wait for it, or give another folder") from error
         yield
+    except BaseException:
+        _remove_empty(made)
+        raise
     finally:
         os.close(handle)
+
+
+def _remove_empty(made: list[Path]) -> None:
+    """Remove a lock and the folders around it that were made with it, up to the first that holds anything else."""
+    with suppress(OSError):
+        for path in made:
+            path.rmdir() if path.is_dir() else path.unlink()
 
 
 def _move_into_place(part: Path, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -49,17 +49,35 @@ class Cut:
         """Whether these patches were cut in this way."""
         return all(patches.settings.get(name) == value for name, value in asdict(self).items())
 
+    def accepts(self, patches: PatchStore, left_open: Collection[str]) -> bool:
+        """Whether patches that `l2g2g prepare` cut will do: what is left open, it has decided; overlaps may be larger.
+
+        left_open: names of the attributes that nobody asked for.
+        """
+        found = patches.settings
+        if not found.get("prepared"):
+            return False
+        asked = {name: value for name, value in asdict(self).items() if name not in left_open}
+        least = [asked.pop(name) for name in ("min_overlap", "target_overlap")]
+        has = [found.get(name) for name in ("min_overlap", "target_overlap")]
+        if "partition" in left_open and found.get("seed") is None:  # it drew nothing
+            asked.pop("seed", None)
+        fits = all(isinstance(size, int) and size >= wanted for size, wanted in zip(has, least, strict=True))
+        return fits and all(found.get(name) == value for name, value in asked.items())
+
 
 def cut_stored_graph(
     graph: StoredGraph,
     cut: Cut,
     *,
     memory_bytes: int | None = None,
+    prepared: bool = False,
     measure: Callable[[str], AbstractContextManager[Any]] = nullcontext,
 ) -> PatchStore:
     """Cut a graph and keep the patches in its store, with what they were cut by and how equal the clusters are.
 
     memory_bytes: what METIS may take; None for no limit.
+    prepared: whether they are cut for their own sake, and not for a run that wants them like this.
     measure: called with the name of each stage ("partition", "overlap", "patches"), gives a context that lasts as long.
     """
     with measure("partition"):
@@ -82,4 +100,4 @@ def cut_stored_graph(
         )
     balance = float(sizes.max() * len(sizes) / len(labels))  # of the largest cluster to an even share
     with measure("patches"):
-        return write_patches(graph, patch_set, settings={**asdict(cut), "balance": balance})
+        return write_patches(graph, patch_set, settings={**asdict(cut), "balance": balance, "prepared": prepared})

@@ -26,6 +26,7 @@ from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.state import History, LoopState
+from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.team import Alone
 
 Schedule = Literal["constant", "linear"]
@@ -171,7 +172,8 @@ def _run_epoch(
     started, epoch = time.perf_counter(), state.epoch
     model, history = state.model, state.history
     # Where training hides nothing, what it encodes is what a refresh would encode.
-    sees_all = len(batches) == 1 and not (settings.mask or settings.feature_dropout or model.variational)
+    is_block = len(batches) == 1 and not isinstance(batches, StoredBatches)
+    sees_all = is_block and not (settings.mask or settings.feature_dropout or model.variational)
     state.optimiser.clear_gradients()
     solver = None
     if settings.aligns_in_training and team.patch_set.num_patches > 1:

@@ -168,7 +168,7 @@ def accumulate_gradients(
             total += float(loss.detach())
         return total
     assert global_pairs is not None
-    if len(batches) == 1:
+    if len(batches) == 1 and not isinstance(batches, StoredBatches):
         aligned, divergence = encode_aligned(model, batches[0], frame, settings, epoch)
         loss = global_loss(model, aligned, global_pairs, settings, epoch) + divergence
         loss.backward()

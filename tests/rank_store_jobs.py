@@ -1,0 +1,77 @@
+"""Trainings from a store on one rank and on several: python rank_store_jobs.py FOLDER STORE CASE..., by torchrun.
+
+Each rank leaves which rows of which array of the patches it read.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from l2g2g.bounded import embed_stored
+from l2g2g.bounded_evaluation import evaluate_stored
+from l2g2g.budget import Needs
+from l2g2g.config import make_config
+from l2g2g.graphs.array_folder import StoredArray
+from l2g2g.graphs.store import open_graph
+from l2g2g.training.distributed import Place, join_ranks
+
+SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 10, "lr": 0.01, "threads": 1}
+SMALL |= {"min_overlap": 5, "target_overlap": 16}
+PLENTY = 10**11
+CASES = {
+    "paper": {"preset": "paper"},
+    "default": {},
+    "within a limit": {"memory": PLENTY},
+    "nothing stays in memory": {"memory": PLENTY, "rotate": True, "assembly": "mean", "refresh_every": 3},
+    "with validation": {"rotate": True, "translate": True, "patience": 3, "validate_every": 3},
+    "separate encoders": {"method": "gae+l2g", "validate_every": 4},
+    "apart": {"method": "gae+l2g", "preset": "paper", "patience": 0},
+    "evaluation": {},
+}
+
+
+def run(store, name, ranks=None):
+    options = dict(CASES[name])
+    if ranks is None:
+        options.pop("memory", None)
+    config = make_config(**{**SMALL, **options})
+    if name == "evaluation":
+        return evaluate_stored(open_graph(store), config, ranks=ranks)
+    return {}, embed_stored(open_graph(store), config, ranks=ranks)
+
+
+def note_reads(reads):
+    """Write down what is read of the patches from now on."""
+    read_into = StoredArray.read_into
+
+    def noted(self, out, low):
+        if self.path.parent.name == "patches":
+            reads.append((self.path.stem, int(low), int(low) + len(out)))
+        read_into(self, out, low)
+
+    StoredArray.read_into = noted
+
+
+def main(folder, store, names):
+    reads, spare = [], Needs.spare
+    note_reads(reads)
+    with join_ranks(Place.read(os.environ), timeout=60) as ranks:
+        for number, name in enumerate(names):
+            reads.clear()
+            Needs.spare = (lambda *_: 0) if name == "nothing stays in memory" else spare
+            row, done = run(store, name, ranks)
+            (folder / f"{number}-{ranks.rank}.json").write_text(json.dumps(reads))
+            if ranks.is_first:
+                told = json.dumps({"messages": done.messages, "row": row})
+                losses = np.array(done.trained.history.losses)
+                np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
+            else:
+                assert len(done.embedding) == 0
+                assert row == {}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,0 +1,109 @@
+"""Jobs of several ranks on one store: they train what one process trains, and read only their own patches."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from l2g2g.bounded import embed_stored
+from l2g2g.config import make_config
+from l2g2g.errors import InputError
+from l2g2g.graphs.store import open_graph, write_graph
+from l2g2g.graphs.write import read_embedding
+from l2g2g.patches.store import open_patches
+
+from .rank_store_jobs import CASES, SMALL, run
+from .training.rank_jobs import make_graph
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+
+
+def launch(*command):
+    done = subprocess.run([*TORCHRUN, *map(str, command)], capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return write_graph(make_graph(), tmp_path_factory.mktemp("graph") / "store").directory
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory, store):
+    """Two ranks on a store without patches: the first cuts them."""
+    folder, names = tmp_path_factory.mktemp("ranks"), list(CASES)
+    launch(2, Path(__file__).with_name("rank_store_jobs.py"), folder, store, *names)
+    found = {}
+    for number, name in enumerate(names):
+        with np.load(folder / f"{number}.npz") as file:
+            found[name] = {**file, **json.loads(str(file["told"]))}
+        found[name]["reads"] = [json.loads((folder / f"{number}-{rank}.json").read_text()) for rank in (0, 1)]
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_ranks_on_a_store_train_what_one_process_does(jobs, store, name):
+    row, one = run(store, name)
+    np.testing.assert_allclose(jobs[name]["losses"], one.trained.history.losses, atol=1e-5)
+    np.testing.assert_allclose(jobs[name]["embedding"], one.embedding, atol=1e-5)
+    assert jobs[name]["row"].get("auc") == pytest.approx(row.get("auc"), abs=1e-6)
+    assert jobs[name]["messages"]["node_means" if name in ("paper", "apart") else "gradient"]["bytes"] > 0
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "evaluation"])  # which has a store of its own
+def test_no_rank_reads_a_patch_of_another(jobs, store, name):
+    patches = open_patches(store)
+    bounds = {"features": patches.offsets, "indices": patches.entry_offsets}
+    for array, offsets in bounds.items():
+        read = [
+            {int(np.searchsorted(offsets, low, side="right")) - 1 for found, low, high in reads if found == array}
+            for reads in jobs[name]["reads"]
+        ]
+        assert read[0] | read[1] == set(range(5)), array
+        assert not read[0] & read[1], array
+        for reads in jobs[name]["reads"]:
+            for found, low, high in reads:
+                if found == array:  # one patch at a time
+                    assert high <= offsets[np.searchsorted(offsets, low, side="right")]
+
+
+def test_a_limit_reads_patches_again_and_none_reads_them_once(jobs):
+    counts = {name: sum(array == "indices" for array, *_ in jobs[name]["reads"][0]) for name in CASES}
+    assert counts["nothing stays in memory"] > 10 * counts["default"]
+    assert counts["default"] == counts["within a limit"]
+
+
+def test_ranks_on_the_command_line(store, tmp_path):
+    """A store, and a file that a limit of memory may send to disk, in the same two ranks each."""
+    options = ["--patches", 5, "--dim", 4, "--hidden", 8, "--epochs", 4, "--threads", 1, "--json", "--memory", "100GB"]
+    output = tmp_path / "out.parquet"
+    done = launch(2, "-m", "l2g2g", "embed", store, "-o", output, *options)
+    row = json.loads(done.stdout)
+    assert row["messages"]["pair_rows"]["times"] == 4
+    assert read_embedding(output)[1].shape == (240, 4)
+    sources, targets = make_graph().edges()
+    edges = tmp_path / "edges.csv"
+    edges.write_text("".join(f"{u},{v}\n" for u, v in zip(sources, targets, strict=True)))
+    assert json.loads(launch(2, "-m", "l2g2g", "evaluate", edges, *options).stdout)["epochs"] == 4
+
+
+class Two:
+    """Stands for two ranks where nothing is sent."""
+
+    size, rank, is_first = 2, 0, True
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "gae"}, "one patch and 2 ranks"),
+        ({"rotate": True, "align_gradient": "through"}, "leave torchrun or the option out"),
+    ],
+)
+def test_what_ranks_cannot_share(store, options, message):
+    with pytest.raises(InputError, match=message):
+        embed_stored(open_graph(store), make_config(**{**SMALL, **options}), ranks=Two())

@@ -1,0 +1,64 @@
+"""Patches of a store: used again where the same would be cut, or where `prepare` cut them and no option objects."""
+
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from l2g2g import cli
+from l2g2g.config import make_config
+from l2g2g.graphs.store import open_graph, write_graph
+from l2g2g.patches.store import open_patches
+from l2g2g.stopwatch import Stopwatch
+from l2g2g.stored_patches import find_patches
+
+CONFIG = make_config(dim=4, patches=3, threads=1)
+OPEN = replace(CONFIG, patches=None)
+CHANGES = [{"patches": 4}, {"partition": "fennel"}, {"partition": "random"}, {"seed": 1}, {"target_overlap": 12}]
+CHANGES += [{"min_overlap": 7}, {"patch_degree": 2.0}]
+
+
+def cut(store, config):
+    """(SHA-256, what the patches were cut by) of the patches that a run would use."""
+    found = find_patches(store, config, Stopwatch())
+    return found.folder.sha256, found.settings
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_patches_that_a_run_cut_serve_only_the_same_cut(noisy, tmp_path, change):
+    store = write_graph(noisy, tmp_path / "store")
+    first, _ = cut(store, CONFIG)
+    assert cut(store, CONFIG)[0] == first
+    assert cut(store, OPEN)[0] == first  # a number that nobody asked for
+    assert cut(store, replace(CONFIG, **change))[0] != first
+    assert cut(store, CONFIG)[0] == first  # whatever was there in between
+
+
+def test_what_decides_nothing_is_not_compared(noisy, tmp_path):
+    store = write_graph(noisy, tmp_path / "store")
+    config = replace(CONFIG, partition="fennel")
+    first, settings = cut(store, config)
+    assert settings["seed"] is None
+    assert cut(store, replace(config, seed=7, epochs=3, lr=0.5))[0] == first
+
+
+def prepare(graph, folder, partition):
+    write_graph(graph, folder)
+    arguments = ["prepare", str(folder), "--patches", "4", "--dim", "5", "--partition", partition]
+    assert CliRunner().invoke(cli.app, arguments).exit_code == 0
+    return open_graph(folder), open_patches(folder).folder.sha256
+
+
+@pytest.mark.parametrize("partition", ["metis", "streaming"])
+def test_prepared_patches_serve_whoever_leaves_it_open(noisy, tmp_path, partition):
+    store, prepared = prepare(noisy, tmp_path / "store", partition)
+    assert cut(store, OPEN)[0] == prepared  # overlaps for 5 dimensions do for 4
+    assert cut(store, replace(CONFIG, patches=4, dim=5))[0] == prepared
+    if partition == "streaming":
+        assert cut(store, replace(OPEN, seed=3))[0] == prepared
+
+
+@pytest.mark.parametrize("change", [{"dim": 6}, {"partition": "fennel"}, {"seed": 1}, {"patches": 3}], ids=str)
+def test_prepared_patches_give_way_to_what_is_asked_for(noisy, tmp_path, change):
+    store, prepared = prepare(noisy, tmp_path / "store", "metis")
+    assert cut(store, replace(OPEN, **change))[0] != prepared
