@@ -16,6 +16,7 @@ from l2g2g.budget import Needs
 from l2g2g.config import make_config
 from l2g2g.graphs.array_folder import StoredArray
 from l2g2g.graphs.store import open_graph
+from l2g2g.patches.store import open_patches
 from l2g2g.training.distributed import Place, join_ranks
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 10, "lr": 0.01, "threads": 1}
@@ -60,12 +61,14 @@ def main(folder, store, names):
     note_reads(reads)
     with join_ranks(Place.read(os.environ), timeout=60) as ranks:
         for number, name in enumerate(names):
-            reads.clear()
             Needs.spare = (lambda *_: 0) if name == "nothing stays in memory" else spare
             row, done = run(store, name, ranks)
             (folder / f"{number}-{ranks.rank}.json").write_text(json.dumps(reads))
+            reads.clear()
             if ranks.is_first:
-                told = json.dumps({"messages": done.messages, "row": row})
+                patches = open_patches(store)  # a case may cut others than the one before
+                bounds = {"features": patches.offsets.tolist(), "indices": patches.entry_offsets.tolist()}
+                told = json.dumps({"messages": done.messages, "row": row, "bounds": bounds})
                 losses = np.array(done.trained.history.losses)
                 np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
             else:

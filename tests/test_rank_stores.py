@@ -13,7 +13,6 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.write import read_embedding
-from l2g2g.patches.store import open_patches
 
 from .rank_store_jobs import CASES, SMALL, run
 from .training.rank_jobs import make_graph
@@ -55,10 +54,8 @@ def test_two_ranks_on_a_store_train_what_one_process_does(jobs, store, name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "evaluation"])  # which has a store of its own
-def test_no_rank_reads_a_patch_of_another(jobs, store, name):
-    patches = open_patches(store)
-    bounds = {"features": patches.offsets, "indices": patches.entry_offsets}
-    for array, offsets in bounds.items():
+def test_no_rank_reads_a_patch_of_another(jobs, name):
+    for array, offsets in jobs[name]["bounds"].items():
         read = [
             {int(np.searchsorted(offsets, low, side="right")) - 1 for found, low, high in reads if found == array}
             for reads in jobs[name]["reads"]
