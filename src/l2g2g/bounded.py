@@ -215,6 +215,7 @@ def _make_batches(
         split.held_out,
         held=held,
         patches=own,
+        draws_pairs=config.loss_scope == "inside",
         keep_bytes=keep_bytes,
         kept_bytes=kept_bytes(config),
         negatives_per_edge=negatives_per_edge,

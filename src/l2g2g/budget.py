@@ -113,7 +113,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     """
     num_nodes, vector = sizes.num_nodes, 4 * config.dim
     rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
-    held_out = 0.05 * sizes.num_edges * 96 + 4 * num_nodes
+    held_out = 0.05 * sizes.num_edges * 112 + 4 * num_nodes
     always = 8 * rows + 24 * num_nodes + held_out
     if not sizes.num_features:
         always += 4 * num_nodes * (config.structure_width + 1)

@@ -14,6 +14,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import prepare_input
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.held_back import drop_entries
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches
 from l2g2g.patches.partition import partition
@@ -289,3 +290,14 @@ def test_a_pass_over_the_whole_graph_layer_by_layer(stored, options):
         expected = model.encode(prepare_input(whole.adjacency, features, propagate_once=False))[0]
     found = StoredPass(StoredRows(graph, block_arcs=SMALL_BLOCKS), recipe)(model)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_entries_are_dropped_by_their_places():
+    indptr, indices = np.array([0, 3, 3, 6]), np.array([1, 2, 5, 0, 3, 4], np.int32)
+    for places in ([], [0], [5], [0, 1, 2], [2, 3], [0, 1, 2, 3, 4, 5]):
+        fewer, rest, weights = drop_entries(indptr, indices, indices.astype(np.float32), np.array(places, np.int32))
+        stays = np.setdiff1d(np.arange(6), places)
+        rows = np.repeat(np.arange(3), np.diff(indptr))[stays]
+        assert rest.tolist() == weights.tolist() == indices[stays].tolist()
+        assert np.diff(fewer).tolist() == np.bincount(rows, minlength=3).tolist()
+    assert drop_entries(indptr, indices, None, np.array([1]))[2] is None

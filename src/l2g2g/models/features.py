@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 from l2g2g.graphs.graph import Features
@@ -16,7 +17,6 @@ from l2g2g.models.narrow import STORAGE
 from l2g2g.models.randomness import Purpose, stream_key
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, csr_tensor
 
-_ROWS = 1024  # rows that are scaled at a time
 FeatureScaling = Literal["centred", "unit", "raw", "binary"]
 
 
@@ -43,11 +43,21 @@ def normalise_rows(features: Features) -> Features:
         lengths = np.sqrt(np.maximum(squares, 1e-24))
         data = (features.data / np.repeat(lengths, np.diff(features.indptr))).astype(np.float32)
         return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
-    lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", features, features, dtype=np.float64)), 1e-12)
     scaled = np.empty(features.shape, np.float32)
-    for low in range(0, len(features), _ROWS):  # the quotients are float64, twice as large as what is kept of them
-        scaled[low : low + _ROWS] = features[low : low + _ROWS] / lengths[low : low + _ROWS, None]
+    _normalise_dense(features, scaled)
     return scaled
+
+
+@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
+def _normalise_dense(features: np.ndarray, scaled: np.ndarray) -> None:
+    """In float64, because the squares of large entries are beyond float32."""
+    for row in prange(len(features)):
+        squares = 0.0
+        for column in range(features.shape[1]):
+            squares += np.float64(features[row, column]) * np.float64(features[row, column])
+        factor = 1.0 / max(np.sqrt(squares), 1e-12)
+        for column in range(features.shape[1]):
+            scaled[row, column] = features[row, column] * factor
 
 
 def feature_centre(features: Features) -> tuple[np.ndarray, float]:

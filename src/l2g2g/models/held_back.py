@@ -43,23 +43,48 @@ class HeldBack:
         nodes: np.ndarray,
         far_nodes: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """CSR without the edges that are held back.
+        """CSR without the edges that are held back; arguments as in `find`."""
+        return drop_entries(indptr, indices, weights, self.find(indptr, indices, nodes, far_nodes))
+
+    def find(
+        self, indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, far_nodes: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(num_held,) places of the entries of a CSR that are held back, in order.
 
         nodes: (num_rows,) the nodes of its rows; far_nodes: of its columns, None where a column is a node.
         """
         key, _, threshold = self._choice
         far = np.empty(0, np.int64) if far_nodes is None else far_nodes
-        stays = np.empty(len(indices), np.uint8)
-        new_indptr = _flag_kept(indptr, indices, nodes, far, key, threshold, stays)
-        values = np.empty(0, np.float32) if weights is None else weights
-        new_indices, kept = _keep(indptr, indices, values, stays, new_indptr)
-        return new_indptr.astype(indptr.dtype), new_indices, None if weights is None else kept
+        goes = np.empty(len(indices), np.bool_)
+        _flag_held(indptr, indices, nodes, far, key, threshold, goes)
+        return np.flatnonzero(goes)
 
     def pick(self, indptr: np.ndarray, indices: np.ndarray, low: int) -> tuple[np.ndarray, np.ndarray]:
         """(validation, test) pairs u < v that are held back, each (num_pairs, 2), of the rows low, low + 1, …"""
         key, first, threshold = self._choice
         pairs, is_test = _pick_held(indptr, indices, low, key, first, threshold)
         return pairs[~is_test], pairs[is_test]
+
+
+def drop_entries(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, places: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """CSR without the entries at some places, given in order."""
+    fewer = indptr - np.searchsorted(places, indptr).astype(indptr.dtype)
+    kept = None if weights is None else _without(weights, places)
+    return fewer, _without(indices, places), kept
+
+
+@njit(cache=True)
+def _without(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The values but for those at some places: pieces between them are copied whole."""
+    rest = np.empty(len(values) - len(places), values.dtype)
+    begin = 0
+    for number in range(len(places)):
+        rest[begin - number : places[number] - number] = values[begin : places[number]]
+        begin = places[number] + 1
+    rest[begin - len(places) :] = values[begin:]
+    return rest
 
 
 @njit(cache=True, inline="always")
@@ -74,42 +99,19 @@ def _far(far: np.ndarray, column: int) -> np.uint64:
 
 
 @njit(cache=True, parallel=True)
-def _flag_kept(
+def _flag_held(
     indptr: np.ndarray,
     indices: np.ndarray,
     nodes: np.ndarray,
     far: np.ndarray,
     key: np.uint64,
     threshold: np.uint64,
-    stays: np.ndarray,
-) -> np.ndarray:
-    """Flag the entries that stay. Returns (num_rows + 1,) how many come before each row."""
-    counts = np.zeros(len(indptr), np.int64)
+    goes: np.ndarray,
+) -> None:
     for row in prange(len(indptr) - 1):
-        node, count = np.uint64(nodes[row]), 0
+        node = np.uint64(nodes[row])
         for entry in range(indptr[row], indptr[row + 1]):
-            stays[entry] = not _is_below(node, _far(far, indices[entry]), key, threshold)
-        for entry in range(indptr[row], indptr[row + 1]):
-            count += stays[entry]
-        counts[row + 1] = count
-    return np.cumsum(counts)
-
-
-@njit(cache=True, parallel=True)
-def _keep(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, stays: np.ndarray, new_indptr: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    new_indices = np.empty(new_indptr[-1], indices.dtype)
-    kept = np.empty(new_indptr[-1] if len(weights) else 0, weights.dtype)
-    for row in prange(len(indptr) - 1):
-        place = new_indptr[row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            if stays[entry]:
-                new_indices[place] = indices[entry]
-                if len(weights):
-                    kept[place] = weights[entry]
-                place += 1
-    return new_indices, kept
+            goes[entry] = _is_below(node, _far(far, indices[entry]), key, threshold)
 
 
 @njit(cache=True)

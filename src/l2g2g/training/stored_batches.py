@@ -12,7 +12,7 @@ import torch
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.feature_recipe import FeatureRecipe
-from l2g2g.models.held_back import HeldBack
+from l2g2g.models.held_back import HeldBack, drop_entries
 from l2g2g.patches.store import PatchStore
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, make_batch
 
@@ -32,6 +32,7 @@ class StoredBatches(Sequence[PatchBatch]):
         recipe: What the encoder sees of the features.
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
         held: Which edges are held back from training; None for none.
+        draws_pairs: Whether pairs inside patches are drawn; otherwise nobody asks which are held out.
         patches: Numbers of the patches that are wanted; None for all.
         keep_bytes: What the batches that stay in memory may take.
         kept_bytes: What one of them takes for every arc and every row, its features aside.
@@ -45,6 +46,7 @@ class StoredBatches(Sequence[PatchBatch]):
         held_out: sp.csr_array,
         *,
         held: HeldBack | None = None,
+        draws_pairs: bool = True,
         patches: np.ndarray | None = None,
         keep_bytes: int = 0,
         kept_bytes: tuple[int, int] = (40, 32),
@@ -55,11 +57,13 @@ class StoredBatches(Sequence[PatchBatch]):
         device: torch.device | str = "cpu",
     ) -> None:
         self.store, self.recipe, self.held_out, self.held = store, recipe, held_out, held
+        self.draws_pairs = draws_pairs
         self.patches = np.arange(store.num_patches) if patches is None else patches
         self.propagate_once, self.storage = propagate_once, storage
         self.negatives_per_edge, self.options = negatives_per_edge, options or PairOptions()
         self.device = torch.device(device)
         self._kept: dict[int, PatchBatch] = {}
+        self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a patch has to be looked at
         self._room, self._kept_bytes = keep_bytes, kept_bytes
 
     def __len__(self) -> int:
@@ -121,13 +125,16 @@ class StoredBatches(Sequence[PatchBatch]):
         nodes = self.store.patch_set.nodes_of(patch)
         if self.held is not None:
             weights = adjacency.data if self.store.weighted else None
-            parts = self.held.drop(adjacency.indptr, adjacency.indices, weights, nodes, nodes)
-            indptr, indices, weights = parts
+            if patch not in self._held_places:
+                places = self.held.find(adjacency.indptr, adjacency.indices, nodes, nodes)
+                self._held_places[patch] = places.astype(np.int32)
+            parts = adjacency.indptr, adjacency.indices, weights
+            indptr, indices, weights = drop_entries(*parts, self._held_places[patch])
             weights = np.ones(len(indices), np.float32) if weights is None else weights
             adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
         pairs = PairSource(
             adjacency,
-            induce_pairs(self.held_out, nodes),
+            self._held_out_of(nodes),
             nodes,
             np.array([0, high - low]),
             np.array([patch]),
@@ -142,6 +149,11 @@ class StoredBatches(Sequence[PatchBatch]):
             vars(pairs)["all_alike"] = True  # known, so that nobody looks at every edge
         features = self.recipe.apply(rows, nodes)
         return make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
+
+    def _held_out_of(self, nodes: np.ndarray) -> sp.csr_array:
+        if self.draws_pairs:
+            return induce_pairs(self.held_out, nodes)
+        return sp.csr_array((len(nodes), len(nodes)), dtype=np.float32)
 
 
 def induce_pairs(pairs: sp.csr_array, nodes: np.ndarray) -> sp.csr_array:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.models.held_back import HeldBack
+from l2g2g.models.held_back import HeldBack, drop_entries
 
 _BLOCK_ARCS = 1 << 22
 
@@ -60,6 +60,7 @@ class StoredRows:
         inner = np.searchsorted(self._indptr, wanted)
         self._bounds = np.unique(np.concatenate([[0], inner, [graph.num_nodes]]))
         self._kept: dict[int, RowBlock] = {}
+        self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a block has to be looked at
         self._room = keep_bytes
 
     @property
@@ -101,7 +102,10 @@ class StoredRows:
         indptr, indices = self._indptr[low : high + 1] - first, self.graph.indices.read(first, last)
         weights = None if self.graph.weights is None else self.graph.weights.read(first, last)
         if self.held is not None:
-            indptr, indices, weights = self.held.drop(indptr, indices, weights, np.arange(low, high))
+            if low not in self._held_places:
+                places = self.held.find(indptr, indices, np.arange(low, high))
+                self._held_places[low] = places.astype(np.int32)
+            indptr, indices, weights = drop_entries(indptr, indices, weights, self._held_places[low])
         return RowBlock(low, indptr, indices, weights)
 
 
