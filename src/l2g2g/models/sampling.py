@@ -17,6 +17,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from l2g2g.models.degree_sampling import TargetUnits, draw_by_units, draw_by_units_torch, units_by_degree
+from l2g2g.models.exclusion import build_filters, is_excluded, suspect_sixteen
 from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
 
@@ -35,7 +36,7 @@ class NegativePlan:
         pair_offsets: (num_patches + 1,) negatives of each patch.
         patches: (num_patches,) the numbers of the patches, which key their random streams.
         units: How likely each row is as the far end; None for uniformly.
-        filters: (num_excluded,) uint32, a word for every excluded pair; see `_build_filters`.
+        filters: (num_excluded,) uint32, a word for every excluded pair; see `exclusion`.
     """
 
     excluded: tuple[np.ndarray, np.ndarray]
@@ -86,7 +87,7 @@ def plan_negatives(
         pair_offsets,
         np.arange(len(offsets) - 1) if patches is None else patches,
         units,
-        _build_filters(excluded.indptr, excluded.indices) if units is None else None,
+        build_filters(excluded.indptr, excluded.indices) if units is None else None,
     )
 
 
@@ -239,46 +240,6 @@ def _unite_row(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray)
     return count
 
 
-@njit(cache=True, inline="always")
-def _word_of(column: int, count: int) -> np.int64:
-    """Which of the `count` words of a row's filter stands for a column."""
-    spread = (np.uint64(np.uint32(column)) * np.uint64(0x9E3779B1)) & np.uint64(0xFFFFFFFF)
-    return np.int64((spread * np.uint64(count)) >> np.uint64(32))
-
-
-@njit(cache=True, inline="always")
-def _bits_of(column: int) -> np.uint32:
-    """Three bits that stand for a column in its word; sometimes two of them are one."""
-    spread = (np.uint64(np.uint32(column)) * np.uint64(0x85EBCA77)) & np.uint64(0xFFFFFFFF)
-    one, last = np.uint32(1), np.uint64(31)
-    first = one << np.uint32(spread >> np.uint64(27))
-    second = one << np.uint32((spread >> np.uint64(22)) & last)
-    third = one << np.uint32((spread >> np.uint64(17)) & last)
-    return np.uint32(first | second | third)
-
-
-@njit(cache=True, parallel=True)
-def _build_filters(indptr: np.ndarray, excluded: np.ndarray) -> np.ndarray:
-    """A word for each excluded pair; those of a row, together, have three bits set for every excluded column.
-
-    Where not all three are set a column is allowed: one draw in two hundred needs a search.
-    """
-    filters = np.zeros(len(excluded), np.uint32)
-    for row in prange(len(indptr) - 1):
-        low, high = indptr[row], indptr[row + 1]
-        for entry in range(low, high):
-            filters[low + _word_of(excluded[entry], high - low)] |= _bits_of(excluded[entry])
-    return filters
-
-
-@njit(cache=True, inline="always")
-def _is_excluded(column: int, excluded: np.ndarray, low: int, high: int) -> bool:
-    found = False
-    for entry in range(low, high):  # no early end: vector code
-        found |= excluded[entry] == column
-    return found
-
-
 @njit(cache=True, parallel=True)
 def _draw(
     rows: np.ndarray,
@@ -292,40 +253,53 @@ def _draw(
     keys: np.ndarray,
     second_keys: np.ndarray,
 ) -> None:
-    low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
+    bits = np.uint64(32)
     for patch in range(len(offsets) - 1):
-        start, stop = offsets[patch], offsets[patch + 1]
-        size, shift = np.uint64(stop - start), pair_offsets[patch]
+        # Named here: a value that is read from an array in a loop keeps it from becoming vector code.
+        start, stop, shift, key = offsets[patch], offsets[patch + 1], pair_offsets[patch], keys[patch]
+        size, base = np.uint64(stop - start), np.int32(start)
         for block in prange((stop - start + _ROWS - 1) // _ROWS):
             first_row, last_row = start + block * _ROWS, min(start + (block + 1) * _ROWS, stop)
             first, last = indptr[first_row], indptr[last_row]
             # The first try of all rows: nothing but arithmetic, so it becomes vector code.
-            for entry in range(first, last):
-                word = random_word(keys[patch], np.uint64(entry - shift))
-                columns[entry] = start + np.int64(((word >> bits) * size) >> bits)
+            own, begun = columns[first:last], np.uint64(first - shift)
+            for place in range(len(own)):
+                word = random_word(key, begun + np.uint64(place))
+                own[place] = base + np.int32(((word >> bits) * size) >> bits)
             for row in range(first_row, last_row):
                 rows[indptr[row] : indptr[row + 1]] = row
-            flags = np.empty(last - first, np.uint8)
-            for place in range(last - first):  # vector code too
-                row, column = rows[first + place], columns[first + place]
-                low = excluded_indptr[row]
-                bits_set = filters[low + _word_of(column, excluded_indptr[row + 1] - low)]
-                flags[place] = (bits_set & _bits_of(column)) == _bits_of(column)
-            suspects, count = np.empty(last - first + 1, np.int64), 0
-            for place in range(last - first):
-                suspects[count] = first + place  # written always, counted only with its flag: no branch to guess
-                count += flags[place]
-            for entry in suspects[:count]:
-                row = rows[entry]
-                low, high = excluded_indptr[row], excluded_indptr[row + 1]
-                if _is_excluded(columns[entry], excluded, low, high):
-                    position = np.uint64(entry - shift)
-                    word = random_word(keys[patch], position)
-                    column = start + np.int64(((word & low_half) * size) >> bits)
-                    if _is_excluded(column, excluded, low, high):
-                        word = random_word(second_keys[patch], position)
-                        rank = np.int64(((word >> bits) * np.uint64(stop - start - (high - low))) >> bits)
-                        column = start + rank
-                        for other in range(low, high):
-                            column += excluded[other] - start - (other - low) <= rank
-                    columns[entry] = column
+            in_sixteens = last - (last - first) % 16
+            for sixteen in range(first, last, 16):
+                suspects = 0xFFFF >> (16 - last + in_sixteens)
+                if sixteen < in_sixteens:
+                    suspects = suspect_sixteen(filters, excluded_indptr, rows, columns, sixteen)
+                entry = sixteen
+                while suspects:
+                    if suspects & 1:
+                        row, position = rows[entry], np.uint64(entry - shift)
+                        banned = excluded[excluded_indptr[row] : excluded_indptr[row + 1]]
+                        columns[entry] = _allow(columns[entry], banned, start, stop, position, key, second_keys[patch])
+                    suspects, entry = suspects >> 1, entry + 1
+
+
+@njit(cache=True)
+def _allow(
+    column: np.int64,
+    excluded: np.ndarray,
+    start: int,
+    stop: int,
+    position: np.uint64,
+    key: np.uint64,
+    second_key: np.uint64,
+) -> np.int64:
+    """The column itself, or another one where it is excluded."""
+    low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
+    if is_excluded(column, excluded):
+        column = start + np.int64(((random_word(key, position) & low_half) * np.uint64(stop - start)) >> bits)
+        if is_excluded(column, excluded):
+            allowed = np.uint64(stop - start - len(excluded))
+            rank = np.int64(((random_word(second_key, position) >> bits) * allowed) >> bits)
+            column = start + rank
+            for place in range(len(excluded)):
+                column += excluded[place] - start - place <= rank
+    return column
