@@ -47,7 +47,6 @@ def test_time_grows_with_the_graph_and_shrinks_with_ranks(quick):
     assert large.seconds["train"] == pytest.approx(100 * large.seconds["epoch"])
     shared = make_plan(LARGE, config, ranks=2)
     assert shared.seconds["epoch"] == pytest.approx(large.seconds["epoch"] / 2)
-    assert shared.disk_bytes > 0
 
 
 def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):

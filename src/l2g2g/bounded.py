@@ -217,7 +217,7 @@ def _make_batches(
         patches=own,
         draws_pairs=config.loss_scope == "inside",
         keep_bytes=keep_bytes,
-        kept_bytes=kept_bytes(config),
+        kept_bytes=kept_bytes(config, patches.weighted),
         negatives_per_edge=negatives_per_edge,
         # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
         propagate_once=not (config.hidden_fraction or config.skip or config.feature_scaling == "centred"),

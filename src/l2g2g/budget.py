@@ -85,9 +85,10 @@ class Needs:
         return int((self.resident + nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
 
 
-def kept_bytes(config: Config) -> tuple[int, int]:
+def kept_bytes(config: Config, weighted: bool = False) -> tuple[int, int]:
     """(for each arc, for each row) what a patch takes that stays in memory, its features aside."""
-    arc = 12 + 8 * (1 - config.hidden_fraction)  # columns, weights, nodes of the columns; Â of an epoch
+    arc = 8 + 8 * (1 - config.hidden_fraction)  # columns, nodes of the columns; Â of an epoch
+    arc += 4 if weighted else 0
     aligns = config.rotates or config.translates or config.scale
     if not config.hidden_fraction or aligns or not config.passes_whole_graph:
         arc += 8  # Â without a mask
@@ -121,6 +122,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     if config.loss_scope == "global":
         scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
         epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
+        epoch += sizes.num_edges / 4  # a bit for each arc: whether this epoch hides it
     aligned = 3 * rows * vector + num_nodes * vector
     if sizes.num_ranks > 1:
         always += num_nodes * (sizes.num_ranks + 8)  # who holds a node, and who scores it

@@ -18,6 +18,8 @@ _BYTES_PER_ARC_READ = 40
 _FURTHER_BYTES_PER_ARC = 10  # where the patches and the whole graph are held both
 _COPIES = 2  # of the features: scaled, and with entries dropped
 _FURTHER_COPIES = 1  # by patches
+_BYTES_PER_ARC_DRAWN = 12  # of those, for pairs of all nodes
+_VECTORS_EXCHANGED = 4  # of every node, between ranks: parts of means, as sent and received, and their gradients
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -40,16 +42,23 @@ def graph_bytes(graph: Graph) -> int:
     return int(16 * graph.adjacency.nnz + columns)
 
 
-def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config) -> int:
-    """The same for a graph of this size. columns: bytes of its features, 0 for none."""
+def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, num_ranks: int = 1) -> int:
+    """The same for a graph of this size. columns: bytes of its features, 0 for none.
+
+    num_ranks: processes that share the patches; this is the first of them. Each has the graph and draws the
+    pairs of all nodes; what is made of patches is shared out.
+    """
     local = config.definition.uses_patches
     together = not local or (config.together and config.shares_encoder)
-    rows = num_nodes if together else num_nodes / config.num_patches(num_nodes)
+    rows = num_nodes / num_ranks if together else num_nodes / config.num_patches(num_nodes)
     activations = _BYTES_PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
     columns = columns or 4 * num_nodes * config.structure_width
-    copies = _COPIES + (_FURTHER_COPIES if local else 0)
-    per_arc = _BYTES_PER_ARC + (_FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0)
-    return int(activations + copies * columns + per_arc * num_arcs)
+    copies = _COPIES + (_FURTHER_COPIES / num_ranks if local else 0)
+    drawn = _BYTES_PER_ARC_DRAWN if config.loss_scope == "global" else 0
+    per_arc = drawn + (_BYTES_PER_ARC - drawn) / num_ranks
+    per_arc += _FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0
+    exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
+    return int(activations + copies * columns + per_arc * num_arcs + exchanged)
 
 
 def peak_of_reading(num_arcs: int, columns: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.bounded import run_stored
-from l2g2g.budget import Needs, StoredSizes, fit_budget, kept_bytes, show_size
+from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, show_size
 from l2g2g.config import Config
 from l2g2g.experiment import run_split
 from l2g2g.graphs.graph import Graph
@@ -32,8 +32,9 @@ from l2g2g.stopwatch import Stopwatch
 from l2g2g.training.stored_split import split_stored
 
 _SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 50_000, 1_200_000, 8_000_000
-_INSIDE = 0.7  # of the edges of the sample, between nodes that lie near each other
-_SAMPLE_EPOCHS = 8
+_INSIDE = 0.7  # of the edges of the sample, between nodes of one patch
+_SAMPLE_EPOCHS = 6
+_SAMPLE_PATCHES = 10
 _METIS_GROWTH = 1.4  # of the time for an arc, from the sample to a large graph
 
 
@@ -46,6 +47,7 @@ class GraphSizes:
         num_nodes, num_edges, num_features: Its sizes.
         entries_per_row: Numbers of a feature row; of a sparse one its entries.
         sparse: Whether features are sparse.
+        on_disk: Whether it lies in a store: ranks then read their own patches only.
     """
 
     name: str
@@ -54,6 +56,7 @@ class GraphSizes:
     num_features: int
     entries_per_row: float
     sparse: bool = False
+    on_disk: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, graph: Graph | StoredGraph) -> GraphSizes:
@@ -66,7 +69,8 @@ class GraphSizes:
             features: Any = graph.features
             sparse = sp.issparse(features)
             entries = features.nnz / graph.num_nodes if sparse else float(graph.num_features)
-        return cls(graph.name, graph.num_nodes, graph.num_edges, graph.num_features, entries, sparse)
+        on_disk = isinstance(graph, StoredGraph)
+        return cls(graph.name, graph.num_nodes, graph.num_edges, graph.num_features, entries, sparse, on_disk)
 
     @property
     def feature_bytes(self) -> int:
@@ -129,23 +133,29 @@ def show_seconds(seconds: float) -> str:
 def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     """Plan a run. Refused, as the run would be, where `config.memory` is too small.
 
-    ranks: processes that share the patches; each holds its own, and all vectors.
+    ranks: processes that share the patches. Memory is that of the first, which holds all vectors in the end.
     """
     num_arcs, columns = 2 * sizes.num_edges, sizes.feature_bytes
     threads = choose_threads(config, num_arcs)
     resident = resident_memory()
-    training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config) + 16 * num_arcs + columns
+    training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config, ranks) + 16 * num_arcs + columns
     needed = resident + max(training, peak_of_reading(num_arcs, columns))
     in_memory = config.memory is None or not config.definition.uses_patches or needed <= config.memory
+    in_memory = in_memory and not (ranks > 1 and sizes.on_disk)
     needs: Needs | None = None
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
-        needs = fit_budget(sizes.stored, config, threads, sizes.name, resident)
-        assert config.memory is not None
+        stored = replace(sizes.stored, num_ranks=ranks)
+        if config.memory is None:
+            needs = find_needs(stored, config, num_patches, threads, resident)
+        else:
+            needs = fit_budget(stored, config, threads, sizes.name, resident)
         per_arc, per_row = kept_bytes(config)
-        per_row += int(8 * (sizes.stored.entries_per_row or config.structure_width))
-        stays = (4 + per_arc) * num_arcs + per_row * sizes.num_nodes  # if all of it may stay in memory
-        num_patches, needed = needs.num_patches, min(config.memory, needs.total + stays)
+        per_row += int(8 * (stored.entries_per_row or config.structure_width))
+        # If all of it may stay in memory: the rows of the graph, and the own patches.
+        stays = 4 * num_arcs + (per_arc * num_arcs + per_row * sizes.num_nodes) // ranks
+        num_patches, needed = needs.num_patches, needs.total + stays
+        needed = needed if config.memory is None else min(config.memory, needed)
     sample = Sample.of(sizes, replace(config, threads=threads))
     seconds = sample.measure(in_memory)
     scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
@@ -156,7 +166,7 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     times["train"] = epochs * times["epoch"] + validations * times["validation"]
     times["total"] = sum(times[stage] for stage in ("split", "partition", "train", "assemble"))
     disk = 0
-    if not in_memory or ranks > 1:
+    if not in_memory:
         disk = int(1.2 * (columns + 4 * num_arcs) + columns + 4 * num_arcs + 24 * sizes.num_nodes)
     return Plan(sizes.name, num_patches, in_memory, ranks, int(needed), disk, epochs, times)
 
@@ -167,7 +177,7 @@ class Sample:
 
     Attributes:
         graph: The graph.
-        patch_set: Its patches, of about the size that those of the large one have, or as many.
+        patch_set: Its patches, of about the size that those of the large one have, but two at least.
         config: The settings of the run, few epochs.
         shrinkage: By how much an average node of it has fewer numbers than one of the large graph.
     """
@@ -179,27 +189,30 @@ class Sample:
 
     @classmethod
     def of(cls, sizes: GraphSizes, config: Config) -> Sample:
-        """Draw it: a ring in which most edges are short."""
+        """Draw it: patches one after the other, most edges inside them, to anywhere: no node is near its neighbours."""
         degree = max(1.0, 2 * sizes.num_edges / sizes.num_nodes)
         numbers = sizes.entries_per_row or config.structure_width
         wanted = min(_SAMPLE_NODES, _SAMPLE_ARCS / degree, _SAMPLE_NUMBERS / max(1.0, numbers))
         num_nodes = min(sizes.num_nodes, max(2000, int(wanted)))
         generator = np.random.default_rng(0)
         num_edges = max(1, int(min(degree, num_nodes / 4) * num_nodes / 2))
+        # Patches as large as the real ones where that leaves two: what a patch takes of the caches decides its speed.
+        few = round(config.num_patches(sizes.num_nodes) * num_nodes / sizes.num_nodes)
+        few = max(2, min(few, num_nodes // (4 * config.overlap_range[1]), _SAMPLE_PATCHES))
         sources = generator.integers(0, num_nodes, num_edges)
-        reach = max(2, min(num_nodes // 8, int(4 * degree)))
-        targets = (sources + generator.integers(1, reach, num_edges)) % num_nodes
+        labels = np.arange(num_nodes) * few // num_nodes
+        starts = np.searchsorted(labels, np.arange(few + 1))
+        lows, highs = starts[labels[sources]], starts[labels[sources] + 1]
         far = generator.random(num_edges) > _INSIDE
-        targets[far] = generator.integers(0, num_nodes, int(far.sum()))
+        lows[far], highs[far] = 0, num_nodes
+        targets = generator.integers(lows, highs)
         graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name="sample")
         shrinkage = degree / max(1e-9, graph.adjacency.nnz / num_nodes) if num_nodes < 4 * degree else 1.0
         graph = replace(graph, features=_draw_features(sizes, num_nodes, generator))
         config = replace(config, epochs=_SAMPLE_EPOCHS, patience=0, memory=None, structure="none")
         patch_set = whole_graph(num_nodes)
         if config.definition.uses_patches:
-            few = max(2, min(config.num_patches(sizes.num_nodes), num_nodes // (4 * config.overlap_range[1]), 10))
             config = replace(config, patches=few)
-            labels = np.arange(num_nodes) * few // num_nodes
             least, most = config.overlap_range
             patch_set = make_patches(graph.adjacency, labels, min_overlap=least, target_overlap=most)
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
@@ -221,7 +234,7 @@ class Sample:
         partition_seconds = 0.0
         if self.config.definition.uses_patches:
             started = time.perf_counter()
-            partition(self.graph.adjacency, self.patch_set.num_patches, method=self.config.partition)
+            partition(self.graph.adjacency, _SAMPLE_PATCHES, method=self.config.partition)
             partition_seconds = _METIS_GROWTH * (time.perf_counter() - started)
         prepared = sum(clock.seconds.get(stage, 0.0) for stage in ("partition", "prepare"))
         last = clock.seconds["assemble"]

@@ -19,6 +19,7 @@ from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
+from l2g2g.training import batches
 from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import LoopSettings, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
@@ -301,3 +302,22 @@ def test_entries_are_dropped_by_their_places():
         assert rest.tolist() == weights.tolist() == indices[stays].tolist()
         assert np.diff(fewer).tolist() == np.bincount(rows, minlength=3).tolist()
     assert drop_entries(indptr, indices, None, np.array([1]))[2] is None
+
+
+def test_what_an_epoch_hides_is_found_once_for_a_patch_that_is_read_twice(stored, monkeypatch):
+    graph, patches, _ = stored
+    recipe, _ = recipe_and_features(graph)
+    made = StoredBatches(patches, recipe, split_stored(graph, validation_fraction=0.0).held_out, draws_pairs=False)
+    looks = []
+    real = batches.flag_hidden
+    monkeypatch.setattr(batches, "flag_hidden", lambda *rest: looks.append(1) or real(*rest))
+
+    def see(epoch):
+        how = {"mask": 0.4, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
+        return [batch.training_inputs(**how).propagation.matrix.to_dense() for batch in made]
+
+    first, second, third = see(0), see(0), see(1)
+    assert len(looks) == 2 * 3
+    for one, again, other in zip(first, second, third, strict=True):
+        torch.testing.assert_close(one, again, rtol=0, atol=0)
+        assert not torch.equal(one, other)

@@ -28,7 +28,7 @@ class FeatureRecipe:
         """What the encoder sees of some nodes. rows: their features as they are stored; None without features."""
         if rows is None:
             assert self.structure is not None, "a graph without features needs columns made from the structure"
-            return self.structure[nodes]
+            return self.structure[nodes] if isinstance(nodes, slice) else self.structure.take(nodes, axis=0)
         if rows.dtype != np.float32:
             rows = rows.astype(np.float32)
         return scale_features(rows, self.scaling)

@@ -70,9 +70,8 @@ def drop_entries(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """CSR without the entries at some places, given in order."""
-    fewer = indptr - np.searchsorted(places, indptr).astype(indptr.dtype)
     kept = None if weights is None else _without(weights, places)
-    return fewer, _without(indices, places), kept
+    return _shorten(indptr, places), _without(indices, places), kept
 
 
 @njit(cache=True)
@@ -81,10 +80,22 @@ def _without(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     rest = np.empty(len(values) - len(places), values.dtype)
     begin = 0
     for number in range(len(places)):
-        rest[begin - number : places[number] - number] = values[begin : places[number]]
+        for place in range(begin, places[number]):
+            rest[place - number] = values[place]
         begin = places[number] + 1
     rest[begin - len(places) :] = values[begin:]
     return rest
+
+
+@njit(cache=True)
+def _shorten(indptr: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """indptr less the number of places before each of its entries."""
+    fewer, number = np.empty_like(indptr), 0
+    for row in range(len(indptr)):
+        while number < len(places) and places[number] < indptr[row]:
+            number += 1
+        fewer[row] = indptr[row] - number
+    return fewer
 
 
 @njit(cache=True, inline="always")

@@ -47,13 +47,36 @@ def propagate_visible(
     nodes: (num_rows,) node numbers of the rows. far_nodes: (num_entries,) those of the columns, nodes[indices].
     fraction: share of the edges between groups that is hidden. groups: (num_rows,) int64, None for the nodes.
     """
+    return propagate_unflagged(
+        indptr, indices, weights, flag_hidden(indptr, indices, nodes, far_nodes, key, fraction, groups)
+    )
+
+
+def flag_hidden(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    nodes: np.ndarray,
+    far_nodes: np.ndarray,
+    key: int,
+    fraction: float,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    """(num_entries,) uint8, 1 where an edge is hidden; arguments as for `propagate_visible`."""
     hidden = _flag_by_chance(indptr, nodes, far_nodes, np.uint64(key), np.uint64(edge_threshold(fraction)))
     if groups is not None:
         _clear_inside_groups(indptr, indices, groups, hidden)
+    return hidden
+
+
+def propagate_unflagged(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, hidden: np.ndarray
+) -> SparseMatrix:
+    """Â of the edges without a flag; see `propagate_visible`."""
+    num_rows = len(indptr) - 1
     own_weights = np.empty(0, np.float32) if weights is None else weights
     visible = _visible(indptr, indices, own_weights, hidden, share_rows(indptr, get_num_threads()))
     new_indptr, new_indices, values = (torch.from_numpy(part) for part in visible)
-    matrix = csr_tensor(new_indptr, new_indices, values, (len(nodes), len(nodes)))
+    matrix = csr_tensor(new_indptr, new_indices, values, (num_rows, num_rows))
     return SparseMatrix(matrix, matrix)
 
 
@@ -81,6 +104,15 @@ def propagate_visible_torch(
         new_indptr.to(torch.int32), all_columns[order].to(torch.int32), values[order], (num_rows, num_rows)
     )
     return SparseMatrix(matrix, matrix)
+
+
+@njit(cache=True, parallel=True)
+def numbers_at(table: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """table[places], for places of any integer type: NumPy widens them first, which takes longer than the rest."""
+    found = np.empty(len(places), table.dtype)
+    for entry in prange(len(places)):
+        found[entry] = table[places[entry]]
+    return found
 
 
 def hidden_pairs(

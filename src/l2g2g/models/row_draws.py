@@ -81,10 +81,9 @@ def _list_flagged(
     rows, columns, entries = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int64)
     for row in prange(len(indptr) - 1):
         place, entry = starts[row + 1] - 1, indptr[row + 1] - 1
-        while place >= starts[row]:  # from the end, where the entries above the diagonal are
-            if flags[entry]:
-                rows[place], columns[place], entries[place] = low + row, indices[entry], entry
-                place -= 1
+        while place >= starts[row]:  # from the end, where the entries above the diagonal are; no branch to guess
+            rows[place], columns[place], entries[place] = low + row, indices[entry], entry
+            place -= flags[entry]
             entry -= 1
     return rows, columns, entries
 

@@ -107,7 +107,7 @@ class PatchStore:
         indptr = indptr.astype(np.int32 if last - first < 2**31 else np.int64)
         indices = self.arrays["indices"].read(first, last)
         check_numbers(indices, high - low, self.arrays["indices"].path)
-        weights = self.arrays["weights"].read(first, last) if self.weighted else np.ones(last - first, np.float32)
+        weights = self.arrays["weights"].read(first, last) if self.weighted else unit_weights(last - first)
         return sp.csr_array((weights, indices, indptr), shape=(high - low, high - low))
 
     def load_features(self, patch: int) -> Features | None:
@@ -137,6 +137,11 @@ class PatchStore:
         offsets = self.arrays[name].read()
         check_offsets(offsets, most, self.arrays[name].path)
         return offsets
+
+
+def unit_weights(count: int) -> np.ndarray:
+    """(count,) float32 ones, which take no memory and cannot be written to."""
+    return np.broadcast_to(np.float32(1.0), count)
 
 
 _OVERLAP_PARTS = ("edges", "pointers", "first_rows", "second_rows")

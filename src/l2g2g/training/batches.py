@@ -16,9 +16,11 @@ from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.masking import (
     deal_groups,
+    flag_hidden,
     hidden_pairs,
     hidden_pairs_torch,
-    propagate_visible,
+    numbers_at,
+    propagate_unflagged,
     propagate_visible_torch,
 )
 from l2g2g.models.pair_patterns import PairPattern, join_patterns, rows_of, values_at, weigh_pairs
@@ -122,7 +124,7 @@ class PairSource:
         """(num_entries,) node numbers of the columns of the adjacency."""
         if (self.nodes == np.arange(len(self.nodes))).all():
             return self.adjacency.indices
-        return self.nodes.astype(self.adjacency.indices.dtype)[self.adjacency.indices]
+        return numbers_at(self.nodes.astype(self.adjacency.indices.dtype), self.adjacency.indices)
 
     @cached_property
     def all_alike(self) -> bool:
@@ -202,6 +204,25 @@ class PairSource:
         return hidden_pairs_torch(rows, columns, nodes, key, fraction, groups)
 
 
+class EpochFlags:
+    """Which edges of which patch an epoch hides, a bit for each: for patches that are made twice in it."""
+
+    def __init__(self) -> None:
+        self._key = -1
+        self._bits: dict[int, np.ndarray] = {}
+
+    def recall(self, patch: int, key: int, count: int, find: Callable[[], np.ndarray]) -> np.ndarray:
+        """(count,) uint8, what `find` finds; it is asked once for a key."""
+        if key != self._key:
+            self._key = key
+            self._bits.clear()
+        if patch in self._bits:
+            return np.unpackbits(self._bits[patch], count=count)
+        flags = find()
+        self._bits[patch] = np.packbits(flags)
+        return flags
+
+
 @dataclass(frozen=True, eq=False)
 class PatchBatch:
     """Some patches of a PatchSet as tensors; with the sum over batches the loss is that of all patches.
@@ -213,6 +234,7 @@ class PatchBatch:
         features: The feature rows, for dropout.
         pairs: What is scored inside the patches.
         share: Rows of this batch as a fraction of all rows.
+        flags: Remembers what is hidden, where the batch is made anew in the middle of an epoch; None where it is not.
     """
 
     patches: np.ndarray
@@ -221,6 +243,7 @@ class PatchBatch:
     features: FeatureTable
     pairs: PairSource
     share: float
+    flags: EpochFlags | None = None
 
     @cached_property
     def inputs(self) -> EncoderInput:
@@ -263,9 +286,14 @@ class PatchBatch:
         groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.device.type == "cpu":
             dealt = None if groups is None else groups.numpy()
-            far = self.pairs.far_nodes
+
+            def find() -> np.ndarray:
+                return flag_hidden(block.indptr, block.indices, nodes, self.pairs.far_nodes, key, mask, dealt)
+
             weights = None if self.pairs.all_alike else block.data
-            return propagate_visible(block.indptr, block.indices, weights, nodes, far, key, mask, dealt)
+            patch, count = int(self.patches[0]), len(block.indices)
+            hidden = find() if self.flags is None else self.flags.recall(patch, key, count, find)
+            return propagate_unflagged(block.indptr, block.indices, weights, hidden)
         weights = torch.from_numpy(block.data).to(self.device)
         return propagate_visible_torch(
             torch.from_numpy(block.indptr).to(self.device),

@@ -198,12 +198,14 @@ def _accumulate_in_turn(
             aligned, divergence = encode_aligned(model, batch, frame, settings, epoch)
         if stays:
             encoded[place] = aligned, divergence
-        embedding[batch.nodes] += aligned.detach() * shares[batch.nodes]
-    loss, gradient = global_gradient(model, embedding, global_pairs, settings, epoch)
+        embedding.index_add_(0, batch.nodes, aligned.detach())
+    loss, gradient = global_gradient(model, embedding.mul_(shares), global_pairs, settings, epoch)
+    gradient.mul_(shares)
     for place, batch in enumerate(batches):
         found = encoded.pop(place, None)
         aligned, divergence = encode_aligned(model, batch, frame, settings, epoch) if found is None else found
-        ((aligned * (gradient[batch.nodes] * shares[batch.nodes])).sum() + divergence).backward()
+        roots = [aligned, divergence] if divergence.requires_grad else [aligned]
+        torch.autograd.backward(roots, [gradient.index_select(0, batch.nodes), None][: len(roots)])
         loss += float(divergence.detach())
     return loss
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
@@ -13,8 +14,8 @@ import torch
 from l2g2g.graphs.graph import Features
 from l2g2g.models.feature_recipe import FeatureRecipe
 from l2g2g.models.held_back import HeldBack, drop_entries
-from l2g2g.patches.store import PatchStore
-from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, make_batch
+from l2g2g.patches.store import PatchStore, unit_weights
+from l2g2g.training.batches import EpochFlags, PairOptions, PairSource, PatchBatch, make_batch
 
 Loaded = tuple[sp.csr_array, Features | None]
 
@@ -64,6 +65,7 @@ class StoredBatches(Sequence[PatchBatch]):
         self.device = torch.device(device)
         self._kept: dict[int, PatchBatch] = {}
         self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a patch has to be looked at
+        self._epoch_flags = EpochFlags()
         self._room, self._kept_bytes = keep_bytes, kept_bytes
 
     def __len__(self) -> int:
@@ -130,7 +132,7 @@ class StoredBatches(Sequence[PatchBatch]):
                 self._held_places[patch] = places.astype(np.int32)
             parts = adjacency.indptr, adjacency.indices, weights
             indptr, indices, weights = drop_entries(*parts, self._held_places[patch])
-            weights = np.ones(len(indices), np.float32) if weights is None else weights
+            weights = unit_weights(len(indices)) if weights is None else weights
             adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
         pairs = PairSource(
             adjacency,
@@ -148,7 +150,8 @@ class StoredBatches(Sequence[PatchBatch]):
         if not self.store.weighted:
             vars(pairs)["all_alike"] = True  # known, so that nobody looks at every edge
         features = self.recipe.apply(rows, nodes)
-        return make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
+        batch = make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
+        return batch if self.draws_pairs else replace(batch, flags=self._epoch_flags)
 
     def _held_out_of(self, nodes: np.ndarray) -> sp.csr_array:
         if self.draws_pairs:
