@@ -88,6 +88,26 @@ def test_ranks_on_the_command_line(store, tmp_path):
     assert json.loads(launch(2, "-m", "l2g2g", "evaluate", edges, *options).stdout)["epochs"] == 4
 
 
+def test_the_plan_of_two_ranks_is_near_what_the_first_takes(tmp_path):
+    """Memory of a process of its own each, so that nothing else is in it."""
+    graph, options = tmp_path / "store", ["--epochs", 2, "--threads", 1, "--json"]
+
+    def call(*command):
+        done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    call("-m", "l2g2g", "prepare", "sized-60000-700000-96", "--store", graph, "--partition", "streaming", "--json")
+    planned = call("-m", "l2g2g", "plan", graph, "--ranks", 2, *options)
+    alone = call("-m", "l2g2g", "plan", graph, *options)
+    done = launch(2, "-m", "l2g2g", "embed", graph, "-o", tmp_path / "out.npy", *options)
+    measured = json.loads(done.stdout)["peak_memory_bytes"]
+    assert planned["ranks"] == 2
+    assert not planned["in_memory"]  # each rank reads its own patches
+    assert planned["memory_bytes"] < alone["memory_bytes"]
+    assert planned["memory_bytes"] == pytest.approx(measured, rel=0.25)
+
+
 class Two:
     """Stands for two ranks where nothing is sent."""
 

@@ -81,6 +81,10 @@ class Needs:
         """What a limit leaves for rows and patches to stay in memory while epochs run."""
         return max(0, limit - self._sum(self.training))
 
+    def without_limit(self, stays: int) -> int:
+        """What a training takes that nothing limits. stays: bytes of rows and patches that stay while epochs run."""
+        return self.resident + max(self.patch, self.blocks) + max(self.nodes, self.training + stays)
+
     def _sum(self, nodes: int) -> int:
         return int((self.resident + nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
 

@@ -154,8 +154,8 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
         per_row += int(8 * (stored.entries_per_row or config.structure_width))
         # If all of it may stay in memory: the rows of the graph, and the own patches.
         stays = 4 * num_arcs + (per_arc * num_arcs + per_row * sizes.num_nodes) // ranks
-        num_patches, needed = needs.num_patches, needs.total + stays
-        needed = needed if config.memory is None else min(config.memory, needed)
+        num_patches = needs.num_patches
+        needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
     sample = Sample.of(sizes, replace(config, threads=threads))
     seconds = sample.measure(in_memory)
     scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
