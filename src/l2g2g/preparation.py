@@ -96,7 +96,7 @@ def prepare(
         options=options,
         storage=config.feature_storage,
         device=config.device,
-        patches=team.patches,
+        sections=team.sections,
     )
     global_pairs = None
     if config.loss_scope == "global" and purpose != "embed":
@@ -109,7 +109,7 @@ def prepare(
             units=units,
             options=options,
             device=config.device,
-            patches=team.patches,
+            patches=np.concatenate(team.sections),
             exchange=team.exchange,
         )
         if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:

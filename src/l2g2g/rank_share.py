@@ -40,19 +40,35 @@ def make_team(
     keeper: of this process; of several ranks only the first has one. validates: whether training does.
     """
     if ranks is None:
-        return Alone(patch_set), keeper
+        return Alone(patch_set, halve_patches(graph, patch_set)), keeper
     check_patches(patch_set.num_patches, ranks, config)
     if config.align_gradient == "through":
         raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
     ranks.check_same("graph, setting or partition", _digest(graph, patch_set, config))
-    loads = _count_arcs(graph, patch_set) + _ARCS_PER_ROW * patch_set.sizes
-    overlaps = patch_set.overlaps
-    owners = assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), ranks.size)
+    owners = share_patches(graph, patch_set, ranks.size)
     is_kept = bool(ranks.tell("check", b"" if keeper is None else b"kept"))
     watched = validates or is_kept  # somebody looks at all patches while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
     team = Share(ranks, patch_set, owners, apart=apart)
     return team, SharedKeeper(team, keeper) if is_kept else None
+
+
+def share_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int) -> np.ndarray:
+    """(num_patches,) the rank of every patch."""
+    loads = _count_arcs(graph, patch_set) + _ARCS_PER_ROW * patch_set.sizes
+    overlaps = patch_set.overlaps
+    return assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), num_ranks)
+
+
+def halve_patches(graph: Graph | PatchStore, patch_set: PatchSet) -> list[np.ndarray] | None:
+    """The sections of one process: the patches that two ranks would have, so that it finds the same bits as they.
+
+    None for one: a single patch, or patches on disk, which come one by one in their order.
+    """
+    if patch_set.num_patches == 1 or isinstance(graph, PatchStore):
+        return None
+    owners = share_patches(graph, patch_set, 2)
+    return [np.flatnonzero(owners == rank) for rank in range(2)]
 
 
 def _count_arcs(graph: Graph | PatchStore, patch_set: PatchSet) -> np.ndarray:

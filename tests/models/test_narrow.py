@@ -8,8 +8,9 @@ from l2g2g.config import make_config
 from l2g2g.experiment import run_split
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import split_links
+from l2g2g.models.feature_product import multiply_features
 from l2g2g.models.features import FeatureTable
-from l2g2g.models.narrow import STORAGE, multiply_features
+from l2g2g.models.narrow import STORAGE
 
 PRECISION = {"float16": 2e-3, "bfloat16": 2e-2}
 

@@ -44,7 +44,7 @@ def test_product_with_the_transpose(width, threads, thinned, monkeypatch):
     matrix = sp.csr_array(sp.random(40, 30, 0.3, random_state=generator, format="csr", dtype=np.float32))
     dense = generator.standard_normal((40, width)).astype(np.float32)
     kept = (generator.random(matrix.nnz) < 0.5).astype(np.uint8) if thinned else None
-    found = multiply_transposed(matrix.indptr, matrix.indices, matrix.data, dense, 30, kept)
+    found = multiply_transposed(matrix.indptr, matrix.indices, matrix.data, dense, 30, kept).sum(0)
     left = matrix.copy()
     left.data = matrix.data * (1 if kept is None else kept)
     assert found == pytest.approx(left.toarray().T @ dense, abs=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -88,12 +89,17 @@ class Autoencoder(nn.Module):
         """Whether all patches run through one encoder."""
         return len(self.encoders) == 1
 
-    def pair_loss(self, embedding: Tensor, edges: PairPattern, non_edges: PairPattern) -> Tensor:
-        """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim)."""
+    def pair_loss(
+        self, embedding: Tensor, edges: PairPattern, non_edges: PairPattern, sections: np.ndarray | None = None
+    ) -> Tensor:
+        """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim).
+
+        sections: (num_sections + 1,) first row of each stretch of rows that no pair leaves, see `reconstruction_loss`.
+        """
         if isinstance(self.decoder, ProductDecoder):
             return self.decoder.loss(embedding, edges, non_edges)
         sides = self.factors(embedding)
-        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right)
+        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right, sections)
 
     def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
         """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
+from l2g2g.models.feature_product import multiply_features
 from l2g2g.models.hidden_layer import hidden_layer
-from l2g2g.models.narrow import STORAGE, multiply_features
+from l2g2g.models.narrow import STORAGE
 from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply, normalise_adjacency
 
 EncoderKind = Literal["gcn", "linear"]
@@ -27,7 +28,7 @@ class EncoderInput:
     """What an encoder sees of some stacked patches.
 
     Attributes:
-        propagation: (num_rows, num_rows) Â, block-diagonal over the patches.
+        propagation: (num_rows, num_rows) Â, block-diagonal over the patches. Its sections are those of all rows.
         features: (num_rows, num_features) X, or Â X where `propagated`.
         propagated: Whether the first propagation is already in the features.
     """
@@ -45,12 +46,13 @@ def prepare_input(
     propagate_once: bool = True,
     held: Tensor | SparseMatrix | None = None,
     storage: str = "float32",
+    sections: np.ndarray | None = None,
 ) -> EncoderInput:
     """Normalise the adjacency and, where it is cheaper, compute Â X once and for all.
 
     adjacency: (num_rows, num_rows) block-diagonal CSR. features: (num_rows, num_features).
     held: the same features as tensors, where they are there already; used unless Â X is.
-    storage: in what dense features are held.
+    storage: in what dense features are held. sections: (num_sections + 1,) first row of each, see `SparseMatrix`.
     """
     propagation = normalise_adjacency(adjacency)
     propagated = propagate_once and _precomputing_pays(propagation, features)
@@ -60,10 +62,11 @@ def prepare_input(
             features = features.toarray()
     if held is None and sp.issparse(features):
         features.sort_indices()
-        held = SparseMatrix.from_scipy(sp.csr_array(features), device)
+        held = SparseMatrix.from_scipy(sp.csr_array(features), device, sections=sections)
     elif held is None:
         held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
-    return EncoderInput(SparseMatrix.from_scipy(propagation, device, symmetric=True), held, propagated)
+    matrix = SparseMatrix.from_scipy(propagation, device, symmetric=True, sections=sections)
+    return EncoderInput(matrix, held, propagated)
 
 
 def _precomputing_pays(propagation: sp.csr_array, features: Features) -> bool:
@@ -136,18 +139,19 @@ class Encoder(nn.Module):
             raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
         if self._has_hidden_relu and (not inputs.propagated or isinstance(inputs.features, SparseMatrix)):
             return self._forward_fused(inputs)
-        hidden, own = self.project(inputs.features)
-        propagations = self.num_layers if self.kind == "linear" else 1
+        propagations, sections = self.num_layers if self.kind == "linear" else 1, inputs.propagation.sections
+        if propagations == inputs.propagated:
+            hidden, own = self._project(inputs.features, self.weights[0], self.biases[0], sections), None
+        else:
+            hidden, own = self.project(inputs.features, sections=sections)
         for left in reversed(range(propagations - inputs.propagated)):
             hidden = multiply(inputs.propagation, hidden, None if left else self.biases[0])
-        if propagations == inputs.propagated:
-            hidden = hidden + self.biases[0]
         weights = list(self.weights)
         for weight, bias in zip(weights[1:], list(self.biases)[1:], strict=True):
             hidden = self.activation(hidden)
             if self.residual:
                 own = self._add_hidden(own, hidden)
-            hidden = multiply(inputs.propagation, hidden @ weight, bias)
+            hidden = multiply(inputs.propagation, multiply_features(hidden, weight, sections=sections), bias)
         return hidden if own is None else hidden + own
 
     def encode_beside(self, inputs: EncoderInput, known: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
@@ -193,25 +197,29 @@ class Encoder(nn.Module):
             assert isinstance(inputs.features, SparseMatrix)
             hidden, own = hidden_layer(inputs.features, weights[0], biases[0], weights[1]), None
         else:
-            projected, own = self.project(inputs.features, biases[-1])
+            projected, own = self.project(inputs.features, biases[-1], inputs.propagation.sections)
             hidden = hidden_layer(inputs.propagation, projected, biases[0], weights[1])
         for weight, bias in zip(weights[2:], biases[1:-1], strict=True):
             hidden = hidden_layer(inputs.propagation, hidden, bias, weight)
         return multiply(inputs.propagation, hidden, biases[-1] if own is None else own)
 
     def project(
-        self, features: Tensor | SparseMatrix | ThinnedMatrix, skip_bias: Tensor | None = None
+        self,
+        features: Tensor | SparseMatrix | ThinnedMatrix,
+        skip_bias: Tensor | None = None,
+        sections: np.ndarray | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """X times the weights of the first layer and of the skip; sparse features are read once for both.
 
-        skip_bias: (dim,) added to the second.
+        skip_bias: (dim,) added to the second. sections: of the rows, where they are dense.
         """
         if self.skip is None:
-            return self._project(features, self.weights[0]), None
+            return self._project(features, self.weights[0], None, sections), None
         # Nothing to gain where X is dense, or has so few entries that taking the result apart costs more than it.
         few = isinstance(features, SparseMatrix) and features.entries_per_row < _FEW_ENTRIES
         if isinstance(features, Tensor) or few:
-            return self._project(features, self.weights[0]), self._project(features, self.skip, skip_bias)
+            own = self._project(features, self.skip, skip_bias, sections)
+            return self._project(features, self.weights[0], None, sections), own
         width = self.weights[0].shape[1]
         bias = None if skip_bias is None else functional.pad(skip_bias, (width, 0))
         both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1), bias)
@@ -219,16 +227,15 @@ class Encoder(nn.Module):
         return hidden.contiguous(), own
 
     def _project(
-        self, features: Tensor | SparseMatrix | ThinnedMatrix, weight: Tensor, bias: Tensor | None = None
+        self,
+        features: Tensor | SparseMatrix | ThinnedMatrix,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        sections: np.ndarray | None = None,
     ) -> Tensor:
-        """scale · (X − 1 meanᵀ) W + bias, as X W and one row to add."""
-        if self.feature_mean is not None:
-            weight = weight * self.feature_scale
-            shift = -(self.feature_mean @ weight)
-            bias = shift if bias is None else bias + shift
-        if isinstance(features, Tensor):
-            return multiply_features(features, weight, bias)
-        return multiply(features, weight, bias)
+        """scale · (X − 1 meanᵀ) W + bias."""
+        scale = None if self.feature_mean is None else self.feature_scale
+        return multiply_features(features, weight, bias, mean=self.feature_mean, scale=scale, sections=sections)
 
 
 def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

@@ -105,14 +105,15 @@ class FeatureTable:
         patches: np.ndarray,
         device: torch.device | str,
         storage: str = "float32",
+        sections: np.ndarray | None = None,
     ) -> FeatureTable:
-        """Take over the rows of some patches. storage: in what dense ones are held."""
+        """Take over the rows of some patches. storage: in what dense ones are held. sections: see `SparseMatrix`."""
         if not sp.issparse(features):
             held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
             return cls(held, row_offsets, patches)
         features = sp.csr_array(features)
         features.sort_indices()
-        matrix = SparseMatrix.from_scipy(features, device)
+        matrix = SparseMatrix.from_scipy(features, device, sections=sections)
         return cls(matrix, features.indptr[row_offsets].astype(np.int64), patches)
 
     def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix | ThinnedMatrix:

@@ -38,15 +38,18 @@ def forward(
     dense: np.ndarray,
     bias: np.ndarray,
     weight: np.ndarray,
+    sections: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """H = ReLU(S D + bias), and H W. S: CSR, D: (num_columns, hidden), bias: (hidden,), W: (hidden, width).
+
+    sections: (num_sections + 1,) first row of each, see `share_rows`.
 
     Returns (num_rows, hidden) H and (num_rows, width) H W, all float32.
     """
     num_rows = len(indptr) - 1
     hidden, product = blank_table(num_rows, dense.shape[1]), blank_table(num_rows, weight.shape[1])
     tables = (as_rows(table) for table in (product, hidden, bias[None], dense, weight))
-    _forward(*tables, values, indices, indptr, share_rows(indptr, get_num_threads()))  # type: ignore[call-arg]
+    _forward(*tables, values, indices, indptr, share_rows(indptr, get_num_threads(), sections))  # type: ignore[call-arg]
     return hidden, product
 
 
@@ -60,13 +63,14 @@ def backward(
     gradient: np.ndarray,
     *,
     through: bool,
+    sections: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The gradients of what `forward` took, from that of H W, (num_rows, width).
 
     Returns them for D (num_columns, hidden), bias and W. through: whether the first of them goes through S as well; if
     not it is that of S D, (num_rows, hidden), for whoever has a quicker way through S.
     """
-    bounds = share_rows(indptr, get_num_threads())
+    bounds = share_rows(indptr, get_num_threads(), sections)
     num_parts, width = len(bounds) - 1, hidden.shape[1]
     of_dense = zero_table(num_parts, num_columns, width) if through else blank_table(1, len(hidden), width)
     of_bias, of_weight = zero_table(num_parts, 1, width), zero_table(num_parts, *weight.shape)

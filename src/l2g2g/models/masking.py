@@ -40,15 +40,17 @@ def propagate_visible(
     key: int,
     fraction: float,
     groups: np.ndarray | None = None,
+    sections: np.ndarray | None = None,
 ) -> SparseMatrix:
     """Â of the visible edges of stacked patches.
 
     indptr, indices, weights: CSR of the block-diagonal adjacency without diagonal; no weights: all are 1.
     nodes: (num_rows,) node numbers of the rows. far_nodes: (num_entries,) those of the columns, nodes[indices].
     fraction: share of the edges between groups that is hidden. groups: (num_rows,) int64, None for the nodes.
+    sections: those of the result.
     """
     return propagate_unflagged(
-        indptr, indices, weights, flag_hidden(indptr, indices, nodes, far_nodes, key, fraction, groups)
+        indptr, indices, weights, flag_hidden(indptr, indices, nodes, far_nodes, key, fraction, groups), sections
     )
 
 
@@ -69,7 +71,11 @@ def flag_hidden(
 
 
 def propagate_unflagged(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, hidden: np.ndarray
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray | None,
+    hidden: np.ndarray,
+    sections: np.ndarray | None = None,
 ) -> SparseMatrix:
     """Â of the edges without a flag; see `propagate_visible`."""
     num_rows = len(indptr) - 1
@@ -77,7 +83,7 @@ def propagate_unflagged(
     visible = _visible(indptr, indices, own_weights, hidden, share_rows(indptr, get_num_threads()))
     new_indptr, new_indices, values = (torch.from_numpy(part) for part in visible)
     matrix = csr_tensor(new_indptr, new_indices, values, (num_rows, num_rows))
-    return SparseMatrix(matrix, matrix)
+    return SparseMatrix(matrix, matrix, sections)
 
 
 def propagate_visible_torch(

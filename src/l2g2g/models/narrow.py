@@ -9,27 +9,27 @@ _ROWS = 1 << 14  # rows that are widened at a time
 STORAGE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-class _NarrowProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, features: Tensor, weight: Tensor) -> Tensor:
-        ctx.features = features  # type: ignore[attr-defined]
-        product = weight.new_empty(len(features), weight.shape[1])
-        for rows, out in zip(features.split(_ROWS), product.split(_ROWS), strict=True):
-            torch.mm(rows.to(weight.dtype), weight, out=out)
-        return product
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[None, Tensor]:
-        features: Tensor = ctx.features  # type: ignore[attr-defined]
-        total = gradient.new_zeros(features.shape[1], gradient.shape[1])
-        for rows, outer in zip(features.split(_ROWS), gradient.split(_ROWS), strict=True):
-            total.addmm_(rows.to(gradient.dtype).t(), outer)
-        return None, total
+def multiply_into(target: Tensor, rows: Tensor, weight: Tensor, added: Tensor | None = None) -> None:
+    """target = rows @ weight + added. rows: (num_rows, num_features), any precision; weight: (num_features, width)."""
+    if rows.dtype == weight.dtype:
+        _multiply(target, rows, weight, added)
+        return
+    for part, out in zip(rows.split(_ROWS), target.split(_ROWS), strict=True):
+        _multiply(out, part.to(weight.dtype), weight, added)
 
 
-def multiply_features(features: Tensor, weight: Tensor, added: Tensor | None = None) -> Tensor:
-    """features @ weight + added; features: (num_rows, num_features) of any width, weight: (num_features, width)."""
-    if features.dtype == weight.dtype:
-        return features @ weight if added is None else torch.addmm(added, features, weight)
-    product = _NarrowProduct.apply(features, weight)
-    return product if added is None else product + added
+def _multiply(target: Tensor, rows: Tensor, weight: Tensor, added: Tensor | None) -> None:
+    if added is None:
+        torch.mm(rows, weight, out=target)
+    else:
+        torch.addmm(added, rows, weight, out=target)
+
+
+def add_outer_products(rows: Tensor, gradient: Tensor) -> Tensor:
+    """(num_features, width) rowsᵀ @ gradient, rows of any precision."""
+    if rows.dtype == gradient.dtype:
+        return rows.t() @ gradient
+    total = gradient.new_zeros(rows.shape[1], gradient.shape[1])
+    for part, outer in zip(rows.split(_ROWS), gradient.split(_ROWS), strict=True):
+        total.addmm_(part.to(gradient.dtype).t(), outer)
+    return total

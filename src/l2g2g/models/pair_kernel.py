@@ -40,22 +40,27 @@ class Sums:
     """The gradient of a pair loss as it grows: of both sides, and of the bias.
 
     Attributes:
-        left, right: (num_parts, num_rows, width), a table for every thread; the same one where both sides are one.
-        bias, loss: Sums over the pairs so far.
+        left, right: (num_tables, num_rows, width), a table for every part of the pairs, or one for all parts; the same
+            ones where both sides are one.
+        bias, loss: (num_parts,) sums over the pairs so far.
     """
 
     left: np.ndarray
     right: np.ndarray
-    bias: float = 0.0
-    loss: float = 0.0
+    bias: np.ndarray
+    loss: np.ndarray
 
     @classmethod
-    def empty(cls, left: np.ndarray, right: np.ndarray | None, num_parts: int) -> Sums:
-        """Nothing added yet. left, right: (num_rows, width) float32; no right one: both sides are one."""
-        tables = [blank_table(num_parts, *side.shape) for side in ([left] if right is None else [left, right])]
+    def empty(cls, left: np.ndarray, right: np.ndarray | None, num_parts: int, *, apart: bool = False) -> Sums:
+        """Nothing added yet. left, right: (num_rows, width) float32; no right one: both sides are one.
+
+        apart: no row is an end of pairs of two parts, so one table holds the sums of all.
+        """
+        num_tables = 1 if apart else num_parts
+        tables = [blank_table(num_tables, *side.shape) for side in ([left] if right is None else [left, right])]
         for table in tables:
-            _clear(table.reshape(num_parts, -1))
-        return cls(tables[0], tables[-1])
+            _clear(table.reshape(num_tables, -1))
+        return cls(tables[0], tables[-1], np.zeros(num_parts), np.zeros(num_parts))
 
     def add_pairs(
         self,
@@ -64,6 +69,7 @@ class Sums:
         rows: np.ndarray,
         columns: np.ndarray,
         weights: np.ndarray,
+        bounds: np.ndarray,
         *,
         bias: float,
         sign: float,
@@ -71,11 +77,11 @@ class Sums:
         """Add Σ weight · −log σ(sign (left_u · right_v + bias)) and its gradient.
 
         rows, columns: (num_pairs,) the ends of every pair, those of a row together. weights: (num_pairs,), a scalar,
-        or (num_rows, 1) by the row of a pair.
+        or (num_rows, 1) by the row of a pair. bounds: (num_parts + 1,) first pair of each part.
         """
         tables = [as_rows(table) for table in (left, right, self.left, self.right)]
         by_row, flat = weights.ndim == 2, weights.reshape(-1)
-        loss, slope = _pass(*tables, rows, columns, flat, by_row, np.float32(bias), np.float32(sign))  # type: ignore[call-arg, arg-type]
+        loss, slope = _pass(*tables, rows, columns, flat, bounds, by_row, np.float32(bias), np.float32(sign))  # type: ignore[call-arg, arg-type]
         return Sums(self.left, self.right, self.bias + slope, self.loss + loss)
 
     def gradients(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -119,20 +125,22 @@ def _pass(
     rows: np.ndarray,
     columns: np.ndarray,
     weights: np.ndarray,
+    bounds: np.ndarray,
     by_row: bool,
     bias: np.float32,
     sign: np.float32,
-) -> tuple[float, float]:
-    num_parts, num_pairs = len(left_sums), len(rows)
+) -> tuple[np.ndarray, np.ndarray]:
+    num_parts = len(bounds) - 1
     losses, slopes = np.zeros(num_parts), np.zeros(num_parts)
     for part in prange(num_parts):
-        low, high = part * num_pairs // num_parts, (part + 1) * num_pairs // num_parts
+        low, high = bounds[part], bounds[part + 1]
         own_weights = weights[low:high] if len(weights) > 1 and not by_row else weights
-        sums = (left_sums[part], right_sums[part])
+        table = np.int64(part) if len(left_sums) > 1 else np.int64(0)
+        sums = (left_sums[table], right_sums[table])
         losses[part], slopes[part] = _pass_pairs(
             left, right, *sums, rows[low:high], columns[low:high], own_weights, by_row, bias, sign
         )
-    return losses.sum(), slopes.sum()
+    return losses, slopes
 
 
 # Inlined always: on its own it would be compiled, and so rounded, otherwise when it comes from numba's cache.

@@ -56,24 +56,24 @@ def multiply_transposed(
     dense: np.ndarray,
     num_columns: int,
     kept: np.ndarray | None = None,
+    sections: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The transpose of a (num_rows, num_columns) CSR matrix times a (num_rows, width) dense one.
+    """The transpose of a (num_rows, num_columns) CSR matrix times a (num_rows, width) dense one, in parts.
 
-    kept: as in `multiply_rows`.
+    kept: as in `multiply_rows`. sections: (num_sections + 1,) first row of each, see `share_rows`.
+
+    Returns (num_parts, num_columns, width) what the rows of each part give: the product is their sum.
     """
     if dense.shape[1] > _WIDEST:
         slices = [np.ascontiguousarray(dense[:, low : low + _WIDEST]) for low in range(0, dense.shape[1], _WIDEST)]
-        parts = [multiply_transposed(indptr, indices, values, part, num_columns, kept) for part in slices]
-        return np.concatenate(parts, axis=1)
-    bounds = share_rows(indptr, get_num_threads())
+        parts = [multiply_transposed(indptr, indices, values, part, num_columns, kept, sections) for part in slices]
+        return np.concatenate(parts, axis=2)
+    bounds = share_rows(indptr, get_num_threads(), sections)
     sums = zero_table(len(bounds) - 1, num_columns, dense.shape[1])
     if dense.shape[1]:
         every = np.empty(0, np.uint8) if kept is None else kept
         _scatter(as_rows(sums), values, indices, as_rows(dense), indptr, bounds, every)
-    total: np.ndarray = sums[0]
-    for part in sums[1:]:
-        total += part
-    return total
+    return sums
 
 
 @njit(cache=True, parallel=True)

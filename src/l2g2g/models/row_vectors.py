@@ -50,11 +50,14 @@ def zero_table(*shape: int) -> np.ndarray:
     return table
 
 
-def share_rows(indptr: np.ndarray, num_parts: int) -> np.ndarray:
-    """(num_parts + 1,) rows at which parts begin that have about as many entries each."""
+def share_rows(indptr: np.ndarray, num_parts: int, sections: np.ndarray | None = None) -> np.ndarray:
+    """(num_parts + 1,) rows at which parts begin that have about as many entries each.
+
+    sections: the parts for one thread: it sums as as many threads, or processes, with a section each would do.
+    """
     num_rows = len(indptr) - 1
     if num_parts == 1:
-        return np.array([0, num_rows])
+        return np.array([0, num_rows]) if sections is None else sections
     # Whole numbers of the same kind: others would make a copy of all of indptr.
     wanted = (int(indptr[-1]) * np.arange(1, num_parts) // num_parts).astype(indptr.dtype)
     inner = np.searchsorted(indptr, wanted)

@@ -7,8 +7,10 @@ matrices are constant, so each backward is again one plain product.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,11 +48,14 @@ class SparseMatrix:
     Attributes:
         matrix: The matrix.
         transposed: Its transpose; itself where it is symmetric; None where it has so few columns that sums over its
-            rows stay in the nearest cache, which on the CPU is the quicker way.
+            rows stay in the nearest cache, which on the CPU is the quicker way. With sections it is that of each
+            section, one below the other.
+        sections: (num_sections + 1,) first row of each stretch of rows whose sums are made apart, and then added.
     """
 
     matrix: Tensor
     transposed: Tensor | None
+    sections: np.ndarray | None = None
 
     @classmethod
     def from_scipy(
@@ -59,14 +64,15 @@ class SparseMatrix:
         device: torch.device | str = "cpu",
         *,
         symmetric: bool = False,
+        sections: np.ndarray | None = None,
     ) -> SparseMatrix:
         """Take over a scipy CSR matrix."""
         forward = to_torch_csr(matrix, device)
         if symmetric:
-            return cls(forward, forward)
+            return cls(forward, forward, sections)
         few = matrix.shape[1] <= _FEW_COLUMNS
         needless = forward.device.type == "cpu" and forward.dtype == torch.float32 and few
-        return cls(forward, None if needless else to_torch_csr(sp.csr_array(matrix.T.tocsr()), device))
+        return cls(forward, None if needless else to_torch_csr(_turn(matrix, sections), device), sections)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -88,6 +94,19 @@ class SparseMatrix:
         """The transpose as a matrix of its own; itself where it is symmetric."""
         assert self.transposed is not None
         return self if self.transposed is self.matrix else SparseMatrix(self.transposed, self.matrix)
+
+
+def _turn(matrix: sp.csr_array, sections: np.ndarray | None) -> sp.csr_array:
+    """(num_sections · num_columns, num_rows) the transpose of each section, with zeros for the other rows."""
+    if sections is None or len(sections) == 2:
+        return sp.csr_array(matrix.T.tocsr())
+    parts = []
+    for low, high in pairwise(matrix.indptr[sections].tolist()):
+        inside = matrix.data[low:high], matrix.indices[low:high], np.clip(matrix.indptr, low, high) - low
+        parts.append(sp.csr_array(inside, shape=matrix.shape).T.tocsr())
+    stacked = sp.csr_array(sp.vstack(parts, format="csr"))
+    stacked.indptr, stacked.indices = stacked.indptr.astype(np.int32), stacked.indices.astype(np.int32)
+    return stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +133,7 @@ class _Multiply(torch.autograd.Function):
         added: Tensor | None,
     ) -> Tensor:
         ctx.sparse, ctx.added_dim = sparse, None if added is None else added.dim()  # type: ignore[attr-defined]
-        if isinstance(sparse, ThinnedMatrix):
-            return _product(sparse.whole, dense * sparse.factor, added, sparse.kept)
-        return _product(sparse, dense, added)
+        return plain_product(sparse, dense, added)
 
     @staticmethod
     def backward(
@@ -125,13 +142,20 @@ class _Multiply(torch.autograd.Function):
         sparse: SparseMatrix | ThinnedMatrix = ctx.sparse  # type: ignore[attr-defined]
         of_dense, of_added = None, None
         if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
-            if isinstance(sparse, ThinnedMatrix):
-                of_dense = transposed_product(sparse.whole, gradient, sparse.kept) * sparse.factor
-            else:
-                of_dense = transposed_product(sparse, gradient)
+            of_dense = transposed_product(sparse, gradient)
         if ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
-            of_added = gradient.sum(0) if ctx.added_dim == 1 else gradient  # type: ignore[attr-defined]
+            of_added = gradient
+            if ctx.added_dim == 1:  # type: ignore[attr-defined]
+                sections = sparse.whole.sections if isinstance(sparse, ThinnedMatrix) else sparse.sections
+                of_added = sum_rows(gradient, sections)
         return None, of_dense, of_added
+
+
+def plain_product(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
+    """The same as `multiply`, for those who take the gradient themselves."""
+    if isinstance(sparse, ThinnedMatrix):
+        return _product(sparse.whole, dense * sparse.factor, added, sparse.kept)
+    return _product(sparse, dense, added)
 
 
 def _product(
@@ -147,12 +171,39 @@ def _product(
     return torch.from_numpy(multiply_rows(*sparse.arrays, dense.numpy(), begun, kept))
 
 
-def transposed_product(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
-    """The transpose times dense."""
-    if sparse.transposed is not None and kept is None:
-        return _product(sparse.turned, dense)
-    dense = dense.contiguous()
-    return torch.from_numpy(multiply_transposed(*sparse.arrays, dense.numpy(), sparse.shape[1], kept))
+def transposed_product(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor) -> Tensor:
+    """The transpose times dense. dense: (rows, width) -> (columns, width)."""
+    return sum_parts(list(transposed_parts(sparse, dense)))
+
+
+def transposed_parts(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor) -> Tensor:
+    """(num_parts, columns, width) what the rows of each section, or each thread, add to the transpose times dense."""
+    if isinstance(sparse, ThinnedMatrix):
+        parts = _scatter(sparse.whole, dense, sparse.kept)
+        return parts.mul_(sparse.factor)
+    if sparse.transposed is None:
+        return _scatter(sparse, dense)
+    return _product(sparse.turned, dense).view(-1, sparse.shape[1], dense.shape[1])
+
+
+def _scatter(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
+    table, num_columns = dense.contiguous().numpy(), sparse.shape[1]
+    return torch.from_numpy(multiply_transposed(*sparse.arrays, table, num_columns, kept, sparse.sections))
+
+
+def sum_parts(parts: Sequence[Tensor]) -> Tensor:
+    """Their sum, in order; the first one is written over."""
+    total, *others = parts
+    for part in others:
+        total += part
+    return total
+
+
+def sum_rows(rows: Tensor, sections: np.ndarray | None = None) -> Tensor:
+    """(width,) sum of the rows: of each section, and then of these."""
+    if sections is None:
+        return rows.sum(0)
+    return sum_parts([rows[low:high].sum(0) for low, high in pairwise(sections.tolist())])
 
 
 def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -235,6 +235,7 @@ class PatchBatch:
         pairs: What is scored inside the patches.
         share: Rows of this batch as a fraction of all rows.
         flags: Remembers what is hidden, where the batch is made anew in the middle of an epoch; None where it is not.
+        sections: (num_sections + 1,) first row of each section, see `SparseMatrix`; None for one.
     """
 
     patches: np.ndarray
@@ -244,6 +245,7 @@ class PatchBatch:
     pairs: PairSource
     share: float
     flags: EpochFlags | None = None
+    sections: np.ndarray | None = None
 
     @cached_property
     def inputs(self) -> EncoderInput:
@@ -293,7 +295,7 @@ class PatchBatch:
             weights = None if self.pairs.all_alike else block.data
             patch, count = int(self.patches[0]), len(block.indices)
             hidden = find() if self.flags is None else self.flags.recall(patch, key, count, find)
-            return propagate_unflagged(block.indptr, block.indices, weights, hidden)
+            return propagate_unflagged(block.indptr, block.indices, weights, hidden, self.sections)
         weights = torch.from_numpy(block.data).to(self.device)
         return propagate_visible_torch(
             torch.from_numpy(block.indptr).to(self.device),
@@ -319,7 +321,7 @@ def prepare_batches(
     options: PairOptions | None = None,
     storage: str = "float32",
     device: torch.device | str = "cpu",
-    patches: np.ndarray | None = None,
+    sections: Sequence[np.ndarray] | None = None,
 ) -> list[PatchBatch]:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
 
@@ -327,10 +329,15 @@ def prepare_batches(
     held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
     propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
     units: (num_nodes,) what masks deal into groups; None for single nodes. storage: in what dense features are held.
-    patches: those to cut, ascending; None for all.
+    sections: the patches to cut, those of each section; None for all in one. Sums over the rows of a batch are made
+    section by section.
     """
-    wanted = np.arange(patch_set.num_patches) if patches is None else patches
+    sections = [np.arange(patch_set.num_patches)] if sections is None else sections
+    wanted = np.concatenate(sections)
     groups = [wanted] if together else [np.array([patch]) for patch in wanted]
+    bounds = None
+    if together and len(sections) > 1:
+        bounds = np.cumsum([0, *(patch_set.sizes[section].sum() for section in sections)])
     batches = []
     options, device = options or PairOptions(), torch.device(device)
     for group in groups:
@@ -339,22 +346,29 @@ def prepare_batches(
             part, adjacency, held_out, patch_set.num_rows, group, negatives_per_edge, device, units, options
         )
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
-        batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage))
+        batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage, sections=bounds))
     return batches
 
 
-def make_batch(pairs: PairSource, rows: Features, *, propagate_once: bool, storage: str = "float32") -> PatchBatch:
-    """A batch of the patches of some pairs. rows: (num_rows, num_features) their features."""
+def make_batch(
+    pairs: PairSource,
+    rows: Features,
+    *,
+    propagate_once: bool,
+    storage: str = "float32",
+    sections: np.ndarray | None = None,
+) -> PatchBatch:
+    """A batch of the patches of some pairs. rows: (num_rows, num_features) their features. sections: as it has them."""
     device, adjacency = pairs.device, pairs.adjacency
-    table = FeatureTable.build(rows, pairs.offsets, pairs.patches, device, storage)
+    table = FeatureTable.build(rows, pairs.offsets, pairs.patches, device, storage, sections)
     make_inputs: Callable[[], EncoderInput] = partial(
-        prepare_input, adjacency, None, device=device, propagate_once=False, held=table.matrix
+        prepare_input, adjacency, None, device=device, propagate_once=False, held=table.matrix, sections=sections
     )
     if propagate_once:  # at once, because it needs the rows as they are, which are not kept
-        inputs = prepare_input(adjacency, rows, device=device, held=table.matrix, storage=storage)
+        inputs = prepare_input(adjacency, rows, device=device, held=table.matrix, storage=storage, sections=sections)
         make_inputs = lambda: inputs  # noqa: E731
     offsets = torch.from_numpy(pairs.offsets).to(device)
-    return PatchBatch(pairs.patches, offsets, make_inputs, table, pairs, float(pairs.shares.sum()))
+    return PatchBatch(pairs.patches, offsets, make_inputs, table, pairs, float(pairs.shares.sum()), sections=sections)
 
 
 def prepare_pairs(

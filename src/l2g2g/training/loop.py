@@ -21,7 +21,7 @@ from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatch
 from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
-from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients
+from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.shared_keeper import SharedKeeper
@@ -240,7 +240,7 @@ def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], te
         history.losses[-1],
         history.epoch_seconds[-1],
         history.validations[-1][1] if validated else None,
-        refreshed and team.patches is None,
+        refreshed and team.has_all,
         measure,
     )
 
@@ -270,9 +270,14 @@ def embed_nodes(
 
 
 def encode_patches(model: Autoencoder, batches: Sequence[PatchBatch]) -> Tensor:
-    """(Σ N_j, dim) mean embeddings of all patches, stacked."""
+    """(Σ N_j, dim) mean embeddings of all patches, stacked by their numbers."""
     with torch.no_grad():
-        return torch.cat([model.encode(batch.inputs, int(batch.patches[0]))[0] for batch in batches])
+        rows, patches, sizes = [], [], []
+        for batch in batches:
+            rows.append(model.encode(batch.inputs, int(batch.patches[0]))[0])
+            patches.append(batch.patches)
+            sizes.append(batch.offsets.diff())
+        return in_patch_order(torch.cat(rows), patches, sizes)
 
 
 def _refresh(
@@ -344,7 +349,7 @@ def _synchronise(
             torch.from_numpy(team.patch_set.offsets).to(stacked.device),
             team.patch_set.overlaps.to(stacked.device),
             **parts,
-            moments=team.measure_pairs(stacked, **parts),
+            moments=None if differentiable else team.measure_pairs(stacked, **parts),
             previous=frame,
             start=start,
             tolerance=tolerance,

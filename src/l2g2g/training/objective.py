@@ -108,7 +108,7 @@ def prepare_global_pairs(
     """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
 
     only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
-    patches: those whose rows are averaged here, ascending; None for all. exchange: with the ranks of the others.
+    patches: those whose rows are averaged here, as they are stacked; None for all. exchange: with the other ranks.
     """
     whole = whole_graph(patch_set.num_nodes)
     if only_between:
@@ -248,7 +248,7 @@ def _accumulate_through(
         rows.requires_grad_()
     lengths = [len(embedding) for embedding, _ in encoded]
     offsets = torch.cat([sizes[0].new_zeros(1), torch.cat(sizes).cumsum(0)])
-    frame = solve(rows)
+    frame = solve(in_patch_order(rows, patches, sizes))
     aligned = rows
     if not _is_without_effect(model, frame, settings):
         aligned = apply_frame(rows, offsets, frame.part(np.concatenate(patches)))
@@ -270,6 +270,15 @@ def _accumulate_through(
             ((embedding * gradient).sum() + divergence).backward()
             total += float(divergence.detach())
     return total
+
+
+def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[Tensor]) -> Tensor:
+    """Stacked rows, those of the patch with the lowest number first. patches, sizes: of every batch, as they stand."""
+    numbers = np.concatenate(patches)
+    if (np.diff(numbers) > 0).all():
+        return rows
+    parts = rows.split(torch.cat(list(sizes)).tolist())
+    return torch.cat([parts[place] for place in np.argsort(numbers)])
 
 
 def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
@@ -322,7 +331,7 @@ def inside_loss(
     if settings.pairs == "all":
         return _dense_loss(model, embedding, batch)
     edges, non_edges = _draw_pairs(batch.pairs, settings, epoch)
-    return model.pair_loss(embedding, edges, non_edges)
+    return model.pair_loss(embedding, edges, non_edges, batch.sections)
 
 
 def global_loss(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.alignment.pairs import PairMoments
-from l2g2g.alignment.synchronise import Frame, apply_frame, assemble
+from l2g2g.alignment.packed_pairs import pack_pairs, unpack_pairs
+from l2g2g.alignment.pairs import PairMoments, measure_pairs
+from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.sparse import sum_parts
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.distributed import MessageCount, Ranks
 from l2g2g.training.node_exchange import Holders, PairExchange, add_up_nodes
@@ -24,20 +27,29 @@ class Alone:
 
     Attributes:
         is_first: Whether vectors of all nodes end here.
-        patches: The patches here, ascending; None for all.
+        has_all: Whether all patches are here.
+        sections: The patches here, those of each section. One process has two, and sums over its patches section by
+            section: as two ranks with a section each do.
         exchange: Brings vectors of pairs from other ranks; None where there are none.
+
+    Args:
+        sections: None for all patches in one.
     """
 
     is_first = True
-    patches: np.ndarray | None = None
+    has_all = True
     exchange: PairExchange | None = None
 
-    def __init__(self, patch_set: PatchSet) -> None:
+    def __init__(self, patch_set: PatchSet, sections: list[np.ndarray] | None = None) -> None:
         self.patch_set = patch_set
+        self.sections = [np.arange(patch_set.num_patches)] if sections is None else sections
 
-    def measure_pairs(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments | None:
-        """What the shared nodes of all pairs say; None where the stacked rows are all there is to measure."""
-        return None
+    def measure_pairs(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments:
+        """What the shared nodes of all pairs say, in the precision in which ranks tell each other."""
+        parts = {"rotate": rotate, "translate": translate, "scale": scale}
+        overlaps = self.patch_set.overlaps.to(stacked.device)
+        packed = pack_pairs(measure_pairs(stacked, overlaps), overlaps.sizes, **parts)
+        return unpack_pairs(packed, stacked.shape[1], **parts)
 
     def add_gradients(self, model: Autoencoder, loss: float) -> float:
         """Add up gradients and losses over all ranks. Returns the loss of all."""
@@ -45,9 +57,25 @@ class Alone:
 
     def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
         """(num_nodes, dim) vectors of all nodes, where they are used, from the rows of the patches here."""
-        offsets = torch.from_numpy(self.patch_set.offsets).to(stacked.device)
-        global_nodes = torch.from_numpy(self.patch_set.global_nodes).to(stacked.device)
-        return assemble(apply_frame(stacked, offsets, frame), global_nodes, self.patch_set.num_nodes)
+        if len(self.sections) == 1:
+            return self._add_up(stacked, self.sections[0], frame)
+        patches = stacked.split(self.patch_set.sizes.tolist())
+        parts = [self._add_up(torch.cat([patches[each] for each in own]), own, frame) for own in self.sections]
+        return sum_parts(parts)
+
+    def _add_up(self, stacked: Tensor, patches: np.ndarray, frame: Frame) -> Tensor:
+        """(num_nodes, dim) what some patches add to the mean of every node. stacked: (num_rows, dim) their rows."""
+        part, device = self.patch_set.select(patches), stacked.device
+        aligned = apply_frame(stacked, torch.from_numpy(part.offsets).to(device), frame.part(patches))
+        shares = torch.from_numpy(self._node_shares[part.global_nodes][:, None]).to(device, stacked.dtype)
+        total = stacked.new_zeros(part.num_nodes, stacked.shape[1])
+        return total.index_add_(0, torch.from_numpy(part.global_nodes).to(device), aligned.mul_(shares))
+
+    @cached_property
+    def _node_shares(self) -> np.ndarray:
+        """(num_nodes,) one over the number of patches that hold a node."""
+        counts = np.bincount(self.patch_set.global_nodes, minlength=self.patch_set.num_nodes)
+        return (1.0 / counts).astype(np.float32)
 
     def decide(self, judge: Callable[[], Any]) -> Any:
         """What one of us finds, for all. It must fit into JSON."""
@@ -66,28 +94,25 @@ class Share(Alone):
         apart: Nothing is shared and nobody looks before the end, so nothing is sent in training.
 
     Attributes:
+        patches: The patches of this rank, ascending.
         ask, answers: Further numbers that are added up with the gradients, and the sums of the last epoch.
     """
 
-    patches: np.ndarray
+    has_all = False
 
     def __init__(self, ranks: Ranks, patch_set: PatchSet, owners: np.ndarray, *, apart: bool = False) -> None:
-        super().__init__(patch_set)
+        self.patches = np.flatnonzero(owners == ranks.rank)
+        super().__init__(patch_set, [self.patches])
         self.ask: Callable[[], list[float]] = list
         self.answers: list[float] = []
         ranks.sent = MessageCount()  # those of this training
         self.ranks, self.owners, self.apart = ranks, owners, apart
-        self.patches = np.flatnonzero(owners == ranks.rank)
         self.overlaps = OverlapExchange(ranks, patch_set, owners)
         self.holders = Holders.find(patch_set, owners, ranks.size)
         self.exchange = PairExchange(ranks, self.holders)
         self.is_first = ranks.is_first
-        own = patch_set.select(self.patches)
-        counts = np.bincount(patch_set.global_nodes, minlength=patch_set.num_nodes)
-        self._offsets, self._nodes = torch.from_numpy(own.offsets), torch.from_numpy(own.global_nodes)
-        self._shares = torch.from_numpy((1.0 / counts[own.global_nodes]).astype(np.float32)[:, None])
 
-    def measure_pairs(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments | None:
+    def measure_pairs(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments:
         """See `OverlapExchange`."""
         return self.overlaps.measure(stacked, rotate=rotate, translate=translate, scale=scale)
 
@@ -108,11 +133,7 @@ class Share(Alone):
 
     def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
         """All vectors on rank 0, and none on the others."""
-        device = stacked.device
-        aligned = apply_frame(stacked, self._offsets.to(device), frame.part(self.patches))
-        parts = stacked.new_zeros(self.patch_set.num_nodes, stacked.shape[1])
-        parts.index_add_(0, self._nodes.to(device), aligned * self._shares.to(device))
-        return add_up_nodes(self.ranks, self.holders, parts)
+        return add_up_nodes(self.ranks, self.holders, self._add_up(stacked, self.patches, frame))
 
     def decide(self, judge: Callable[[], Any]) -> Any:
         """What rank 0 finds."""
