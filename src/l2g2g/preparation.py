@@ -109,7 +109,7 @@ def prepare(
             units=units,
             options=options,
             device=config.device,
-            patches=np.concatenate(team.sections),
+            sections=team.sections,
             exchange=team.exchange,
         )
         if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:

@@ -25,10 +25,9 @@ class _HiddenLayer(torch.autograd.Function):
     def forward(
         ctx: torch.autograd.function.FunctionCtx, sparse: SparseMatrix, dense: Tensor, bias: Tensor, weight: Tensor
     ) -> Tensor:
-        tables = (each.detach().contiguous().numpy() for each in (dense, bias, weight))
-        hidden, product = (
-            torch.from_numpy(each) for each in layer_kernel.forward(*sparse.arrays, *tables, sparse.sections)
-        )
+        tables = [each.detach().contiguous().numpy() for each in (dense, bias, weight)]
+        found = layer_kernel.forward(*sparse.arrays, *tables, sections=sparse.sections)
+        hidden, product = (torch.from_numpy(each) for each in found)
         ctx.sparse, ctx.num_columns = sparse, len(dense)  # type: ignore[attr-defined]
         ctx.save_for_backward(hidden, weight)
         return product
@@ -38,8 +37,9 @@ class _HiddenLayer(torch.autograd.Function):
         sparse: SparseMatrix = ctx.sparse  # type: ignore[attr-defined]
         tables = (each.contiguous().numpy() for each in (*ctx.saved_tensors, gradient))  # type: ignore[attr-defined]
         through = sparse.transposed is None
+        num_columns: int = ctx.num_columns  # type: ignore[attr-defined]
         gradients = layer_kernel.backward(
-            *sparse.arrays, ctx.num_columns, *tables, through=through, sections=sparse.sections
-        )  # type: ignore[attr-defined]
+            *sparse.arrays, num_columns, *tables, through=through, sections=sparse.sections
+        )
         of_dense, of_bias, of_weight = (torch.from_numpy(each) for each in gradients)
         return None, of_dense if through else transposed_product(sparse, of_dense), of_bias, of_weight

@@ -38,6 +38,7 @@ def forward(
     dense: np.ndarray,
     bias: np.ndarray,
     weight: np.ndarray,
+    *,
     sections: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """H = ReLU(S D + bias), and H W. S: CSR, D: (num_columns, hidden), bias: (hidden,), W: (hidden, width).

@@ -109,8 +109,7 @@ def draw_negatives(
 
     room: two (num_pairs,) int32 arrays to write rows and columns to; what was drawn there before is gone.
     """
-    keys = _patch_keys(plan, seed, epoch)
-    indptr = _deal(plan.shares, plan.offsets, plan.pair_offsets, shifts(keys))
+    indptr, keys, again = begin_draw(plan, seed=seed, epoch=epoch)
     if plan.num_pairs < 2**31:
         indptr = indptr.astype(np.int32)
     where = indptr, plan.offsets, plan.pair_offsets, keys
@@ -118,11 +117,17 @@ def draw_negatives(
     if plan.units is None:
         assert plan.filters is not None
         ends = (np.empty(plan.num_pairs, np.int32), np.empty(plan.num_pairs, np.int32)) if room is None else room
-        _draw(*ends, *plan.excluded, plan.filters, *where, second_keys(keys))  # type: ignore[call-arg]
+        _draw(*ends, *plan.excluded, plan.filters, *where, again)  # type: ignore[call-arg]
         rows, columns = torch.from_numpy(ends[0]), ends[1]
     else:
         columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
     return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights, rows=rows)
+
+
+def begin_draw(plan: NegativePlan, *, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, keys, second keys): where the negatives of each row begin in a draw, and the streams of each patch."""
+    keys = _patch_keys(plan, seed, epoch)
+    return _deal(plan.shares, plan.offsets, plan.pair_offsets, shifts(keys)), keys, second_keys(keys)
 
 
 def draw_negatives_torch(
@@ -278,12 +283,12 @@ def _draw(
                     if suspects & 1:
                         row, position = rows[entry], np.uint64(entry - shift)
                         banned = excluded[excluded_indptr[row] : excluded_indptr[row + 1]]
-                        columns[entry] = _allow(columns[entry], banned, start, stop, position, key, second_keys[patch])
+                        columns[entry] = allow(columns[entry], banned, start, stop, position, key, second_keys[patch])
                     suspects, entry = suspects >> 1, entry + 1
 
 
 @njit(cache=True)
-def _allow(
+def allow(
     column: np.int64,
     excluded: np.ndarray,
     start: int,

@@ -175,7 +175,7 @@ class PairSource:
 
     def draw_edges(self, fraction: float, *, seed: int, epoch: int, num_groups: int = 0) -> PairPattern:
         """The edges that are hidden from the encoder in this epoch, each once, weighted like `edges`."""
-        hidden = self._hidden(*self.edges.listed[:2], fraction, seed, epoch, num_groups)
+        hidden = self.hidden(*self.edges.listed[:2], fraction, seed, epoch, num_groups)
         return _weighed_list(self.scored, *hidden, self.offsets, self.shares, self.options.weighted)
 
     def add_reversed(
@@ -187,11 +187,11 @@ class PairSource:
         indptr, columns = (
             torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices)
         )
-        hidden = self._hidden(rows_of(indptr), columns, fraction, seed, epoch, num_groups)
+        hidden = self.hidden(rows_of(indptr), columns, fraction, seed, epoch, num_groups)
         shares = self.options.reversed_share * self.shares
         return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.offsets, shares, False))
 
-    def _hidden(
+    def hidden(
         self, rows: Tensor, columns: Tensor, fraction: float, seed: int, epoch: int, num_groups: int
     ) -> tuple[Tensor, Tensor]:
         """(rows, columns) of the pairs of a list that are hidden in this epoch."""

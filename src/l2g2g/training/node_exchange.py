@@ -17,6 +17,7 @@ from torch import Tensor
 from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.distributed import Ranks
+from l2g2g.training.home_pairs import Drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,42 +38,65 @@ class Holders:
         rank_of_row = np.repeat(owners, patch_set.sizes)
         holds = np.zeros((num_ranks, patch_set.num_nodes), bool)
         holds[rank_of_row, patch_set.global_nodes] = True
-        homes = np.empty(patch_set.num_nodes, np.int64)
-        homes[patch_set.global_nodes[::-1]] = rank_of_row[::-1]
-        return Holders(holds, homes)
+        return Holders(holds, find_homes(patch_set, owners))
+
+
+def find_homes(patch_set: PatchSet, owners: np.ndarray) -> np.ndarray:
+    """(num_nodes,) the owner of the first patch of every node. owners: (num_patches,)."""
+    homes = np.empty(patch_set.num_nodes, np.int64)
+    homes[patch_set.global_nodes[::-1]] = np.repeat(owners, patch_set.sizes)[::-1]
+    return homes
 
 
 class PairExchange:
     """Brings the vectors of an epoch's pairs to the ranks that score them, and the gradients back.
 
-    All ranks draw the same pairs and so know, without a word, who needs what: only vectors travel.
+    Every rank draws the pairs of its own nodes and asks the others for the far ends: a bit for each node they hold. The
+    first eight bytes say how many edges it has, because the weight of an edge depends on how many all have.
     """
 
     def __init__(self, ranks: Ranks, holders: Holders) -> None:
         self.ranks, self.holders = ranks, holders
+        self.held = [np.flatnonzero(held) for held in holders.holds]
 
-    def bring(
-        self, parts: Tensor, edges: PairPattern, non_edges: PairPattern
-    ) -> tuple[Tensor, PairPattern, PairPattern]:
+    @property
+    def is_home(self) -> np.ndarray:
+        """(num_nodes,) bool, whether the pairs that begin with a node are scored here."""
+        return self.holders.homes == self.ranks.rank
+
+    def bring(self, parts: Tensor, drawn: Drawn) -> tuple[Tensor, PairPattern, PairPattern]:
         """(vectors, edges, non-edges) of the pairs that this rank scores, which count the rows of the vectors.
 
         parts: (num_nodes, dim) this rank's part of every mean, zero where it has none. Differentiable.
         """
-        homes, me = self.holders.homes, self.ranks.rank
-        needed = np.zeros_like(self.holders.holds)
-        lists = [[part.cpu().numpy() for part in pattern.listed[:2]] for pattern in (edges, non_edges)]
-        for rows, columns in lists:
-            _mark(needed, rows, columns, homes)
-        outgoing = [np.flatnonzero(needed[rank] & self.holders.holds[me]) for rank in range(self.ranks.size)]
-        incoming = [np.flatnonzero(needed[me] & self.holders.holds[rank]) for rank in range(self.ranks.size)]
-        numbers = np.cumsum(needed[me], dtype=np.int64) - 1
-        plan = _Plan(self.ranks, outgoing, [numbers[nodes] for nodes in incoming], int(needed[me].sum()))
-        vectors = _Bring.apply(parts, plan)
-        own = [
-            _own_pairs(pattern, rows, columns, (homes, me, numbers), len(vectors))
-            for pattern, (rows, columns) in zip((edges, non_edges), lists, strict=True)
+        needed = np.zeros(len(parts), np.bool_)
+        for pattern in (drawn.edges, drawn.non_edges):
+            _mark(needed, *(part.cpu().numpy() for part in pattern.listed[:2]))
+        outgoing, num_edges = self._ask(needed, drawn.num_edges or 0)
+        drawn = drawn.weighed(num_edges)
+        numbers = np.cumsum(needed, dtype=np.int32) - np.int32(1)
+        incoming = [numbers[nodes[needed[nodes]]] for nodes in self.held]
+        num_needed = int(needed.sum())
+        vectors = _Bring.apply(parts, _Plan(self.ranks, outgoing, incoming, num_needed))
+        edges, non_edges = (
+            _renumber(pattern, needed, numbers, num_needed) for pattern in (drawn.edges, drawn.non_edges)
+        )
+        return vectors, edges, non_edges
+
+    def _ask(self, needed: np.ndarray, num_edges: int) -> tuple[list[np.ndarray], int]:
+        """The nodes that each rank needs from this one, and the edges of all ranks."""
+        ranks = self.ranks
+        questions = [
+            np.concatenate([np.array([num_edges], np.int64).view(np.uint8), np.packbits(needed[nodes])])
+            for nodes in self.held
         ]
-        return vectors, own[0], own[1]
+        lengths = [len(question) for question in questions]
+        own = self.held[ranks.rank]
+        sent = torch.from_numpy(np.concatenate(questions)).to(ranks.device)
+        heard = ranks.swap("pair requests", sent, lengths, [lengths[ranks.rank]] * ranks.size).cpu().numpy()
+        answers = heard.reshape(ranks.size, -1)
+        total = int(np.ascontiguousarray(answers[:, :8]).view(np.int64).sum())
+        return [own[np.unpackbits(answer[8:], count=len(own)).astype(np.bool_)] for answer in answers], total
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +137,11 @@ class _Bring(torch.autograd.Function):
 
 
 @njit(cache=True)
-def _mark(needed: np.ndarray, rows: np.ndarray, columns: np.ndarray, homes: np.ndarray) -> None:
-    """Note for every rank which nodes its pairs have."""
+def _mark(needed: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
+    """Note which nodes some pairs have."""
     for pair in range(len(rows)):
-        rank = homes[rows[pair]]
-        needed[rank, rows[pair]] = True
-        needed[rank, columns[pair]] = True
+        needed[rows[pair]] = True
+        needed[columns[pair]] = True
 
 
 @njit(cache=True)
@@ -128,42 +151,15 @@ def _add_rows(total: np.ndarray, places: np.ndarray, rows: np.ndarray) -> None:
             total[places[row], column] += rows[row, column]
 
 
-def _own_pairs(
-    pattern: PairPattern,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    scored: tuple[np.ndarray, int, np.ndarray],
-    num_rows: int,
-) -> PairPattern:
-    """The pairs of a pattern that are scored here. rows, columns: its list of all pairs.
-
-    scored: (homes, rank, numbers); nodes are counted by `numbers`, which keeps their order.
-    """
-    weights, device = pattern.listed[2], pattern.indices.device
-    own = _choose(rows, columns, *scored, num_rows)
-    indptr, new_rows, new_columns = (torch.from_numpy(part).to(device) for part in own)
-    if weights.dim() == 1:
-        homes, rank, _ = scored
-        weights = weights[torch.from_numpy(homes[rows] == rank).to(device)]
+def _renumber(pattern: PairPattern, needed: np.ndarray, numbers: np.ndarray, num_rows: int) -> PairPattern:
+    """The same pairs, their nodes counted by `numbers`, which keeps their order. No row that is left out has a pair."""
+    rows, columns, weights = pattern.listed
+    device = rows.device
+    kept = torch.from_numpy(np.concatenate([[True], needed])).to(device)
+    new_rows, new_columns = (torch.from_numpy(numbers[part.cpu().numpy()]).to(device) for part in (rows, columns))
+    indptr = pattern.indptr[kept]
+    assert len(indptr) == num_rows + 1
     return PairPattern(indptr, new_columns, weights, rows=new_rows)
-
-
-@njit(cache=True)
-def _choose(
-    rows: np.ndarray, columns: np.ndarray, homes: np.ndarray, rank: int, numbers: np.ndarray, num_rows: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, rows, columns) of the pairs whose first node is at home here."""
-    count = 0
-    for pair in range(len(rows)):
-        count += homes[rows[pair]] == rank
-    own_rows, own_columns = np.empty(count, np.int32), np.empty(count, np.int32)
-    indptr, place = np.zeros(num_rows + 1, np.int32), 0
-    for pair in range(len(rows)):
-        if homes[rows[pair]] == rank:
-            own_rows[place], own_columns[place] = numbers[rows[pair]], numbers[columns[pair]]
-            indptr[own_rows[place] + 1] += 1
-            place += 1
-    return np.cumsum(indptr).astype(np.int32), own_rows, own_columns
 
 
 def add_up_nodes(ranks: Ranks, holders: Holders, parts: Tensor) -> Tensor:

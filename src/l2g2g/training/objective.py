@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,14 +16,14 @@ from torch import Tensor
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.losses import gaussian_divergence
-from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.models.sparse import SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
+from l2g2g.training.home_pairs import HomePairs
 from l2g2g.training.methods import Alignment, PairChoice
-from l2g2g.training.node_exchange import PairExchange
+from l2g2g.training.node_exchange import PairExchange, find_homes
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 
@@ -67,29 +68,51 @@ class GlobalPairs:
     Attributes:
         pairs: Edges and non-edges of the whole graph.
         shares: (num_nodes, 1) one over the number of patches that hold a node.
-        average: (num_nodes, num_rows) the mean over these patches; None for one patch, or where it is never taken of
-            all patches at once.
+        averages: (num_nodes, num_rows) what the rows of each section add to the mean over these patches; none for one
+            patch, or where it is never taken of all patches at once.
+        homes: (num_nodes,) the section in which the pairs that begin with a node are scored; None for one section.
         exchange: With the other ranks, where the patches lie on several.
     """
 
     pairs: PairSource | StoredPairs
     shares: Tensor
-    average: SparseMatrix | None = None
+    averages: Sequence[SparseMatrix] = ()
+    homes: np.ndarray | None = None
     exchange: PairExchange | None = None
 
     def assemble(self, aligned: Tensor) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable."""
-        return aligned if self.average is None else multiply(self.average, aligned)
+        if not self.averages:
+            return aligned
+        parts = aligned.split([average.shape[1] for average in self.averages])
+        means = [multiply(average, part) for average, part in zip(self.averages, parts, strict=True)]
+        return sum(means[1:], start=means[0])
+
+    @cached_property
+    def sections(self) -> list[HomePairs]:
+        """The pairs of each section, of which a rank has one; none where all pairs are in one."""
+        if self.exchange is not None:
+            return [HomePairs(self.pairs, self.exchange.is_home)]
+        if self.homes is None:
+            return []
+        return [HomePairs(self.pairs, self.homes == section) for section in range(int(self.homes.max()) + 1)]
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
         """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable.
 
         Of several ranks each scores a part of the pairs, and the embedding is its part of every mean.
         """
-        edges, non_edges = _draw_pairs(self.pairs, settings, epoch)
-        if self.exchange is None:
-            return model.pair_loss(embedding, edges, non_edges)
-        return model.pair_loss(*self.exchange.bring(embedding, edges, non_edges))
+        if not self.sections:
+            return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
+        drawn = [section.draw(**_how_to_draw(settings, epoch)) for section in self.sections]
+        if self.exchange is not None:
+            return model.pair_loss(*self.exchange.bring(embedding, drawn[0]))
+        num_edges = sum(each.num_edges or 0 for each in drawn)
+        losses = [
+            model.pair_loss(embedding, each.edges, each.non_edges)
+            for each in (part.weighed(num_edges) for part in drawn)
+        ]
+        return sum(losses[1:], start=losses[0])
 
 
 def prepare_global_pairs(
@@ -102,13 +125,14 @@ def prepare_global_pairs(
     units: np.ndarray | None = None,
     options: PairOptions | None = None,
     device: torch.device | str = "cpu",
-    patches: np.ndarray | None = None,
+    sections: Sequence[np.ndarray] | None = None,
     exchange: PairExchange | None = None,
 ) -> GlobalPairs:
     """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
 
     only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
-    patches: those whose rows are averaged here, as they are stacked; None for all. exchange: with the other ranks.
+    sections: the patches whose rows are averaged here, those of each section; None for all in one. exchange: with the
+    other ranks.
     """
     whole = whole_graph(patch_set.num_nodes)
     if only_between:
@@ -120,10 +144,22 @@ def prepare_global_pairs(
     shares = torch.from_numpy((1.0 / counts).astype(np.float32)[:, None]).to(device)
     if patch_set.num_patches == 1:
         return GlobalPairs(pairs, shares)
-    here = patch_set if patches is None else patch_set.select(patches)
+    averages = [
+        SparseMatrix.from_scipy(_average(patch_set if sections is None else patch_set.select(section), counts), device)
+        for section in (sections or [np.arange(patch_set.num_patches)])
+    ]
+    homes = None
+    if sections is not None and len(sections) > 1:
+        owners = np.repeat(np.arange(len(sections)), [len(section) for section in sections])
+        homes = find_homes(patch_set, owners[np.argsort(np.concatenate(sections))])
+    return GlobalPairs(pairs, shares, averages, homes, exchange)
+
+
+def _average(here: PatchSet, counts: np.ndarray) -> sp.csr_array:
+    """(num_nodes, num_rows) what some patches add to the mean. counts: (num_nodes,) of all patches that hold a node."""
     own_counts = np.bincount(here.global_nodes, minlength=here.num_nodes)
     order = np.argsort(here.global_nodes, kind="stable").astype(np.int32)
-    average = sp.csr_array(
+    return sp.csr_array(
         (
             np.repeat(1.0 / counts, own_counts).astype(np.float32),
             order,
@@ -131,7 +167,6 @@ def prepare_global_pairs(
         ),
         shape=(here.num_nodes, here.num_rows),
     )
-    return GlobalPairs(pairs, shares, SparseMatrix.from_scipy(average, device), exchange)
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
@@ -330,7 +365,7 @@ def inside_loss(
         return _subgraph_loss(model, embedding, batch, settings, epoch)
     if settings.pairs == "all":
         return _dense_loss(model, embedding, batch)
-    edges, non_edges = _draw_pairs(batch.pairs, settings, epoch)
+    edges, non_edges = batch.pairs.draw(**_how_to_draw(settings, epoch))
     return model.pair_loss(embedding, edges, non_edges, batch.sections)
 
 
@@ -341,12 +376,15 @@ def global_loss(
     return global_pairs.loss(model, global_pairs.assemble(aligned), settings, epoch)
 
 
-def _draw_pairs(
-    source: PairSource | StoredPairs, settings: ObjectiveSettings, epoch: int
-) -> tuple[PairPattern, PairPattern]:
-    fraction = (settings.mask or 1.0) * settings.score_fraction
-    fresh, seed, num_groups = settings.fresh_negatives, settings.seed, settings.mask_groups
-    return source.draw(fraction, fresh=fresh, seed=seed, epoch=epoch, num_groups=num_groups)
+def _how_to_draw(settings: ObjectiveSettings, epoch: int) -> dict[str, Any]:
+    """What a source of pairs is told."""
+    return {
+        "fraction": (settings.mask or 1.0) * settings.score_fraction,
+        "fresh": settings.fresh_negatives,
+        "seed": settings.seed,
+        "epoch": epoch,
+        "num_groups": settings.mask_groups,
+    }
 
 
 def _subgraph_loss(
