@@ -43,10 +43,10 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
     foreign: list[int] = []
     bring = PairExchange.bring
 
-    def counted(self: PairExchange, parts: Any, edges: Any, non_edges: Any) -> Any:
+    def counted(self: PairExchange, parts: Any, drawn: Any) -> Any:
         if len(foreign) < COUNTED_EPOCHS:
-            foreign.append(count_foreign_ends(self, edges, non_edges))
-        return bring(self, parts, edges, non_edges)
+            foreign.append(count_foreign_ends(self, drawn))
+        return bring(self, parts, drawn)
 
     PairExchange.bring = counted  # type: ignore[method-assign]
     with nullcontext() if place is None else join_ranks(place, timeout=300) as ranks:
@@ -74,15 +74,10 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
         np.savez(folder / "result.npz", losses=np.array(run.trained.history.losses), embedding=run.embedding)
 
 
-def count_foreign_ends(exchange: Any, edges: Any, non_edges: Any) -> int:
+def count_foreign_ends(exchange: Any, drawn: Any) -> int:
     """Different ends of this rank's pairs that no patch of its own holds."""
-    holders, rank = exchange.holders, exchange.ranks.rank
-    ends = []
-    for pattern in (edges, non_edges):
-        rows, columns = (part.cpu().numpy() for part in pattern.listed[:2])
-        own = holders.homes[rows] == rank
-        ends += [rows[own], columns[own]]
-    return int((~holders.holds[rank, np.unique(np.concatenate(ends))]).sum())
+    ends = [part.cpu().numpy() for pattern in (drawn.edges, drawn.non_edges) for part in pattern.listed[:2]]
+    return int((~exchange.holders.holds[exchange.ranks.rank, np.unique(np.concatenate(ends))]).sum())
 
 
 def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Namespace) -> tuple[list[Row], Any]:
@@ -132,7 +127,7 @@ def compare_bytes(ranks: list[Row]) -> Row:
     formulas = {
         "gradient": (sent.get("gradient", 0) / len(ranks), 4 * first["num_parameters"]),
         "pairs": (
-            sent.get("pair_rows", 0) + sent.get("pair_gradients", 0),
+            sum(sent.get(f"pair_{what}", 0) for what in ("requests", "rows", "gradients")),
             2 * 4 * dim * sum(each["foreign_ends"] for each in ranks),
         ),
         "overlaps (at most)": (sent.get("overlaps", 0), 4 * shared * dim),

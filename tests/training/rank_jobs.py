@@ -23,6 +23,8 @@ CASES = {
     "learned decoder": {"preset": "accurate", "hidden": 4, "feature_width": 0},
     "variational": {"method": "vl2g2g"},
     "separate encoders": {"share_encoder": False, "validate_every": 4},
+    "paper for long": {"preset": "paper", "epochs": 150, "patience": 0},
+    "default for long": {"epochs": 150, "lr": 0.02},
     "apart": {"method": "gae+l2g", "preset": "paper"},
     "apart with a learned bias": {"method": "gae+l2g", "validate_every": 6},
 }

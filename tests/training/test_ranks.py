@@ -49,6 +49,16 @@ def test_several_ranks_train_what_one_does(jobs, alone, name, num_ranks):
     assert one.messages == {}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["paper for long", "default for long", "paper with all of the alignment", "default with validation", "apart"],
+)
+def test_two_ranks_find_the_bits_that_one_process_finds(jobs, alone, name):
+    """It sums over the patches of two ranks as they do; in another order a hundred epochs would end far apart."""
+    np.testing.assert_array_equal(jobs[2][name]["losses"], alone[name].trained.history.losses)
+    np.testing.assert_array_equal(jobs[2][name]["embedding"], alone[name].embedding)
+
+
 def shape_of(name):
     """(config, patches, rank of each patch on two ranks, model size) of a case."""
     graph, config = make_graph(), make_config(**{**SMALL, **CASES[name]})

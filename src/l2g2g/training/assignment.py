@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 _SLACK = 0.01
 _MOST_PASSES = 20
 # Up to this many patches exchanges of two are tried as well: they balance what single moves cannot.
-_FEW_PATCHES = 400
+_FEW_PATCHES = 100
 
 
 def assign_patches(loads: np.ndarray, edges: np.ndarray, overlaps: np.ndarray, num_ranks: int) -> np.ndarray:
