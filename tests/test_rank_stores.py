@@ -78,10 +78,13 @@ def test_ranks_on_the_command_line(store, tmp_path):
     """A store, and a file that a limit of memory may send to disk, in the same two ranks each."""
     options = ["--patches", 5, "--dim", 4, "--hidden", 8, "--epochs", 4, "--threads", 1, "--json", "--memory", "100GB"]
     output = tmp_path / "out.parquet"
-    done = launch(2, "-m", "l2g2g", "embed", store, "-o", output, *options)
-    row = json.loads(done.stdout)
+    command = ["-m", "l2g2g", "embed", store, "-o", output, *options, "--run-dir", tmp_path / "run"]
+    row = json.loads(launch(2, *command).stdout)
     assert row["messages"]["pair_rows"]["times"] == 4
-    assert read_embedding(output)[1].shape == (240, 4)
+    found = read_embedding(output)[1]
+    assert found.shape == (240, 4)
+    assert json.loads(launch(2, *command, "--resume").stdout)["resumed_from_epoch"] == 4
+    np.testing.assert_array_equal(read_embedding(output)[1], found)
     sources, targets = make_graph().edges()
     edges = tmp_path / "edges.csv"
     edges.write_text("".join(f"{u},{v}\n" for u, v in zip(sources, targets, strict=True)))

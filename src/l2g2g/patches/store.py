@@ -51,6 +51,7 @@ class PatchStore:
             self.settings: dict[str, object] = dict(values["settings"])
             self.graph_sha256 = str(values["graph_sha256"])
         self.weighted = "weights" in self.arrays
+        self._checked: set[int] = set()  # patches that were read before: their numbers are not looked at again
         _check_arrays(folder, self.num_features)
 
     @property
@@ -106,7 +107,9 @@ class PatchStore:
         check_offsets(indptr, last - first, self.arrays["indptr"].path)
         indptr = indptr.astype(np.int32 if last - first < 2**31 else np.int64)
         indices = self.arrays["indices"].read(first, last)
-        check_numbers(indices, high - low, self.arrays["indices"].path)
+        if patch not in self._checked:
+            check_numbers(indices, high - low, self.arrays["indices"].path)
+            self._checked.add(patch)
         weights = self.arrays["weights"].read(first, last) if self.weighted else unit_weights(last - first)
         return sp.csr_array((weights, indices, indptr), shape=(high - low, high - low))
 
