@@ -34,7 +34,11 @@ STEPS = {
     "6cf6be3": "first layer, ReLU and next weights in one pass; sixteen scores at a time",
     "fc657f6": "filter words tested in vector code",
     "9561c9b": "rotations inside patches left out, masks by flat passes, patches moved in place",
-    "HEAD": "now",
+    "a195dbf": "states kept by copying into memory that is there",
+    "5280df5": "hash of negatives in vector code again, filters of sixteen draws at once",
+    "0ce56df": "sums in two sections, as two ranks make them",
+    "110b353": "pairs in the order of their columns, a stretch at a time",
+    "HEAD": "edges of a whole graph tile by tile, and all that came later",
 }
 SETTINGS = (("gae", "paper"), ("l2g2g", "paper"), ("gae", "default"), ("l2g2g", "default"))
 
