@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from l2g2g.models import pair_patterns
 from l2g2g.models.pair_patterns import PairPattern, join_patterns, rows_of, values_at, weigh_pairs
 
 
@@ -86,43 +85,3 @@ def test_weights_add_up_to_the_share_of_every_patch():
     values = torch.tensor([1.0, 3.0, 5.0, 5.0, 10.0])
     weights = weigh_pairs(values, np.array([0, 2, 2, 5]), np.array([0.4, 0.1, 0.5]))
     assert weights.tolist() == pytest.approx([0.1, 0.3, 0.125, 0.125, 0.25])
-
-
-def symmetric_pattern(weights, twice=True):
-    matrix = random_matrix(5, size=20, density=0.4)
-    matrix = sp.csr_array(matrix + matrix.T)
-    matrix.setdiag(0)
-    matrix.eliminate_zeros()
-    matrix.sort_indices()
-    indptr, indices = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
-    return PairPattern(indptr, indices, weights, twice=twice)
-
-
-def test_tiles_hold_the_same_pairs_one_tile_after_the_other(monkeypatch):
-    monkeypatch.setattr(pair_patterns, "_TILE", 6)
-    pattern = symmetric_pattern(torch.tensor(0.5))
-    (rows, columns, weight), (tiled_rows, tiled_columns, tiled_weight) = pattern.listed, pattern.tiled
-    tiles = tiled_columns // 6
-    assert (tiles.diff() >= 0).all()
-    assert set(tiles.tolist()) == {0, 1, 2, 3}
-    assert not torch.equal(tiled_columns, columns)
-    back = torch.argsort(tiled_rows * 20 + tiled_columns)
-    assert torch.equal(tiled_rows[back], rows)
-    assert torch.equal(tiled_columns[back], columns)
-    assert weight == tiled_weight == 1.0
-
-
-@pytest.mark.parametrize(
-    ("tile", "twice", "weights"),
-    [
-        (1, True, torch.tensor(1.0)),
-        (20, True, torch.tensor(1.0)),
-        (6, False, torch.tensor(1.0)),
-        (6, True, torch.ones(20, 1)),
-    ],
-    ids=["too many", "one", "not lasting", "several patches"],
-)
-def test_without_a_gain_tiles_are_no_other_order(tile, twice, weights, monkeypatch):
-    monkeypatch.setattr(pair_patterns, "_TILE", tile)
-    pattern = symmetric_pattern(weights, twice)
-    assert pattern.tiled is pattern.listed

@@ -88,7 +88,7 @@ def _loss_compiled(
     num_parts = len(sections) - 1 if apart and sections is not None else num_parts
     sums = Sums.empty(one, None if right is None else other, num_parts, apart=apart)
     for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
-        rows, columns, weights = (part.numpy() for part in pattern.tiled)
+        rows, columns, weights = (part.numpy() for part in pattern.listed)
         bounds = np.arange(num_parts + 1) * len(rows) // num_parts
         if apart and sections is not None:
             bounds = np.searchsorted(rows, sections.astype(rows.dtype))

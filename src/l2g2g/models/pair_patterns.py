@@ -11,8 +11,6 @@ import torch
 from numba import njit
 from torch import Tensor
 
-_TILE = 4096  # rows: of a table with 16 columns and of its gradient, half a megabyte together
-
 
 @dataclass(frozen=True, eq=False)
 class PairPattern:
@@ -45,9 +43,6 @@ class PairPattern:
     @cached_property
     def listed(self) -> tuple[Tensor, Tensor, Tensor]:
         """(rows, columns, weights) of all pairs, each once, those of a row together; weights as in the pattern."""
-        return self._list()
-
-    def _list(self) -> tuple[Tensor, Tensor, Tensor]:
         if not self.twice:
             rows = rows_of(self.indptr) if self.rows is None else self.rows
             return rows, self.indices, self.weights
@@ -57,22 +52,6 @@ class PairPattern:
         rows = rows_of(self.indptr)
         upper = self.indices > rows
         return rows[upper], self.indices[upper], 2 * (self.weights[upper] if self.weights.dim() == 1 else self.weights)
-
-    @cached_property
-    def tiled(self) -> tuple[Tensor, Tensor, Tensor]:
-        """`listed`, on the CPU, in an order for a pattern that is scored again and again, as an adjacency is.
-
-        First come all pairs whose columns are in the first tile of the table, which stays in the cache meanwhile, then
-        those of the next. Rows come by once for every tile: where there are too many tiles `listed` is as good. So it
-        is where pairs differ in weight, as those of several patches do: a patch is near its own rows anyway.
-        """
-        num_rows = len(self.indptr) - 1
-        num_tiles = -(-num_rows // _TILE)
-        if not self.twice or self.weights.dim() or num_tiles == 1 or num_tiles * num_rows > self.num_pairs:
-            return self.listed
-        rows, columns, weight = self._list()
-        order = torch.from_numpy(np.argsort((columns.numpy() // _TILE).astype(np.uint16), kind="stable"))
-        return rows[order], columns[order], weight
 
     @cached_property
     def transpose(self) -> tuple[Tensor, Tensor, Tensor]:
