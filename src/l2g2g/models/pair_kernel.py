@@ -12,7 +12,6 @@ import numpy as np
 from numba import njit, prange
 from numpy.polynomial import chebyshev, polynomial
 
-from l2g2g.models.pair_order import STRETCH, blank_starts, order_by_column
 from l2g2g.models.row_vectors import add_scaled, as_rows, blank_table, dot, dot_sixteen, float_of_bits
 
 _BLOCK = 256  # pairs whose rows and gradients stay in the first-level cache
@@ -82,9 +81,7 @@ class Sums:
         """
         tables = [as_rows(table) for table in (left, right, self.left, self.right)]
         by_row, flat = weights.ndim == 2, weights.reshape(-1)
-        room = np.empty((len(bounds) - 1, 2, STRETCH), columns.dtype)
-        numbers = np.float32(bias), np.float32(sign)
-        loss, slope = _pass(*tables, rows, columns, flat, bounds, by_row, *numbers, room)  # type: ignore[call-arg, arg-type]
+        loss, slope = _pass(*tables, rows, columns, flat, bounds, by_row, np.float32(bias), np.float32(sign))  # type: ignore[call-arg, arg-type]
         return Sums(self.left, self.right, self.bias + slope, self.loss + loss)
 
     def gradients(self) -> tuple[np.ndarray, np.ndarray | None]:
@@ -132,25 +129,17 @@ def _pass(
     by_row: bool,
     bias: np.float32,
     sign: np.float32,
-    room: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     num_parts = len(bounds) - 1
     losses, slopes = np.zeros(num_parts), np.zeros(num_parts)
-    by_pair = len(weights) > 1 and not by_row
     for part in prange(num_parts):
-        starts = blank_starts()
+        low, high = bounds[part], bounds[part + 1]
+        own_weights = weights[low:high] if len(weights) > 1 and not by_row else weights
         table = np.int64(part) if len(left_sums) > 1 else np.int64(0)
         sums = (left_sums[table], right_sums[table])
-        for low in range(bounds[part], bounds[part + 1], STRETCH):
-            high = min(low + STRETCH, bounds[part + 1])
-            own_rows, own_columns = rows[low:high], columns[low:high]
-            new_rows, new_columns = room[part, 0, : high - low], room[part, 1, : high - low]
-            if not by_pair and order_by_column(new_rows, new_columns, own_rows, own_columns, starts):
-                own_rows, own_columns = new_rows, new_columns
-            own_weights = weights[low:high] if by_pair else weights
-            loss, slope = _pass_pairs(left, right, *sums, own_rows, own_columns, own_weights, by_row, bias, sign)
-            losses[part] += loss
-            slopes[part] += slope
+        losses[part], slopes[part] = _pass_pairs(
+            left, right, *sums, rows[low:high], columns[low:high], own_weights, by_row, bias, sign
+        )
     return losses, slopes
 
 
