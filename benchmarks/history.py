@@ -37,8 +37,8 @@ STEPS = {
     "a195dbf": "states kept by copying into memory that is there",
     "5280df5": "hash of negatives in vector code again, filters of sixteen draws at once",
     "0ce56df": "sums in two sections, as two ranks make them",
-    "110b353": "pairs in the order of their columns, a stretch at a time",
-    "HEAD": "edges of a whole graph tile by tile, and all that came later",
+    "110b353": "pairs in the order of their columns, a stretch at a time (dropped again)",
+    "HEAD": "now",
 }
 SETTINGS = (("gae", "paper"), ("l2g2g", "paper"), ("gae", "default"), ("l2g2g", "default"))
 
