@@ -76,14 +76,15 @@ def drop_entries(
 
 @njit(cache=True)
 def _without(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The values but for those at some places: pieces between them are copied whole."""
-    rest = np.empty(len(values) - len(places), values.dtype)
-    begin = 0
+    """The values but for those at some places."""
+    stays = np.ones(len(values), np.uint8)
     for number in range(len(places)):
-        for place in range(begin, places[number]):
-            rest[place - number] = values[place]
-        begin = places[number] + 1
-    rest[begin - len(places) :] = values[begin:]
+        stays[places[number]] = 0
+    rest, place, entry = np.empty(len(values) - len(places), values.dtype), 0, 0
+    while place < len(rest):  # each is written, and the place moves on if it stays: no branch that chance decides
+        rest[place] = values[entry]
+        place += stays[entry]
+        entry += 1
     return rest
 
 
