@@ -75,9 +75,10 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
 
 
 def count_foreign_ends(exchange: Any, drawn: Any) -> int:
-    """Different ends of this rank's pairs that no patch of its own holds."""
+    """Different ends of this rank's pairs that another rank holds; one that both hold counts: each has a part of it."""
     ends = [part.cpu().numpy() for pattern in (drawn.edges, drawn.non_edges) for part in pattern.listed[:2]]
-    return int((~exchange.holders.holds[exchange.ranks.rank, np.unique(np.concatenate(ends))]).sum())
+    elsewhere = np.delete(exchange.holders.holds, exchange.ranks.rank, axis=0)
+    return int(elsewhere[:, np.unique(np.concatenate(ends))].sum())
 
 
 def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Namespace) -> tuple[list[Row], Any]:

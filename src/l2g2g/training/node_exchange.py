@@ -14,7 +14,6 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.home_pairs import Drawn
@@ -64,8 +63,8 @@ class PairExchange:
         """(num_nodes,) bool, whether the pairs that begin with a node are scored here."""
         return self.holders.homes == self.ranks.rank
 
-    def bring(self, parts: Tensor, drawn: Drawn) -> tuple[Tensor, PairPattern, PairPattern]:
-        """(vectors, edges, non-edges) of the pairs that this rank scores, which count the rows of the vectors.
+    def bring(self, parts: Tensor, drawn: Drawn) -> tuple[Tensor, Drawn]:
+        """(num_nodes, dim) vectors, complete for the nodes that the pairs have; the pairs, weighed.
 
         parts: (num_nodes, dim) this rank's part of every mean, zero where it has none. Differentiable.
         """
@@ -73,15 +72,9 @@ class PairExchange:
         for pattern in (drawn.edges, drawn.non_edges):
             _mark(needed, *(part.cpu().numpy() for part in pattern.listed[:2]))
         outgoing, num_edges = self._ask(needed, drawn.num_edges or 0)
-        drawn = drawn.weighed(num_edges)
-        numbers = np.cumsum(needed, dtype=np.int32) - np.int32(1)
-        incoming = [numbers[nodes[needed[nodes]]] for nodes in self.held]
-        num_needed = int(needed.sum())
-        vectors = _Bring.apply(parts, _Plan(self.ranks, outgoing, incoming, num_needed))
-        edges, non_edges = (
-            _renumber(pattern, needed, numbers, num_needed) for pattern in (drawn.edges, drawn.non_edges)
-        )
-        return vectors, edges, non_edges
+        incoming = [nodes[needed[nodes]] for nodes in self.held]
+        outgoing[self.ranks.rank] = incoming[self.ranks.rank] = np.empty(0, np.int64)
+        return _Bring.apply(parts, _Plan(self.ranks, outgoing, incoming)), drawn.weighed(num_edges)
 
     def _ask(self, needed: np.ndarray, num_edges: int) -> tuple[list[np.ndarray], int]:
         """The nodes that each rank needs from this one, and the edges of all ranks."""
@@ -101,39 +94,39 @@ class PairExchange:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Nodes that go to each rank, rows of the table to which those from each rank are added, and its length."""
+    """Nodes whose rows go to each rank, and those whose rows come from it; none go to the rank itself."""
 
     ranks: Ranks
     outgoing: list[np.ndarray]
     incoming: list[np.ndarray]
-    num_rows: int
-
-    def send(self, kind: str, table: Tensor, there: list[np.ndarray], back: list[np.ndarray], num_rows: int) -> Tensor:
-        """(num_rows, dim) the rows `there` of every rank's table, added up where `back` says."""
-        device = table.device
-        rows = table.index_select(0, torch.from_numpy(np.concatenate(there)).to(device))
-        received = self.ranks.swap(kind, rows, [len(part) for part in there], [len(part) for part in back])
-        total = table.new_zeros(num_rows, table.shape[1])
-        places = np.concatenate(back)
-        if device.type == "cpu":
-            _add_rows(total.numpy(), places, received.numpy())
-            return total
-        return total.index_add_(0, torch.from_numpy(places).to(device), received)
 
 
 class _Bring(torch.autograd.Function):
-    """Vectors one way, their gradients the other."""
+    """Vectors one way, their gradients the other: each rank adds what comes to what it has."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, parts: Tensor, plan: _Plan) -> Tensor:
-        ctx.plan, ctx.num_nodes = plan, len(parts)  # type: ignore[attr-defined]
-        return plan.send("pair rows", parts, plan.outgoing, plan.incoming, plan.num_rows)
+        ctx.plan = plan  # type: ignore[attr-defined]
+        return _send(plan.ranks, "pair rows", parts, plan.outgoing, plan.incoming, parts.clone())
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, None]:
         plan: _Plan = ctx.plan  # type: ignore[attr-defined]
-        num_nodes: int = ctx.num_nodes  # type: ignore[attr-defined]
-        return plan.send("pair gradients", gradient, plan.incoming, plan.outgoing, num_nodes), None
+        total = _send(plan.ranks, "pair gradients", gradient, plan.incoming, plan.outgoing, gradient.clone())
+        return total, None
+
+
+def _send(
+    ranks: Ranks, kind: str, table: Tensor, there: list[np.ndarray], back: list[np.ndarray], total: Tensor
+) -> Tensor:
+    """`total`, to which the rows `there` of every rank's table are added where `back` says."""
+    device, places = table.device, np.concatenate(back)
+    rows = table.index_select(0, torch.from_numpy(np.concatenate(there)).to(device))
+    received = ranks.swap(kind, rows, [len(part) for part in there], [len(part) for part in back])
+    if device.type == "cpu":
+        _add_rows(total.numpy(), places, received.numpy())
+        return total
+    return total.index_add_(0, torch.from_numpy(places).to(device), received)
 
 
 @njit(cache=True)
@@ -151,17 +144,6 @@ def _add_rows(total: np.ndarray, places: np.ndarray, rows: np.ndarray) -> None:
             total[places[row], column] += rows[row, column]
 
 
-def _renumber(pattern: PairPattern, needed: np.ndarray, numbers: np.ndarray, num_rows: int) -> PairPattern:
-    """The same pairs, their nodes counted by `numbers`, which keeps their order. No row that is left out has a pair."""
-    rows, columns, weights = pattern.listed
-    device = rows.device
-    kept = torch.from_numpy(np.concatenate([[True], needed])).to(device)
-    new_rows, new_columns = (torch.from_numpy(numbers[part.cpu().numpy()]).to(device) for part in (rows, columns))
-    indptr = pattern.indptr[kept]
-    assert len(indptr) == num_rows + 1
-    return PairPattern(indptr, new_columns, weights, rows=new_rows)
-
-
 def add_up_nodes(ranks: Ranks, holders: Holders, parts: Tensor) -> Tensor:
     """(num_nodes, dim) vectors on rank 0, from the parts (num_nodes, dim) of all ranks; no row on the others.
 
@@ -172,5 +154,6 @@ def add_up_nodes(ranks: Ranks, holders: Holders, parts: Tensor) -> Tensor:
     ranges = list(pairwise(bounds.tolist()))
     outgoing = [first + np.flatnonzero(holders.holds[ranks.rank, first:last]) for first, last in ranges]
     incoming = [np.flatnonzero(holders.holds[rank, low:high]) for rank in range(ranks.size)]
-    shard = _Plan(ranks, [], [], 0).send("node sums", parts, outgoing, incoming, int(high - low))
+    shard = parts.new_zeros(int(high - low), parts.shape[1])
+    _send(ranks, "node sums", parts, outgoing, incoming, shard)
     return ranks.gather_at_first("node means", shard, np.diff(bounds).tolist())

@@ -106,12 +106,11 @@ class GlobalPairs:
             return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
         drawn = [section.draw(**_how_to_draw(settings, epoch)) for section in self.sections]
         if self.exchange is not None:
-            return model.pair_loss(*self.exchange.bring(embedding, drawn[0]))
+            embedding, brought = self.exchange.bring(embedding, drawn[0])
+            drawn = [brought]
         num_edges = sum(each.num_edges or 0 for each in drawn)
-        losses = [
-            model.pair_loss(embedding, each.edges, each.non_edges)
-            for each in (part.weighed(num_edges) for part in drawn)
-        ]
+        parts = [each.weighed(num_edges) for each in drawn]
+        losses = [model.pair_loss(embedding, part.edges, part.non_edges) for part in parts]
         return sum(losses[1:], start=losses[0])
 
 
