@@ -14,7 +14,7 @@ from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import PairOptions, one_way_reversed, prepare_pairs
 from l2g2g.training.objective import ObjectiveSettings, prepare_global_pairs
-from l2g2g.training.objective import _draw_pairs as draw_pairs
+from l2g2g.training.objective import _how_to_draw as how_to_draw
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
     settings = ObjectiveSettings(mask=0.4)
     num_reversed = 0
     for epoch in range(5):
-        edges, negatives = draw_pairs(source, settings, epoch)
+        edges, negatives = source.draw(**how_to_draw(settings, epoch))
         rows, columns = (nodes[part] for part in ends(edges))
         assert arcs[rows, columns].all()
         drawn = set(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -151,7 +151,7 @@ def test_the_whole_graph_as_pairs_of_arcs(one_way):
 
 def test_symmetric_decoders_get_no_reversed_arcs(one_way):
     source = pairs_of(one_way, keep_all(one_way).held_out, PairOptions(arcs=one_way.arcs))
-    _, negatives = draw_pairs(source, ObjectiveSettings(mask=0.4), 0)
+    _, negatives = source.draw(**how_to_draw(ObjectiveSettings(mask=0.4), 0))
     rows, columns = ends(negatives)
     assert not (one_way.adjacency.toarray()[rows, columns] > 0).any()
 

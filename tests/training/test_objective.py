@@ -158,7 +158,7 @@ def test_one_patch_scored_globally_is_the_loss_of_the_whole_graph(split, whole, 
     batches = batches_of(split, whole)
     settings = ObjectiveSettings(mask=mask, feature_dropout=0.2)
     frame, pairs = Frame.identity(1, DIM), global_pairs_of(split, whole)
-    assert pairs.average is None
+    assert not pairs.averages
     inside = loss_and_gradients(model, batches, frame, settings, None)
     outside = loss_and_gradients(model, batches, frame, replace(settings, scope="global"), pairs)
     assert inside[0] == outside[0]
