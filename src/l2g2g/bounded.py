@@ -28,7 +28,7 @@ from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.scoring import score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
-from l2g2g.stored_patches import find_patches, fit_patches, share_patches
+from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
 from l2g2g.training.batches import PairOptions
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
@@ -72,7 +72,7 @@ def embed_stored(
     needs = None
     if ranks is not None:
         refuse_what_is_not_shared(config, ranks)
-        patches, needs = share_patches(ranks, graph, config, clock)
+        patches, needs = fit_shared_patches(ranks, graph, config, clock)
     elif not fits_memory(graph, config):
         refuse_what_needs_memory(config)
         patches, needs = fit_patches(graph, config, clock)

@@ -28,7 +28,7 @@ from l2g2g.run_directory import RunDirectory
 from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, pair_scorer, with_separation
 from l2g2g.sources import open_shared_store, shared_folder
 from l2g2g.stopwatch import Stopwatch
-from l2g2g.stored_patches import find_patches, fit_patches, share_patches
+from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.stored_split import StoredSplit, split_stored, write_training_graph
@@ -84,7 +84,7 @@ def evaluate_stored(
             return_freed_memory()
         needs, patches = None, None
         if ranks is not None:
-            patches, needs = share_patches(ranks, train, config, clock)
+            patches, needs = fit_shared_patches(ranks, train, config, clock)
         elif not fits_memory(train, config):
             patches, needs = fit_patches(train, config, clock)
         elif config.definition.uses_patches:

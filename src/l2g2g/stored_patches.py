@@ -57,7 +57,7 @@ def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch, num_ranks:
         patches = None
 
 
-def share_patches(
+def fit_shared_patches(
     ranks: Ranks, graph: StoredGraph, config: Config, clock: Stopwatch
 ) -> tuple[PatchStore, Needs | None]:
     """The same for the ranks of a job, each within `config.memory`: the first cuts, all open what it left.
