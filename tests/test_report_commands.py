@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -111,8 +113,16 @@ def test_what_cannot_be_shown_is_told_in_one_line(embedded, tmp_path, capsys):
 
 def test_explore_answers_a_browser_and_ends_with_ctrl_c(embedded, browser):
     command = [sys.executable, "-m", "l2g2g", "explore", str(embedded)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with server:
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore Ctrl-C
+    )
+    with ExitStack() as stack:
+        stack.enter_context(server)
+        stack.callback(server.kill)  # nobody waits for it where something below goes wrong
         address = server.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
         browser.open(address)

@@ -402,11 +402,11 @@ def record_files():
 
 def seal_record(files):
     """Give a record the checksums of what it holds now."""
-    from l2g2g.reports import record_files as kept
+    from l2g2g.reports.streamed_files import describe
 
     try:
         facts = json.loads(files["record.json"])
-        facts["files"] = {name: kept._describe(files[name]) for name in ("names.json", "arrays.safetensors")}
+        facts["files"] = {name: describe(files[name]) for name in ("names.json", "arrays.safetensors")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return files
     return {**files, "record.json": json.dumps(facts).encode()}
