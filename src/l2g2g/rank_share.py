@@ -63,9 +63,10 @@ def share_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int
 def halve_patches(graph: Graph | PatchStore, patch_set: PatchSet) -> list[np.ndarray] | None:
     """The sections of one process: the patches that two ranks would have, so that it finds the same bits as they.
 
-    None for one: a single patch, or patches on disk, which come one by one in their order.
+    None for one: a single patch, patches on disk, which come one by one in their order, or several threads, which have
+    an order of their own, and to whom sections would only be more work.
     """
-    if patch_set.num_patches == 1 or isinstance(graph, PatchStore):
+    if patch_set.num_patches == 1 or isinstance(graph, PatchStore) or torch.get_num_threads() > 1:
         return None
     owners = share_patches(graph, patch_set, 2)
     return [np.flatnonzero(owners == rank) for rank in range(2)]
