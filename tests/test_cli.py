@@ -1,6 +1,7 @@
 """The command line as contracted in DESIGN.md section 5: fields, streams and exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g import cli
+from l2g2g.errors import Interrupted
 from l2g2g.graphs.block_model import BlockModel
 
 FAST = ["--epochs", "3", "--dim", "4", "--patches", "2"]
@@ -318,6 +320,16 @@ def test_interruption_leaves_with_130(run, edges, tmp_path, monkeypatch):
     monkeypatch.setattr("l2g2g.experiment.train", interrupt)
     code, out, err = run("embed", edges, "-o", tmp_path / "out.csv", "-q")
     assert (code, out, err) == (130, "", "l2g2g: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_that_compiled_code_passed_on_as_an_error_is_one(run, edges, tmp_path, monkeypatch):
+    def leave(*_, **__):
+        raise SystemError("returned a result with an exception set") from Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr("l2g2g.experiment.train", leave)
+    code, out, err = run("embed", edges, "-o", tmp_path / "out.csv", "-q")
+    assert (code, out, err) == (143, "", "l2g2g: interrupted\n")
     assert list(tmp_path.iterdir()) == []
 
 

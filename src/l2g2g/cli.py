@@ -17,7 +17,7 @@ from rich.console import Console
 
 from l2g2g.align_commands import align, party
 from l2g2g.completion import complete_graph, complete_method, complete_preset
-from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError
+from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError, find_interruption
 from l2g2g.model_commands import (
     ModelOption,
     NewGraphOption,
@@ -425,6 +425,9 @@ def main(arguments: list[str] | None = None) -> None:
     except PermissionError as error:
         _fail(error, f"{error.filename}: no permission", ResourceError.exit_code, debug)
     except Exception as error:
+        interruption = find_interruption(error)
+        if interruption is not None:
+            _fail(error, "interrupted", getattr(interruption, "exit_code", 130), debug)
         if type(error).__name__.endswith("LinAlgError"):  # of torch or of NumPy, neither of which is imported here
             reason = str(error).splitlines()[0]
             _fail(

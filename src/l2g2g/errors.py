@@ -57,6 +57,25 @@ class Interrupted(BaseException):
         self.exit_code = 128 + number
 
 
+def find_interruption(error: BaseException) -> Interrupted | KeyboardInterrupt | None:
+    """The interruption that lies behind an error, if there is one.
+
+    Compiled code into which a signal came leaves by a SystemError, with the interruption as its cause.
+
+    Example:
+        >>> error = SystemError("returned a result with an exception set")
+        >>> error.__cause__ = Interrupted(15)
+        >>> find_interruption(error)
+        Interrupted('interrupted')
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (Interrupted, KeyboardInterrupt)):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
 def _one_line(message: str) -> str:
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 2 :]}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, Interrupted
 from l2g2g.reproduce.cells import Cell, Journal, run_cell
 
 CELL = Cell("tiny", options={"patches": 3, "epochs": 2}, seed=1)
@@ -68,6 +68,16 @@ def test_failures_are_lines_too_and_settle_a_cell_only_for_this_start(journal):
 def test_an_error_that_is_no_answer_of_ours_does_not_stop_the_rest_either():
     line = run_cell(CELL, {}.__getitem__)
     assert line["error"].startswith("KeyError")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), Interrupted(15)])
+def test_an_interruption_is_no_failure_even_where_compiled_code_made_an_error_of_it(stop):
+    def leave(_):
+        raise SystemError("returned a result with an exception set") from stop
+
+    with pytest.raises(type(stop)) as raised:
+        run_cell(CELL, leave)
+    assert raised.value is stop
 
 
 def test_half_a_line_is_passed_over_and_the_next_one_is_whole(journal, make_row):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config
-from l2g2g.errors import InputError, Interrupted
+from l2g2g.errors import InputError, Interrupted, find_interruption
 from l2g2g.experiment import evaluate_graph
 from l2g2g.graphs.archives import reading
 from l2g2g.graphs.graph import Graph
@@ -146,6 +146,9 @@ def run_cell(
     try:
         line |= cell.run(load, threads, folder)
     except Exception as error:
+        interruption = find_interruption(error)
+        if interruption is not None:
+            raise interruption from None
         line["error"] = f"{type(error).__name__}: {error}"
     line["cell_seconds"] = time.perf_counter() - started
     line["environment"] = environment()
