@@ -29,12 +29,12 @@ from l2g2g.run_directory import RunDirectory
 from l2g2g.scoring import score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
-from l2g2g.training.batches import PairOptions
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import Trained, WholePass, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs
+from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks, propagate_stored

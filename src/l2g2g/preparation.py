@@ -20,9 +20,10 @@ from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_batches
+from l2g2g.training.batches import PatchBatch, prepare_batches
 from l2g2g.training.loop import LoopSettings, WholePass
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
+from l2g2g.training.pair_source import PairOptions, PairSource
 from l2g2g.training.team import Alone
 
 # Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.

@@ -45,7 +45,7 @@ def make_team(
     if config.align_gradient == "through":
         raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
     ranks.check_same("graph, setting or partition", _digest(graph, patch_set, config))
-    owners = share_patches(graph, patch_set, ranks.size)
+    owners = deal_patches(graph, patch_set, ranks.size)
     is_kept = bool(ranks.tell("check", b"" if keeper is None else b"kept"))
     watched = validates or is_kept  # somebody looks at all patches while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
@@ -53,7 +53,7 @@ def make_team(
     return team, SharedKeeper(team, keeper) if is_kept else None
 
 
-def share_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int) -> np.ndarray:
+def deal_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int) -> np.ndarray:
     """(num_patches,) the rank of every patch."""
     loads = _count_arcs(graph, patch_set) + _ARCS_PER_ROW * patch_set.sizes
     overlaps = patch_set.overlaps
@@ -68,7 +68,7 @@ def halve_patches(graph: Graph | PatchStore, patch_set: PatchSet) -> list[np.nda
     """
     if patch_set.num_patches == 1 or isinstance(graph, PatchStore) or torch.get_num_threads() > 1:
         return None
-    owners = share_patches(graph, patch_set, 2)
+    owners = deal_patches(graph, patch_set, 2)
     return [np.flatnonzero(owners == rank) for rank in range(2)]
 
 

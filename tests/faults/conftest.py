@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 
-from l2g2g import cli
 from l2g2g.graphs.block_model import BlockModel
 
 # What a small run needs, and the same number of threads wherever it goes on.
@@ -38,14 +37,12 @@ def edges(tmp_path_factory):
 
 
 @pytest.fixture
-def command(capsys):
+def command(run):
     """Run a command in this process: (exit code, rows of stdout, stderr)."""
 
     def call(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(argument) for argument in arguments])
-        output = capsys.readouterr()
-        return stop.value.code, [json.loads(line) for line in output.out.splitlines()], output.err
+        code, out, err = run(*arguments)
+        return code, [json.loads(line) for line in out.splitlines()], err
 
     return call
 

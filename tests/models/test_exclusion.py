@@ -3,14 +3,14 @@ import pytest
 import scipy.sparse as sp
 from numba import njit
 
-from l2g2g.models.exclusion import build_filters, is_excluded, suspect_sixteen
+from l2g2g.models.exclusion import build_filters, find_suspects, is_excluded
 
 NUM_ROWS = 400
 
 
 @njit
 def _suspects(filters, indptr, rows, columns):
-    return [suspect_sixteen(filters, indptr, rows, columns, start) for start in range(0, len(rows), 16)]
+    return [find_suspects(filters, indptr, rows, columns, start, len(rows)) for start in range(0, len(rows), 16)]
 
 
 def _asked(kind):
@@ -36,6 +36,14 @@ def test_every_excluded_column_is_a_suspect(kind):
 def test_few_allowed_columns_are_suspects():
     suspect, excluded = _asked(np.int32)
     assert suspect[~excluded].mean() < 0.01
+
+
+@pytest.mark.parametrize("count", [1, 7, 15])
+def test_of_fewer_than_sixteen_all_are_suspects_and_nobody_else(count):
+    indptr, excluded = np.array([0, 1], np.int32), np.zeros(1, np.int32)
+    rows, columns = np.zeros(16 + count, np.int32), np.full(16 + count, 5, np.int32)
+    first, last = _suspects(build_filters(indptr, excluded), indptr, rows, columns)
+    assert (first, last) == (0, 2**count - 1)
 
 
 def test_a_search_finds_what_is_there_and_nothing_else():

@@ -154,7 +154,7 @@ def test_weights_of_edges_count_in_the_loss(stored):
     graph, _, patch_set = stored
     if not graph.weighted:
         pytest.skip("this graph has no weights")
-    from l2g2g.training.batches import PairOptions
+    from l2g2g.training.pair_source import PairOptions
 
     whole = graph.to_graph()
     held_out = keep_all(whole).held_out

@@ -62,8 +62,22 @@ def is_excluded(column: np.int64, excluded: np.ndarray) -> bool:
     return found
 
 
+@njit(cache=True, inline="always")
+def find_suspects(
+    filters: np.ndarray, indptr: np.ndarray, rows: np.ndarray, columns: np.ndarray, start: int, stop: int
+) -> int:
+    """A number whose bit i is set if columns[start + i] may be excluded for rows[start + i]; 0 ≤ i < 16.
+
+    Where fewer than sixteen are left before `stop`, all of them may be.
+    """
+    suspects = 0xFFFF >> max(_LANES - stop + start, 0)
+    if start + _LANES <= stop:
+        suspects = _suspect_sixteen(filters, indptr, rows, columns, start)
+    return suspects
+
+
 @intrinsic
-def suspect_sixteen(
+def _suspect_sixteen(
     typing: Any, filters: Any, indptr: Any, rows: Any, columns: Any, start: Any
 ) -> tuple[Signature, Any]:
     """A number whose bit i is set if columns[start + i] may be excluded for rows[start + i], by its filter; 0 ≤ i < 16.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from l2g2g.models.exclusion import suspect_sixteen
+from l2g2g.models.exclusion import find_suspects
 from l2g2g.models.randomness import random_word
 from l2g2g.models.sampling import NegativePlan, allow, begin_draw
 
@@ -67,12 +67,8 @@ def _draw(
                 positions[begin + step] = begun + np.uint64(step)
         for place in range(len(own)):  # nothing but arithmetic: vector code
             own[place] = np.int32(((random_word(key, positions[place]) >> bits) * size) >> bits)
-        in_sixteens = last - (last - first) % 16
         for sixteen in range(first, last, 16):
-            suspects = 0xFFFF >> (16 - last + in_sixteens)
-            if sixteen < in_sixteens:
-                suspects = suspect_sixteen(filters, excluded_indptr, rows, columns, sixteen)
-            entry = sixteen
+            suspects, entry = find_suspects(filters, excluded_indptr, rows, columns, sixteen, last), sixteen
             while suspects:
                 if suspects & 1:
                     row, position = rows[entry], positions[entry - first]

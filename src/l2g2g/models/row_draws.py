@@ -11,6 +11,7 @@ from numba import njit, prange
 
 from l2g2g.models.masking import edge_threshold
 from l2g2g.models.randomness import random_word
+from l2g2g.models.sampling import pick_allowed, unite_row
 
 
 def draw_row_edges(
@@ -95,28 +96,11 @@ def _holds(sorted_columns: np.ndarray, column: np.int64) -> bool:
 
 
 @njit(cache=True)
-def _allowed_column(node: int, own: np.ndarray, held: np.ndarray, num_nodes: int, word: np.uint64) -> np.int64:
-    """The r-th column that is neither in one of the two lists nor the node itself, at random r."""
-    num_excluded, rank, column = 0, np.int64(0), np.int64(0)
-    for turn in range(2):  # first how many are excluded, then which come before the r-th allowed one
-        first, second, count, loop = 0, 0, 0, False
-        while first < len(own) or second < len(held) or not loop:
-            other = np.int64(2**62) if loop else np.int64(node)
-            if first < len(own):
-                other = min(other, np.int64(own[first]))
-            if second < len(held):
-                other = min(other, np.int64(held[second]))
-            loop |= other == node
-            first += first < len(own) and own[first] == other
-            second += second < len(held) and held[second] == other
-            if turn == 1:
-                column += other - count <= rank
-            count += 1
-        if turn == 0:
-            num_excluded = count
-            rank = np.int64(((word >> np.uint64(32)) * np.uint64(num_nodes - num_excluded)) >> np.uint64(32))
-            column = rank
-    return column
+def _pick_allowed(node: int, own: np.ndarray, held: np.ndarray, num_nodes: int, word: np.uint64) -> np.int64:
+    """A random column that is neither in one of the two lists nor the node itself."""
+    excluded = np.empty(unite_row(node, own, held, np.empty(0, np.int64)), np.int64)
+    unite_row(node, own, held, excluded)
+    return pick_allowed(excluded, 0, num_nodes, word)
 
 
 @njit(cache=True, parallel=True)
@@ -143,6 +127,6 @@ def _draw(
             if column == node or _holds(own, column) or _holds(others, column):
                 column = np.int64(((word & low_half) * size) >> bits)
                 if column == node or _holds(own, column) or _holds(others, column):
-                    column = _allowed_column(node, own, others, num_nodes, random_word(second_key, np.uint64(position)))
+                    column = _pick_allowed(node, own, others, num_nodes, random_word(second_key, np.uint64(position)))
             rows[position - base], columns[position - base] = node, column
     return rows, columns

@@ -17,7 +17,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from l2g2g.models.degree_sampling import TargetUnits, draw_by_units, draw_by_units_torch, units_by_degree
-from l2g2g.models.exclusion import build_filters, is_excluded, suspect_sixteen
+from l2g2g.models.exclusion import build_filters, find_suspects, is_excluded
 from l2g2g.models.pair_patterns import PairPattern
 from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
 
@@ -217,17 +217,17 @@ def _unite(
     new_indptr = np.zeros(num_rows + 1, np.int64)
     for row in prange(num_rows):
         one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
-        new_indptr[row + 1] = _unite_row(row, one, other, indices[:0])
+        new_indptr[row + 1] = unite_row(row, one, other, indices[:0])
     new_indptr = np.cumsum(new_indptr)
     new_indices = np.empty(new_indptr[-1], indices.dtype)
     for row in prange(num_rows):
         one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
-        _unite_row(row, one, other, new_indices[new_indptr[row] : new_indptr[row + 1]])
+        unite_row(row, one, other, new_indices[new_indptr[row] : new_indptr[row + 1]])
     return new_indptr, new_indices
 
 
 @njit(cache=True)
-def _unite_row(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray) -> int:
+def unite_row(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray) -> int:
     """How many different columns two lists and the diagonal have; they go to the target, in order, if it has room."""
     first, second, count, loop = 0, 0, 0, False
     while first < len(one) or second < len(other) or not loop:
@@ -273,12 +273,8 @@ def _draw(
                 own[place] = base + np.int32(((word >> bits) * size) >> bits)
             for row in range(first_row, last_row):
                 rows[indptr[row] : indptr[row + 1]] = row
-            in_sixteens = last - (last - first) % 16
             for sixteen in range(first, last, 16):
-                suspects = 0xFFFF >> (16 - last + in_sixteens)
-                if sixteen < in_sixteens:
-                    suspects = suspect_sixteen(filters, excluded_indptr, rows, columns, sixteen)
-                entry = sixteen
+                suspects, entry = find_suspects(filters, excluded_indptr, rows, columns, sixteen, last), sixteen
                 while suspects:
                     if suspects & 1:
                         row, position = rows[entry], np.uint64(entry - shift)
@@ -302,9 +298,16 @@ def allow(
     if is_excluded(column, excluded):
         column = start + np.int64(((random_word(key, position) & low_half) * np.uint64(stop - start)) >> bits)
         if is_excluded(column, excluded):
-            allowed = np.uint64(stop - start - len(excluded))
-            rank = np.int64(((random_word(second_key, position) >> bits) * allowed) >> bits)
-            column = start + rank
-            for place in range(len(excluded)):
-                column += excluded[place] - start - place <= rank
+            column = pick_allowed(excluded, start, stop, random_word(second_key, position))
+    return column
+
+
+@njit(cache=True)
+def pick_allowed(excluded: np.ndarray, start: int, stop: int, word: np.uint64) -> np.int64:
+    """The r-th column from start to stop that is not excluded, at random r. excluded: in order."""
+    bits = np.uint64(32)
+    rank = np.int64(((word >> bits) * np.uint64(stop - start - len(excluded))) >> bits)
+    column = start + rank
+    for place in range(len(excluded)):
+        column += excluded[place] - start - place <= rank
     return column

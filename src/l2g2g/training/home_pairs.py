@@ -11,7 +11,7 @@ from torch import Tensor
 
 from l2g2g.models.home_draws import HomeDraws
 from l2g2g.models.pair_patterns import PairPattern
-from l2g2g.training.batches import PairSource
+from l2g2g.training.pair_source import PairSource
 from l2g2g.training.stored_pairs import StoredPairs
 
 

@@ -20,10 +20,11 @@ from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.models.sparse import SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.training.batches import PairOptions, PairSource, PatchBatch, prepare_pairs
+from l2g2g.training.batches import PatchBatch
 from l2g2g.training.home_pairs import HomePairs
 from l2g2g.training.methods import Alignment, PairChoice
 from l2g2g.training.node_exchange import PairExchange, find_homes
+from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 

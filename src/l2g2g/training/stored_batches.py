@@ -15,7 +15,8 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.feature_recipe import FeatureRecipe
 from l2g2g.models.held_back import HeldBack, drop_entries
 from l2g2g.patches.store import PatchStore, unit_weights
-from l2g2g.training.batches import EpochFlags, PairOptions, PairSource, PatchBatch, make_batch
+from l2g2g.training.batches import EpochFlags, PatchBatch, make_batch
+from l2g2g.training.pair_source import PairOptions, PairSource
 
 Loaded = tuple[sp.csr_array, Features | None]
 

@@ -12,9 +12,9 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.pair_patterns import rows_of
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import PairOptions, one_way_reversed, prepare_pairs
 from l2g2g.training.objective import ObjectiveSettings, prepare_global_pairs
 from l2g2g.training.objective import _how_to_draw as how_to_draw
+from l2g2g.training.pair_source import PairOptions, one_way_reversed, prepare_pairs
 
 
 @pytest.fixture(scope="module")
