@@ -332,7 +332,7 @@ def datasets(
     data_dir: DataDirOption = None,
     fetch: Annotated[str | None, typer.Option(help="Fetch this published graph into the cache first.")] = None,
     sha256: Annotated[
-        str | None, typer.Option(help="SHA-256 of the file to be fetched; known for amazon-photo and coauthor-cs.")
+        str | None, typer.Option(help="SHA-256 of the file to be fetched; known for cora, amazon-photo, coauthor-cs.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

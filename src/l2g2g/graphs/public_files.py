@@ -1,8 +1,8 @@
 """Public files: where the real graphs are published, how they come here, and what to do without a network.
 
 Nothing is kept unless its SHA-256 is the expected one. None of these files could be had where this was written, so the
-sums that are built in are those that others have published (jackd/graph-tfds, checksums.tsv of amazon and coauthor);
-for the rest whoever gives the sum vouches for the file.
+sums that are built in are those that others have published (jackd/graph-tfds, checksums.tsv of amazon and coauthor;
+yuehhua/GraphMLDatasets.jl for Cora); for the rest whoever gives the sum vouches for the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class PublicSource:
 
 SOURCES = {
     "cora-ml": PublicSource(_CITATIONS + "cora_ml.npz"),
-    "cora": PublicSource(_CITATIONS + "cora.npz"),
+    "cora": PublicSource(
+        _CITATIONS + "cora.npz", "62e054f93be00a3dedb15b7ac15a2a07168ceab68b40bf95f54d2289d024c6bc"
+    ),
     "pubmed": PublicSource(_CITATIONS + "pubmed.npz"),
     "amazon-photo": PublicSource(
         _BENCHMARK + "amazon_electronics_photo.npz", "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a"
