@@ -34,9 +34,7 @@ class PublicSource:
 
 SOURCES = {
     "cora-ml": PublicSource(_CITATIONS + "cora_ml.npz"),
-    "cora": PublicSource(
-        _CITATIONS + "cora.npz", "62e054f93be00a3dedb15b7ac15a2a07168ceab68b40bf95f54d2289d024c6bc"
-    ),
+    "cora": PublicSource(_CITATIONS + "cora.npz", "62e054f93be00a3dedb15b7ac15a2a07168ceab68b40bf95f54d2289d024c6bc"),
     "pubmed": PublicSource(_CITATIONS + "pubmed.npz"),
     "amazon-photo": PublicSource(
         _BENCHMARK + "amazon_electronics_photo.npz", "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a"
