@@ -2,7 +2,7 @@
 
 import pytest
 
-from l2g2g.reproduce import claims, complexity, patches
+from l2g2g.reproduce import claims, complexity, cuts, patches
 from l2g2g.reproduce.claims import CLAIMS, Evidence, Finding
 from l2g2g.reproduce.timing import timing_options
 
@@ -56,6 +56,19 @@ def test_most_experiments_are_more_than_half_and_protocols_count_apart(make_row)
     assert close.verdict == "holds only under the paper's protocol"
     assert "a -0.50, b -0.50; heldout: a -10.00" in close.evidence
     assert check(claims._beats_gae_when_dense, both, "performance").verdict == "not measured"
+
+
+def test_a_dense_graph_is_judged_by_the_cut_that_keeps_most(make_row):
+    def rows(protocol, well_cut):
+        found = [make_row("sbm-large-dense", "gae", protocol=protocol, auc=0.66)]
+        for cut, kept, auc in (("FENNEL, 1 pass", 0.1, 0.64), ("METIS", 0.4, well_cut)):
+            how = {"protocol": protocol, "options": cuts.CUTS[cut], "kept_edge_fraction": kept}
+            found.append(make_row("sbm-large-dense", "l2g2g", auc=auc, **how))
+        return found
+
+    found = check(claims._beats_gae_when_dense_and_well_cut, rows("paper", 0.68) + rows("heldout", 0.65), "cuts")
+    assert found.verdict == "holds only under the paper's protocol"
+    assert "paper: -2.00 (10 %), +2.00 (40 %); heldout: -2.00 (10 %), -1.00 (40 %)" in found.evidence
 
 
 def test_times(make_row):

@@ -108,14 +108,14 @@ def small(monkeypatch, data_dir):
 def test_everything_in_a_smaller_form(capfd, small, browser, tmp_path):
     code, out, err = run(capfd, "all", *small, "--out", tmp_path)
     assert code == 0, err
-    assert re.search(r"\d+ cells in 7 studies:", err)
+    assert re.search(r"\d+ cells in 8 studies:", err)
     assert "cells failed" not in err
     for name in reporting.STUDIES:
         assert (tmp_path / f"{name}.jsonl").stat().st_size > 0
     assert "## Claims" in out
     assert "## Performance" in out
     pictures = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    names = ["complexity", "heterogeneous", "patch-time", "performance", "training-time"]
+    names = ["complexity", "cuts-heldout", "cuts-paper", "heterogeneous", "patch-time", "performance", "training-time"]
     names += [f"patches-{protocol}-{measure}" for protocol in ("heldout", "paper") for measure in ("ap", "auc")]
     assert pictures == sorted(f"{name}.{ending}" for name in names for ending in ("png", "svg"))
     page = (tmp_path / "report.html").read_text()
@@ -128,7 +128,7 @@ def test_everything_in_a_smaller_form(capfd, small, browser, tmp_path):
     browser.open(tmp_path / "report.html", width=360, height=640)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360
     text = (tmp_path / "report.md").read_text()
-    assert "l2g2g reproduce all --methods gae,l2g2g --data-dir DIR --quick --out DIR" in text
+    assert "l2g2g reproduce all --methods gae,l2g2g --data-dir DIR --quick --threads 1 --out DIR" in text
     assert str(tmp_path) not in page  # nobody's folders
     # made again from the lines alone: the same, byte by byte
     figures = {path: path.read_bytes() for path in (tmp_path / "figures").glob("*.svg")}
@@ -181,7 +181,10 @@ def test_failed_cells_are_in_the_report(capfd, data_dir, tmp_path, monkeypatch):
     assert code == 0
     assert "2 cells failed" in err
     assert "5000 patches were asked for" in out
-    assert "5000 patches were asked for" in (tmp_path / "report.html").read_text()
+    report = (tmp_path / "report.html").read_text()
+    assert "5000 patches were asked for" in report
+    options = "--datasets tiny --methods l2g2g --seeds 1 --data-dir DIR --quick --threads 1 --out DIR"
+    assert f"l2g2g reproduce patches {options}" in report
 
 
 def test_the_report_is_put_between_the_marks(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from l2g2g.errors import InputError
 from l2g2g.graphs.heterogeneous import VARIANTS
 from l2g2g.reports.document import DataTable, Entry
-from l2g2g.reproduce import heterogeneous, patch_time, patches, training_time
+from l2g2g.reproduce import cuts, heterogeneous, patch_time, patches, training_time
 from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders, contender_of
 from l2g2g.reproduce.report import STUDIES
 from l2g2g.reproduce.results import latest, limits, pick
@@ -86,6 +86,28 @@ def test_patches_have_one_column_for_each_count_and_the_change(make_row):
     assert (series.x, series.y) == ([2.0, 10.0], pytest.approx([91, 88]))
     assert series.spread == pytest.approx([2**0.5, 0])
     assert patches.options_of("reddit-like", 3, False) == {"patches": 3, "epochs": 30}
+
+
+def test_cuts_stand_beside_gae_and_the_print_in_the_order_of_the_edges_they_keep(make_row):
+    rows = [make_row("sbm-large", "gae", protocol="paper", auc=0.88)]
+    for cut, kept, auc in (("METIS", 0.6, 0.87), ("FENNEL, 1 pass", 0.2, 0.7)):
+        how = {"protocol": "paper", "options": cuts.options_of(cut, False), "kept_edge_fraction": kept}
+        rows.append(make_row("sbm-large", "gae+l2g", auc=auc, **how))
+    blocks = cuts.present(rows, quick=False)
+    first, last = table_of(blocks).rows
+    assert first == ["paper", "sbm-large", "FENNEL, 1 pass", "20", "88.00", "86.84", "70.00", "84.60", "–", "86.62"]
+    assert last[2:4] == ["METIS", "60"]
+    gae, local, ours = blocks[2].panels[0].series
+    assert (gae.x, gae.y) == (pytest.approx([20, 60]), pytest.approx([88, 88]))
+    assert (local.x, local.y) == (pytest.approx([20, 60]), pytest.approx([70, 87]))
+    assert not ours.x
+
+
+def test_gae_is_run_once_for_all_cuts():
+    cells = cuts.plan(Choice(datasets=("a",), seeds=1))
+    assert len(cells) == 2 * (1 + 2 * len(cuts.CUTS))
+    assert [cell.options for cell in cells if cell.method == "gae"] == [{}, {}]
+    assert {cell.method for cell in cuts.plan(Choice(methods=("l2g2g", "default")))} == {"l2g2g"}
 
 
 def test_stand_ins_are_tried_less():

@@ -86,6 +86,7 @@ def _add_study(name: str, summary: str) -> None:
 _add_study("performance", "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and an honest one.")
 _add_study("training-time", "Seconds per epoch of every method over the data sets, partitioning beside it.")
 _add_study("patches", "AUC and AP for 2 to 10 patches.")
+_add_study("cuts", "AUC by how the patches are cut: passes of FENNEL, or METIS.")
 _add_study("patch-time", "Seconds per epoch for 2 to 30 patches.")
 _add_study(
     "heterogeneous",
@@ -226,7 +227,7 @@ def _run(
         say(f"{sum(map(len, plans.values())):,} cells in {len(names)} studies:")
         for name, cells in plans.items():
             announce(cells, folder / f"{name}.jsonl", data_dir, jobs)
-    note_command(folder, _command(names, choice, data_dir))
+    note_command(folder, _command(names, choice, data_dir, jobs, threads))
     rows: list[dict[str, Any]] = []
     for name, cells in plans.items():
         rows = list(run_plan(cells, folder / f"{name}.jsonl", data_dir, jobs, threads, quiet).values())
@@ -277,7 +278,7 @@ def _names(option: str, given: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _command(names: list[str], choice: Choice, data_dir: Path | None) -> str:
+def _command(names: list[str], choice: Choice, data_dir: Path | None, jobs: int, threads: int | None) -> str:
     """The command that anyone can repeat; folders are the reader's own."""
     parts = ["l2g2g", "reproduce", names[0] if len(names) == 1 else "all"]
     parts += ["--datasets", ",".join(choice.datasets)] if choice.datasets else []
@@ -285,6 +286,8 @@ def _command(names: list[str], choice: Choice, data_dir: Path | None) -> str:
     parts += ["--seeds", str(choice.seeds)] if choice.seeds else []
     parts += ["--data-dir", "DIR"] if data_dir else []
     parts += ["--quick"] if choice.quick else []
+    parts += ["--workers", str(jobs)] if jobs > 1 else []
+    parts += ["--threads", str(threads)] if threads is not None else []
     return shlex.join([*parts, "--out", "DIR"])
 
 
