@@ -86,13 +86,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
         "where the evaluation is the paper's. The paper preset is FENNEL with one pass; GAE cuts nothing.",
         DataTable(
             "AUC in % by how the patches are cut.",
-            [
-                "evaluation",
-                "data set",
-                "cut",
-                "edges kept, %",
-                *(word for label in labels for word in (label, "paper")),
-            ],
+            ["evaluation", "data set", "cut", "edges kept, %", *scored],
             entries,
             num_labels=3,
         ),
