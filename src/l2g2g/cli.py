@@ -422,8 +422,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(None, "interrupted", 130, debug)
     except MemoryError as error:
         _fail(error, "not enough memory; use more patches or a smaller graph", ResourceError.exit_code, debug)
-    except PermissionError as error:
-        _fail(error, f"{error.filename}: no permission", ResourceError.exit_code, debug)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        reason = "no permission" if isinstance(error, PermissionError) else error.strerror or type(error).__name__
+        _fail(error, f"{place}{reason}", ResourceError.exit_code, debug)
     except Exception as error:
         interruption = find_interruption(error)
         if interruption is not None:
@@ -438,6 +440,8 @@ def main(arguments: list[str] | None = None) -> None:
             )
         if not hasattr(error, "format_message"):
             raise
+        if not error.format_message():  # a group without a command has shown its help
+            sys.exit(2)
         _fail(error, _usage(error), 2, debug)
 
 

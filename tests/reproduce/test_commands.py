@@ -5,7 +5,7 @@ import json
 import pytest
 
 from l2g2g.cli import main
-from l2g2g.reproduce import ablation
+from l2g2g.reproduce import ablation, patches
 
 
 def run(capfd, *arguments):
@@ -44,7 +44,10 @@ def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_
     [
         (["--seeds", "0"], "--seeds is 0; at least 1 is needed"),
         (["--workers", "0"], "--workers is 0; at least 1 is needed"),
+        (["--seeds", "300000"], "--seeds is 300000; at most 1,000"),
+        (["--threads", "0"], "--threads is 0; at least 1 is needed"),
         (["--datasets", ","], "--datasets is empty"),
+        (["--datasets", "sized-0-0-0"], "sized-0-0-0: give 2 nodes, an edge and a feature"),
         (["--datasets", "sbm-smal"], "sbm-small"),
     ],
 )
@@ -54,6 +57,54 @@ def test_what_cannot_work_is_refused_before_anything_runs(capfd, tmp_path, argum
     assert message in err
     assert out == ""
     assert not (tmp_path / "ablation.jsonl").exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/in it"])
+def test_a_file_in_the_place_of_the_folder_is_refused(capfd, tmp_path, place):
+    (tmp_path / "file").write_text("something of mine")
+    code, out, err = run(capfd, "datasets", "--quick", "--out", tmp_path / place)
+    assert (code, out) == (2, "")
+    assert err == f"l2g2g: {tmp_path / place}: is or lies in a file; give a folder\n"
+    code, _, err = run(capfd, "report", "--out", tmp_path / "file")
+    assert code == 2
+    assert "is a file, not a folder" in err
+    assert (tmp_path / "file").read_text() == "something of mine"
+
+
+def test_methods_that_a_study_does_not_have_are_told(capfd, tmp_path):
+    code, _, err = run(capfd, "patches", "--quick", "--methods", "gae", "--out", tmp_path)
+    assert code == 2
+    assert "nothing to run: patches has no cell with these --methods and --datasets" in err
+
+
+def test_where_no_cell_goes_well_the_command_fails_too(capfd, data_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(patches, "QUICK_COUNTS", (5000,))
+    command = ["patches", "--datasets", "tiny", "--quick", "--data-dir", data_dir, "--methods", "l2g2g"]
+    code, out, err = run(capfd, *command, "--threads", 1, "--out", tmp_path)
+    assert code == 2
+    assert "all 2 cells failed, the first with InputError: 5000 patches were asked for" in err.splitlines()[-1]
+    assert "Cells that failed" in out
+
+
+def test_a_quick_folder_is_read_as_one_and_refused_commands_leave_no_trace(capfd, data_dir, tmp_path):
+    command = ["datasets", "--datasets", "TINY,tiny", "--data-dir", data_dir, "--quick", "--out", tmp_path]
+    assert run(capfd, *command)[0] == 0
+    lines = (tmp_path / "datasets.jsonl").read_text().splitlines()
+    assert [json.loads(line)["cell"]["dataset"] for line in lines] == ["tiny"]  # one graph by two spellings
+    page = (tmp_path / "report.html").read_bytes()
+    assert run(capfd, *command, "--datasets", "tinny")[0] == 2
+    assert (tmp_path / "commands.txt").read_text().count("\n") == 1
+    code, _, err = run(capfd, "report", "--out", tmp_path)
+    assert code == 2
+    assert err.endswith("holds a quick run; add --quick, or give another --out\n")
+    assert (tmp_path / "report.html").read_bytes() == page
+
+
+def test_without_a_command_there_is_help_and_nothing_else(capfd):
+    code, out, err = run(capfd)
+    assert code == 2
+    assert "training-time" in out + err
+    assert "l2g2g:" not in out + err
 
 
 def test_help(capfd):

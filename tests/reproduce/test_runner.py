@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +139,39 @@ def test_two_processes_share_the_cells(data_dir, tmp_path):
     alone = run_cells(cells, tmp_path / "alone.jsonl", data_dir=data_dir)
     assert {key: row["auc"] for key, row in rows.items()} == {key: row["auc"] for key, row in alone.items()}
     assert seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_process_that_started_them(data_dir, tmp_path, number):
+    command = ["performance", "--quick", "--datasets", "tiny", "--seeds", "40", "--data-dir", str(data_dir)]
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "l2g2g", "reproduce", *command, "--workers", "2", "--out", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    path = tmp_path / "performance.jsonl"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (path.exists() and path.read_bytes().count(b"\n") >= 3):
+        time.sleep(0.05)
+    workers = [int(pid) for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+    assert len(workers) >= 2  # and the one that looks after what they share
+    parent.send_signal(number)
+    err = parent.communicate(timeout=60)[1]
+    if number == signal.SIGTERM:
+        assert parent.returncode == 143
+        assert err.splitlines()[-1] == "l2g2g: interrupted; start the same command again to go on"
+    assert "Traceback" not in err
+    while time.monotonic() < deadline and any(map(_is_running, workers)):
+        time.sleep(0.05)
+    assert not any(map(_is_running, workers))
+
+
+def _is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_expected_time_is_measured_where_it_can_be_and_guessed_where_not(data_dir):

@@ -95,7 +95,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *
         >>> load_dataset("sbm-small").num_nodes
         10000
     """
-    wanted = _normalise(name)
+    wanted = normalise_name(name)
     stand_in = find_stand_in(wanted)
     if wanted in _BLOCK_MODELS or wanted in VARIANTS or stand_in is not None:
         if directed:
@@ -148,7 +148,13 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
     return generated + known + others
 
 
-def _normalise(name: str) -> str:
+def normalise_name(name: str) -> str:
+    """A name as it is listed.
+
+    Example:
+        >>> normalise_name("Cora_ML ")
+        'cora-ml'
+    """
     return name.strip().lower().replace("_", "-")
 
 
@@ -163,7 +169,8 @@ def _files_by_name(data_dir: str | Path | None) -> dict[str, Path]:
     for folder in folders:
         archives = sorted(folder.glob("*.npz"))
         nested = sorted(path for path in folder.glob("*") if path.is_dir() and is_graphsaint_folder(path))
-        found |= {_normalise(path.stem): path for path in archives} | {_normalise(path.name): path for path in nested}
+        found |= {normalise_name(path.stem): path for path in archives}
+        found |= {normalise_name(path.name): path for path in nested}
     return found
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.poisson_blocks import PoissonBlockModel
 
@@ -96,5 +97,7 @@ def find_stand_in(name: str) -> StandIn | None:
     if sized is None:
         return STAND_INS.get(name)
     num_nodes, num_edges, num_features = map(int, sized.groups())
+    if num_nodes < 2 or num_edges < 1 or num_features < 1:
+        raise InputError(f"{name}: give 2 nodes, an edge and a feature, or more of them")
     num_blocks = max(1, min(50, num_nodes // 100))
     return StandIn(num_nodes, num_edges, num_features, num_blocks, description="generated in a chosen size")

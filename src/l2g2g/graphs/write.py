@@ -6,6 +6,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,15 +126,42 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Write beside the target, force it to disk, then rename: no reader ever sees half a file."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with writing(path):
+            write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+    finally:
+        with suppress(OSError):  # its folder may have gone
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn whatever keeps a file from being written into an error that names it."""
+    try:
+        yield
+    except ResourceError:
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise ResourceError(f"{path}: cannot be written ({reason}); free some space or give another output") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> Path:
+    """The folder, made where it is missing.
+
+    Raises:
+        InputError: Something else stands in its place.
+        ResourceError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{path}: is or lies in a file; give a folder") from error
+    except OSError as error:
+        raise ResourceError(f"{path}: cannot be made ({error.strerror}); give another folder") from error
+    return path
 
 
 def _checked_ids(node_ids: NodeIds, path: Path) -> NodeIds:

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config
-from l2g2g.errors import InputError, Interrupted, find_interruption
+from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, find_interruption
 from l2g2g.experiment import evaluate_graph
 from l2g2g.graphs.archives import reading
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Protocol
+from l2g2g.graphs.write import make_folder, writing
 from l2g2g.reproduce.lines import line_trouble
 from l2g2g.run_directory import open_run
 
@@ -78,12 +79,9 @@ class Cell:
             return self._train(graph, config, folder, resume=False)
 
     def _train(self, graph: Graph, config: Config, folder: Path | None, resume: bool) -> dict[str, Any]:
-        try:
-            interval = None if folder is None else KEPT_EVERY
-            with open_run(folder, resume=resume, interval=interval, patient=True) as directory:
-                row, run = evaluate_graph(graph, config, protocol=self.protocol, directory=directory)
-        except Interrupted as stop:
-            raise Interrupted(stop.number, "interrupted; start the same command again to go on") from stop
+        interval = None if folder is None else KEPT_EVERY
+        with open_run(folder, resume=resume, interval=interval, patient=True) as directory:
+            row, run = evaluate_graph(graph, config, protocol=self.protocol, directory=directory)
         # A time is that of the whole training, also of the part that an earlier process did.
         earlier = sum(run.trained.history.epoch_seconds[: row["resumed_from_epoch"]])
         for stage in ("train", "total"):
@@ -137,6 +135,16 @@ class GraphCell:
 AnyCell: TypeAlias = Cell | GraphCell
 
 
+def is_current(row: dict[str, Any]) -> bool:
+    """Whether the cell of a stored line would be run with the same settings today."""
+    if "method" not in row["cell"]:
+        return True
+    try:
+        return Cell(**row["cell"]).is_answered_by(row)
+    except (TypeError, InputError):  # a cell of another version
+        return False
+
+
 def run_cell(
     cell: AnyCell, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
 ) -> dict[str, Any]:
@@ -153,6 +161,16 @@ def run_cell(
     line["cell_seconds"] = time.perf_counter() - started
     line["environment"] = environment()
     return line
+
+
+def raise_if_all_failed(rows: Sequence[dict[str, Any]]) -> None:
+    """Leave as the first failure would, where no cell went well; a part that failed is in the report."""
+    if not rows or not all("error" in row for row in rows):
+        return
+    first = str(rows[0]["error"])
+    kinds = {"MemoryError": ResourceError, "ResourceError": ResourceError, "NumericalError": NumericalError}
+    kind: type[L2G2GError] = kinds.get(first.split(":")[0], InputError)
+    raise kind(f"all {len(rows):,} cells failed, the first with {first}")
 
 
 @cache
@@ -184,7 +202,7 @@ def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
     Raises:
         InputError: A line is complete and yet none of a finished cell: somebody else has changed the file.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         return []
     found, place = [], 0
     with reading(path):
@@ -212,9 +230,10 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.start = path.stat().st_size if path.exists() else 0
-        self._locks = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        make_folder(path.parent)
+        with writing(path):
+            self.start = path.stat().st_size if path.exists() else 0
+            self._locks = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
 
     def close(self) -> None:
         """Give up all claims."""
@@ -248,7 +267,7 @@ class Journal:
 
     def append(self, row: dict[str, Any]) -> None:
         """Write one line so that it is on disk when this returns."""
-        with self.path.open("ab+") as file:
+        with writing(self.path), self.path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             end = file.seek(0, os.SEEK_END)
             broken = b""

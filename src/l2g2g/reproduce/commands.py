@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 DatasetsOption = Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")]
 MethodsOption = Annotated[
-    str | None, typer.Option(help="gae, fastgae, gae+l2g, l2g2g (as the authors ran it), default (this project's).")
+    str | None,
+    typer.Option(
+        help="gae, fastgae, gae+l2g, l2g2g (as the authors ran it), default (this project's); not for the ablation."
+    ),
 ]
 SeedsOption = Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")]
 DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
@@ -27,11 +30,13 @@ QuickOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of the finished cells, report and figures. [default: runs/reproduce, or -quick]"),
+    typer.Option(help="Folder of the finished cells, report and figures; else runs/reproduce, or -quick."),
 ]
 JobsOption = Annotated[int, typer.Option("--workers", "--jobs", help="Processes that share the work, one thread each.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads of a cell (with one worker).")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
+
+_MOST_SEEDS = 1000
 
 reproduce = typer.Typer(
     help="The paper's tables, figures and claims, and more: many runs, resumable, one report.",
@@ -166,7 +171,8 @@ def claims(quick: QuickOption = False, out: OutOption = None) -> None:
     from l2g2g.reports.markdown import render_section
     from l2g2g.reproduce.report import build_document, read_evidence
 
-    document = build_document(read_evidence(_folder(out, quick), quick), [])
+    folder = _finished(out, quick)
+    document = build_document(read_evidence(folder, quick), [])
     typer.echo(render_section(document.sections[0], "figures"))
 
 
@@ -180,25 +186,12 @@ def report(
     """Make report.html, report.md and the figures again from the finished cells; runs nothing."""
     from l2g2g.reproduce.report import insert_report, write_report
 
-    folder = _folder(out, quick)
+    folder = _finished(out, quick)
     document = write_report(folder, quick)
     if insert is not None:
         insert_report(document, insert, os.path.relpath(folder / "figures", insert.parent))
     if not quiet:
-        _tell_of_old_settings(folder, quick)
-        typer.echo(f"{folder / 'report.html'}, report.md, {len(document.charts())} figures")
-
-
-def _tell_of_old_settings(folder: Path, quick: bool) -> None:
-    """Presets change; lines that were made before say what was true then."""
-    from l2g2g.reproduce.cells import Cell
-    from l2g2g.reproduce.report import read_evidence
-
-    for name, rows in read_evidence(folder, quick).rows.items():
-        runs = [row for row in rows if "error" not in row and "method" in row["cell"]]
-        old = sum(not Cell(**row["cell"]).is_answered_by(row) for row in runs)
-        if old:
-            say(f"{name}: {old:,} of {len(runs):,} cells were run with settings that their presets no longer have")
+        typer.echo(f"{folder / 'report.html'}, report.md, figures/")
 
 
 def _run(
@@ -212,31 +205,40 @@ def _run(
     tell: bool = True,
 ) -> list[dict[str, Any]]:
     """Plan all studies, say what will be run, run it, and write the report. Returns the lines of the last study."""
+    from l2g2g.graphs.write import make_folder
     from l2g2g.reports.charts import require_matplotlib
     from l2g2g.reports.markdown import render_section
+    from l2g2g.reproduce.cells import raise_if_all_failed
     from l2g2g.reproduce.report import STUDIES, note_command, write_report
 
     require_matplotlib()
     _at_least_one("--workers", jobs)
-    folder = _folder(out, choice.quick)
+    _at_least_one("--threads", threads)
+    folder = make_folder(_folder(out, choice.quick))
+    _check_kind(folder, choice.quick)
     plans = {}
     for name in names:
         own = choice if name not in ("complexity", "heterogeneous") or len(names) == 1 else _without_datasets(choice)
         plans[name] = _available(STUDIES[name].plan(own), own, data_dir, quiet)
+    if not any(plans.values()):
+        raise InputError(f"nothing to run: {' and '.join(names)} has no cell with these --methods and --datasets")
     if len(names) > 1 and not quiet:
         say(f"{sum(map(len, plans.values())):,} cells in {len(names)} studies:")
         for name, cells in plans.items():
             announce(cells, folder / f"{name}.jsonl", data_dir, jobs)
-    note_command(folder, _command(names, choice, data_dir, jobs, threads))
     rows: list[dict[str, Any]] = []
+    everything: list[dict[str, Any]] = []
     for name, cells in plans.items():
         rows = list(run_plan(cells, folder / f"{name}.jsonl", data_dir, jobs, threads, quiet).values())
+        everything += rows
+    note_command(folder, _command(names, choice, data_dir, jobs, threads))
     document = write_report(folder, choice.quick)
     if tell and not quiet:
         wanted = names if len(names) == 1 else [*names, "claims"]
         shown = [section for section in document.sections if section.name in wanted]
         typer.echo("\n\n".join(render_section(section, "figures") for section in shown))
         typer.echo(f"\n{folder / 'report.html'}, report.md, figures/")
+    raise_if_all_failed(everything)
     return rows
 
 
@@ -263,16 +265,40 @@ def _folder(out: Path | None, quick: bool) -> Path:
     return out or Path("runs/reproduce-quick" if quick else "runs/reproduce")
 
 
+def _finished(out: Path | None, quick: bool) -> Path:
+    """A folder that something was run in."""
+    folder = _folder(out, quick)
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "no such folder"
+        raise InputError(f"{folder}: {what}; run l2g2g reproduce all first, or give its --out")
+    _check_kind(folder, quick)
+    return folder
+
+
+def _check_kind(folder: Path, quick: bool) -> None:
+    """Quick cells and others answer different questions: a folder holds one kind."""
+    from l2g2g.reproduce.report import read_commands
+
+    kinds = {"--quick" in command.split() for command in read_commands(folder)}
+    if kinds == {not quick}:
+        remedy = "leave --quick out" if quick else "add --quick"
+        raise InputError(f"{folder}: holds {'no' if quick else 'a'} quick run; {remedy}, or give another --out")
+
+
 def _choice(datasets: str | None, methods: str | None, seeds: int | None, quick: bool) -> Choice:
     from l2g2g.reproduce.study import Choice
 
+    if seeds is not None and seeds > _MOST_SEEDS:
+        raise InputError(f"--seeds is {seeds}; at most {_MOST_SEEDS:,} are planned at once")
     return Choice(_names("--datasets", datasets), _names("--methods", methods), _at_least_one("--seeds", seeds), quick)
 
 
 def _names(option: str, given: str | None) -> tuple[str, ...] | None:
     if given is None:
         return None
-    names = [name.strip() for name in given.split(",") if name.strip()]
+    from l2g2g.graphs.datasets import normalise_name
+
+    names = [normalise_name(name) for name in given.split(",") if name.strip()]
     if not names:
         raise InputError(f"{option} is empty; give names with commas between them")
     return tuple(dict.fromkeys(names))

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.write import write_text
+from l2g2g.graphs.archives import reading
+from l2g2g.graphs.write import make_folder, write_text, writing
 from l2g2g.reports.charts import draw_chart
 from l2g2g.reports.document import Block, Code, DataTable, Document, Section
 from l2g2g.reports.dots import plot_differences
@@ -25,7 +26,7 @@ from l2g2g.reproduce import (
     performance,
     training_time,
 )
-from l2g2g.reproduce.cells import read_lines
+from l2g2g.reproduce.cells import is_current, read_lines
 from l2g2g.reproduce.claims import Evidence
 from l2g2g.reproduce.results import Row, datasets_in, latest
 from l2g2g.reproduce.study import Study
@@ -63,7 +64,7 @@ def build_document(evidence: Evidence, commands: list[str]) -> Document:
         title += " (quick run)"
     for name, rows in evidence.rows.items():
         blocks = STUDIES[name].present(rows, evidence.quick)
-        sections.append(Section(name, STUDIES[name].TITLE, blocks + _failures(rows)))
+        sections.append(Section(name, STUDIES[name].TITLE, blocks + _old_settings(rows) + _failures(rows)))
     sections.append(Section("environment", "Environment and commands", _environment(evidence, commands)))
     return Document(title, sections)
 
@@ -71,14 +72,13 @@ def build_document(evidence: Evidence, commands: list[str]) -> Document:
 def write_report(folder: Path, quick: bool) -> Document:
     """Draw all figures into FOLDER/figures and write FOLDER/report.html and report.md."""
     evidence = read_evidence(folder, quick)
-    path = folder / COMMANDS
-    document = build_document(evidence, path.read_text().splitlines() if path.exists() else [])
-    figures = folder / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
-    for chart in document.charts():
-        draw_chart(chart, figures)
-    if "ablation" in evidence.rows:
-        draw_ablation(evidence.of("ablation"), quick, figures)
+    document = build_document(evidence, read_commands(folder))
+    figures = make_folder(folder / "figures")
+    with writing(figures):
+        for chart in document.charts():
+            draw_chart(chart, figures)
+        if "ablation" in evidence.rows:
+            draw_ablation(evidence.of("ablation"), quick, figures)
     write_text(folder / "report.html", render_page(document, figures))
     write_text(folder / "report.md", render_markdown(document, "figures"))
     return document
@@ -98,7 +98,8 @@ def draw_ablation(rows: list[Row], quick: bool, folder: Path) -> None:
 
 def insert_report(document: Document, target: Path, figures: str) -> None:
     """Put the report as Markdown between the two marks of a file. figures: their folder, as the file sees it."""
-    text = target.read_text("utf-8")
+    with reading(target):
+        text = target.read_text("utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise InputError(f"{target}: needs the marks {BEGIN} and {END}, once each, around the place of the report")
     head, rest = text.split(BEGIN)
@@ -108,11 +109,27 @@ def insert_report(document: Document, target: Path, figures: str) -> None:
 
 def note_command(folder: Path, command: str) -> None:
     """Remember a command, once."""
-    path = folder / COMMANDS
-    known = path.read_text().splitlines() if path.exists() else []
+    known = read_commands(folder)
     if command not in known:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(path, "\n".join([*known, command]) + "\n")
+        write_text(folder / COMMANDS, "\n".join([*known, command]) + "\n")
+
+
+def read_commands(folder: Path) -> list[str]:
+    """The commands that were run on a folder."""
+    path = folder / COMMANDS
+    if not path.exists():
+        return []
+    with reading(path):
+        return path.read_text("utf-8").splitlines()
+
+
+def _old_settings(rows: list[Row]) -> list[Block]:
+    """A word on runs whose preset has changed since."""
+    good = [row for row in rows if "error" not in row]
+    num_old = sum(not is_current(row) for row in good)
+    if not num_old:
+        return []
+    return [f"{num_old:,} of the {len(good):,} runs were made with settings that their presets no longer have."]
 
 
 def _failures(rows: list[Row]) -> list[Block]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import statistics
+import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from l2g2g.errors import WorkerError
+from l2g2g.errors import Interrupted, WorkerError
 from l2g2g.graphs.datasets import list_datasets
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
@@ -62,6 +66,9 @@ def run_cells(
         else:
             _work_together(unique, journal, data_dir, jobs, threads or 1, on_progress)
         return journal.settled(unique, journal.start)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        number = getattr(stop, "number", signal.SIGINT)
+        raise Interrupted(number, "interrupted; start the same command again to go on") from stop
     finally:
         journal.close()
 
@@ -126,7 +133,7 @@ def _work_together(
 ) -> None:
     context = multiprocessing.get_context("spawn")  # torch and numba do not survive a fork
     arguments = (cells, journal.path, journal.start, data_dir, threads)
-    workers = [context.Process(target=work, args=arguments, daemon=True) for _ in range(jobs)]
+    workers = [context.Process(target=_work_for_parent, args=arguments, daemon=True) for _ in range(jobs)]
     for worker in workers:
         worker.start()
     seen = 0
@@ -140,6 +147,22 @@ def _work_together(
     if left:
         codes = sorted({worker.exitcode or 0 for worker in workers} - {0})
         raise WorkerError(f"{len(left)} cells are not finished, workers ended with {codes}; run the command again")
+
+
+def _work_for_parent(*arguments: Any) -> None:
+    """Work in a process of its own: end with the one that started it, and let that one tell of an interruption."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        work(*arguments)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        sys.exit(getattr(stop, "exit_code", 130))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def measure_progress(
