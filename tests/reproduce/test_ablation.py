@@ -98,7 +98,7 @@ def test_the_report_holds_the_figures_and_the_failures():
 
 
 def test_the_docs_show_the_tables_of_the_committed_lines():
-    rows = [json.loads(text) for text in (DOCS / "results" / "ablation.jsonl").read_text().splitlines()]
+    rows = [json.loads(text) for text in (DOCS / "results" / "reproduce" / "ablation.jsonl").read_text().splitlines()]
     datasets = list(dict.fromkeys(row["cell"]["dataset"] for row in rows))
     assert set(datasets) == set(ablation.DATASETS)
     assert ablation.write_markdown(rows, list(ablation.DATASETS), ablation.EPOCHS) in (DOCS / "ablation.md").read_text()
