@@ -50,9 +50,10 @@ def common() -> None:
     """The paper's tables, figures and claims, and more: many runs, resumable, one report.
 
     A finished cell is in OUT/NAME.jsonl at once, a long one that was killed goes on from its last checkpoint in
-    OUT/cells. Start the same command again to go on, or on a second terminal to
-    share the work; failed cells are tried again by the next start. Every command writes OUT/report.html and
-    OUT/report.md about all that is in the folder, and the figures as SVG and PNG.
+    OUT/cells. Start the same command again to go on, or on a second terminal to share the work. A cell that fails is
+    told in the report and tried again by the next start; where none goes well the command fails as the first of them.
+    Every command writes OUT/report.html and OUT/report.md about all that is in the folder, and the figures as SVG and
+    PNG.
     """
 
 
