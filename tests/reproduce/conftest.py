@@ -7,7 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.reproduce.cells import Cell
+from l2g2g.reproduce.claims import CLAIMS
 from l2g2g.reproduce.contenders import CONTENDERS
+from l2g2g.reproduce.evidence import Evidence
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +40,14 @@ def make_row():
         return {**row, "seconds": seconds, **fields}
 
     return make
+
+
+@pytest.fixture(scope="session")
+def judge():
+    """What stored lines of one study say about the claim that begins like this: judge(words, study, rows)."""
+
+    def check(words, study, rows):
+        (claim,) = [claim for claim in CLAIMS if claim.text.startswith(words)]
+        return claim.check(Evidence({study: rows}))
+
+    return check

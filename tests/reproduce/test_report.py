@@ -139,7 +139,7 @@ def test_everything_in_a_smaller_form(capfd, small, browser, tmp_path):
     assert {path: path.read_bytes() for path in figures} == figures
     code, out, _ = run(capfd, "claims", "--quick", "--out", tmp_path)
     assert code == 0
-    assert "L2G2G outperforms FastGAE. | Conclusion | no finished cells | **not measured**" in out
+    assert "L2G2G outperforms FastGAE. | **not measured** | no finished cells |" in out
 
 
 def test_killed_in_the_middle_and_started_again_the_report_is_the_same(capfd, data_dir, tmp_path):

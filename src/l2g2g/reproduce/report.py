@@ -27,7 +27,7 @@ from l2g2g.reproduce import (
     training_time,
 )
 from l2g2g.reproduce.cells import is_current, read_lines
-from l2g2g.reproduce.claims import Evidence
+from l2g2g.reproduce.evidence import Evidence
 from l2g2g.reproduce.results import Row, datasets_in, latest
 from l2g2g.reproduce.study import Study
 
