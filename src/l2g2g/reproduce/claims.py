@@ -31,9 +31,9 @@ def present(evidence: Evidence) -> list[Block]:
         "follows. L2G2G, GAE, FastGAE and GAE+L2G are the paper preset. Scores are compared on the seeds that all "
         "compared methods have, under the paper's protocol (paper) and on held-out links (heldout); differences are in "
         "points, ± their standard error, and one is clearly above 0 where it is more than two of them (one seed has "
-        "no error: more than 0). Stand-ins never count for accuracy, and other graphs that the paper does not have only "
-        "in the ablation; for time and memory stand-ins count, because only the size matters there. The paper's times "
-        "are those of a V100, these of the processor named at the end. The paper's graphs without scores here: "
+        "no error: more than 0). Stand-ins never count for accuracy, and other graphs that the paper does not have "
+        "only in the ablation; for time and memory stand-ins count, because only the size matters there. The paper's "
+        "times are those of a V100, these of the processor named at the end. The paper's graphs without scores here: "
         f"{missing or 'none'}.",
         DataTable("The paper's claims.", ["claim", "verdict", "evidence", "rule", "where"], entries, num_labels=5),
     ]
