@@ -11,6 +11,21 @@ def test_words_stand_left_and_figures_right():
     assert "| --- | --- | --: | --- |" in render_markdown(Document("", [Section("s", "", [table])]), "")
 
 
+def test_columns_of_dashes_are_left_out_and_words_stay():
+    rows = [["x", "–", "1", Entry("–"), "–"], ["y", Entry("–"), "–", "–", "–"]]
+    table = DataTable("", ["a", "b", "c", "d", "e"], rows, num_notes=1)
+    assert table.trimmed().columns == ["a", "c", "e"]
+    assert table.trimmed().rows == [["x", "1", "–"], ["y", "–", "–"]]
+    assert DataTable("", ["a", "b"], []).trimmed().columns == ["a", "b"]
+
+
+def test_all_figures_are_counted():
+    chart, picture = Chart("one", "", []), Picture("two", "")
+    document = Document("", [Section("s", "", ["words", chart]), Section("t", "", [picture])])
+    assert document.figures() == [chart, picture]
+    assert document.charts() == [chart]
+
+
 def test_all_blocks():
     table = DataTable(
         "Scores.", ["name", "AUC"], [["a|b", Entry("91.2", best=True, better=True)], ["<i>", Entry("3", better=True)]]

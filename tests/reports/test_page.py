@@ -5,7 +5,7 @@ import re
 import pytest
 
 from l2g2g.reports.document import DataTable, Document, Entry, Picture, Section
-from l2g2g.reports.page import render_page
+from l2g2g.reports.page import render_page, render_table
 
 
 @pytest.fixture
@@ -29,6 +29,19 @@ def test_nothing_is_fetched(page):
     policy = re.search(r"Content-Security-Policy\" content=\"([^\"]*)\"", page)[1]
     assert policy.startswith("default-src 'none';")
     assert "script-src 'sha256-" in policy
+
+
+def test_columns_have_the_room_that_their_words_need():
+    text = render_table(DataTable("", ["a", "b", "c", "d"], [["cora", "x" * 40, "1.5", "x" * 70]], 2, 1))
+    assert re.findall(r'<td(?: class="([^"]*)")?>', text) == ["label name stays", "label phrase", "", "label prose"]
+    assert "data-label" not in text
+
+
+def test_rows_of_long_words_name_their_columns():
+    text = render_table(DataTable("", ["<claim>", "verdict"], [["x" * 70, "holds"]], 2))
+    assert 'class="wide stacked"' in text
+    assert re.findall(r'data-label="([^"]*)"', text) == ["&lt;claim&gt;", "verdict"]
+    assert "stacked" not in render_table(DataTable("", ["claim", "verdict"], [["short", "holds"]], 2))
 
 
 def test_it_is_for_phones_and_paper_too(page):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from l2g2g.reports.charts import Chart
+
+EMPTY = "–"  # an entry that holds nothing
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,16 @@ class DataTable:
     def is_words(self, column: int) -> bool:
         """Whether a column holds words."""
         return column < self.num_labels or column >= len(self.columns) - self.num_notes
+
+    def trimmed(self) -> DataTable:
+        """Without the columns of figures that hold nothing but dashes."""
+        kept = [
+            column
+            for column in range(len(self.columns))
+            if self.is_words(column) or not self.rows or any(_text(row[column]) != EMPTY for row in self.rows)
+        ]
+        rows = [[row[column] for column in kept] for row in self.rows]
+        return replace(self, columns=[self.columns[column] for column in kept], rows=rows)
 
 
 @dataclass(frozen=True)
@@ -67,5 +79,13 @@ class Document:
     sections: list[Section]
 
     def charts(self) -> list[Chart]:
+        """All figures that are still to be drawn, in order."""
+        return [figure for figure in self.figures() if isinstance(figure, Chart)]
+
+    def figures(self) -> list[Chart | Picture]:
         """All figures, in order."""
-        return [block for section in self.sections for block in section.blocks if isinstance(block, Chart)]
+        return [block for section in self.sections for block in section.blocks if isinstance(block, (Chart, Picture))]
+
+
+def _text(entry: str | Entry) -> str:
+    return entry if isinstance(entry, str) else entry.text

@@ -11,6 +11,8 @@ from pathlib import Path
 from l2g2g.reports.charts import Chart
 from l2g2g.reports.document import Block, Code, DataTable, Document, Entry, Picture, Section
 
+_NAME, _PROSE = 24, 60  # letters of the longest entry: up to here a name, beyond that whole sentences
+
 
 def render_page(document: Document, figures: Path) -> str:
     """The whole file. figures: the folder that holds the SVG of every chart.
@@ -47,21 +49,41 @@ def _block(block: Block, figures: Path) -> str:
 
 
 def render_table(table: DataTable) -> str:
-    """A table whose columns can be sorted by their headings (page.js)."""
-    kinds = [' class="label"' if table.is_words(column) else "" for column in range(len(table.columns))]
+    """A table whose columns can be sorted by their headings (page.js).
+
+    On a phone its first column stays while the others are scrolled. Where all columns are words and some are long, the
+    rows become cards instead, and every entry says which column it is of.
+    """
+    kinds = [_kind(table, column) for column in range(len(table.columns))]
+    stacked = all(map(table.is_words, range(len(table.columns)))) and "label prose" in kinds
+    classes = [f' class="{kind}"' if kind else "" for kind in kinds]
     head = "".join(
         f'<th{kind} scope="col"><button type="button">{escape(name)}</button></th>'
-        for kind, name in zip(kinds, table.columns, strict=True)
+        for kind, name in zip(classes, table.columns, strict=True)
     )
+    labels = [f' data-label="{escape(name)}"' if stacked else "" for name in table.columns]
+    opened = [f"<td{kind}{label}>" for kind, label in zip(classes, labels, strict=True)]
     lines = "".join(
-        "<tr>" + "".join(f"<td{kind}>{_entry(e)}</td>" for kind, e in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"{cell}{_entry(e)}</td>" for cell, e in zip(opened, row, strict=True)) + "</tr>"
         for row in table.rows
     )
     return (
         f'<p class="caption">{escape(table.caption)}</p>'
-        f'<div class="wide" tabindex="0"><table aria-label="{escape(table.caption)}">'
+        f'<div class="wide{" stacked" if stacked else ""}" tabindex="0"><table aria-label="{escape(table.caption)}">'
         f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
     )
+
+
+def _kind(table: DataTable, column: int) -> str:
+    """The classes of a column: how much room its words need, and that the names of rows stay in view."""
+    if not table.is_words(column):
+        return ""
+    longest = max((len(e if isinstance(e, str) else e.text) for e in (row[column] for row in table.rows)), default=0)
+    if longest > _PROSE:
+        return "label prose"
+    if longest > _NAME:
+        return "label phrase"
+    return "label name stays" if column == 0 else "label name"
 
 
 def _entry(entry: str | Entry) -> str:
