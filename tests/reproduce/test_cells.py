@@ -97,6 +97,7 @@ def test_half_a_line_is_passed_over_and_the_next_one_is_whole(journal, make_row)
     [
         ({"cell": {"method": "gae"}}, "cell has no dataset"),
         ({"auc": "high"}, "auc is no score"),
+        ({"kept_edge_fraction": "most"}, "kept_edge_fraction is no score"),
         ({"auc": None}, "auc and ap are missing"),
         ({"num_edges": -1}, "num_edges is no count"),
         ({"seconds": {}}, "seconds"),

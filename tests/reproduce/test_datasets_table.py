@@ -2,16 +2,20 @@
 
 from l2g2g.reproduce import datasets_table
 from l2g2g.reproduce.cells import GraphCell, run_cell
+from l2g2g.reproduce.paper_numbers import SIZES
 from l2g2g.reproduce.study import Choice
 
 
-def lines(**counts):
+def present(**counts):
     rows = [
         {"cell": {"dataset": name}, "num_nodes": 1, "num_edges": count, "num_features": 1}
         for name, count in counts.items()
     ]
-    table, *_ = datasets_table.present(rows, quick=False)
-    return {row[0]: row for row in table.rows}
+    return datasets_table.present(rows, quick=False)
+
+
+def lines(**counts):
+    return {row[0]: row for row in present(**counts)[0].rows}
 
 
 def test_differences_are_explained_by_the_counts():
@@ -26,6 +30,26 @@ def test_differences_are_explained_by_the_counts():
 
 def test_stand_ins_are_called_stand_ins():
     assert lines(**{"yelp-like": 6_977_409})["yelp-like"][-1].startswith("Stand-in of the size of yelp")
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_sign():
+    (line,) = lines(**{"sbm-large": SIZES["sbm-large"].num_edges - 1}).values()
+    assert line[-1] == "0.00 %: another draw of the same model."
+
+
+def test_only_what_is_missing_is_said_to_be_missing():
+    everything = dict.fromkeys(SIZES, 1)
+    assert len(present(**everything)) == 1
+    _, words = present(**{name: 1 for name in everything if name != "yelp"}, **{"reddit-like": 1})
+    assert words == "Not counted here: yelp (read from their published files)."
+    _, words = present(**{name: 1 for name in everything if name not in ("cora", "reddit")}, **{"reddit-like": 1})
+    assert "cora, reddit (read from their published files)." in words
+    assert "reddit-like is a generated stand-in of the size of reddit" in words
+    assert "yelp" not in words
+    _, words = present(cora=1, reddit=1, yelp=1, **{"cora-ml": 1})
+    assert words.endswith("sbm-large-dense (generated).")
+    failed = {"cell": {"dataset": "cora"}, "error": "no such file"}
+    assert "cora" in datasets_table.present([failed], quick=False)[1]
 
 
 def test_a_graph_is_counted(planted):

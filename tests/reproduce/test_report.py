@@ -53,7 +53,9 @@ def check_page(browser, num_tables, num_figures):
 def page(tmp_path):
     """A page whose data try to break out, with a table to sort."""
     rows = [["b", "1,200.5 ± 3"], ["a", Entry("-3.1", best=True)], [HOSTILE, "–"], ["c", Entry("1.5e-3", better=True)]]
-    chart = Chart("lines", HOSTILE, [Panel("x < y & z", [Series("s", [1, 2], [1, 3], [0.1, 0.2])], "x", "y")])
+    chart = Chart(
+        "lines", HOSTILE, [Panel("x < y & z", [Series("s", [1, 2], [1, 3], [(0.9, 1.1), (2.8, 3.2)])], "x", "y")]
+    )
     draw_chart(chart, tmp_path)
     table = DataTable(HOSTILE, ["name", "value"], rows)
     document = Document(HOSTILE, [Section("one", HOSTILE, [HOSTILE, table, Code(HOSTILE), chart])])
@@ -86,6 +88,61 @@ def test_the_page_fits_a_phone_and_prints(browser, page):
     browser.open(page, width=360, height=640)
     assert browser.evaluate("document.documentElement.scrollWidth") <= 360
     assert browser.print().startswith(b"%PDF")
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """A page with claims to read and figures to scroll, as wide as those of the reproduction."""
+    words = "L2G2G minus GAE: " + ", ".join(f"sbm-large-dense {number}" for number in range(20))
+    claims = DataTable("Claims.", ["claim", "evidence", "verdict"], [["It is better. " * 5, words, "holds"]] * 2, 3)
+    figures = DataTable("Scores.", ["data set", *["printed"] * 9], [["sbm-large-sparse", *["95.86 ± 0.19"] * 9]] * 2)
+    notes = DataTable("Notes.", ["data set", "M", "why"], [["sbm-large-sparse", "14,776", "It is so. " * 12]] * 2, 1, 1)
+    path = tmp_path / "tables.html"
+    path.write_text(render_page(Document("Tables", [Section("one", "One", [claims, figures, notes])]), tmp_path))
+    return path
+
+
+def test_on_a_phone_claims_are_cards_and_the_names_of_rows_stay(browser, tables):
+    browser.open(tables, width=390, height=800)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = browser.evaluate(
+        "[...document.querySelectorAll('.stacked td')].map(c => (r => [r.left, r.right])(c.getBoundingClientRect()))"
+    )
+    assert len(boxes) == 6
+    assert all(left >= 0 and right <= 390 for left, right in boxes)
+    named = "getComputedStyle(document.querySelector('.stacked td:nth-child(3)'), '::before').content"
+    assert "verdict" in browser.evaluate(named)
+    # the table of figures is scrolled inside itself: its first column stays, and nothing shines through
+    browser.evaluate("document.querySelectorAll('.wide')[1].scrollLeft = 400")
+    cell = "document.querySelectorAll('.wide')[1].querySelectorAll('td')"
+    left, right, second = browser.evaluate(
+        f"(c => [c[0].getBoundingClientRect().left, c[0].getBoundingClientRect().right, "
+        f"c[1].getBoundingClientRect().right])({cell})"
+    )
+    assert 0 <= left < right < 200
+    assert second < left
+    assert re.fullmatch(r"rgb\(.*\)", browser.evaluate(f"getComputedStyle({cell}[0]).backgroundColor"))  # opaque
+    assert max(browser.evaluate("[...document.querySelectorAll('.wide:last-child td')].map(c => c.offsetHeight)")) < 120
+
+
+def test_on_a_desk_nothing_is_cut_off(browser, tables):
+    browser.open(tables, width=1280, height=800)
+    assert (
+        browser.evaluate("[...document.querySelectorAll('.wide')].map(w => w.scrollWidth > w.clientWidth)")
+        == [False] * 3
+    )
+    assert browser.evaluate("getComputedStyle(document.querySelector('.stacked td')).display") == "table-cell"
+
+
+def test_on_paper_scores_stay_on_one_line_and_nothing_scrolls(browser, tables):
+    browser.open(tables, width=1000, height=800)  # a sheet across
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    wide = "[...document.querySelectorAll('.wide')]"
+    assert browser.evaluate(f"{wide}.map(w => getComputedStyle(w).overflowX)") == ["visible"] * 3
+    assert browser.evaluate(f"{wide}.every(w => w.querySelector('table').offsetWidth <= w.clientWidth)")
+    score = "document.querySelectorAll('.wide')[1].querySelectorAll('td')[1]"
+    assert browser.evaluate(f"getComputedStyle({score}).whiteSpace") == "nowrap"
+    assert browser.evaluate(f"getComputedStyle({score}).position") == "static"
 
 
 @pytest.fixture

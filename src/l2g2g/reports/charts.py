@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from l2g2g.errors import InputError
+from l2g2g.reports.figures import nice_ticks
 
 Scale = Literal["linear", "log"]
 _MARKERS = ["o", "s", "D", "^", "v", "P", "X"]
+# Steps within a power of ten, the coarse ones first.
+_STEPS = [(1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one kind. spread: deviation of each y, drawn as a band or as bars; hollow: markers without a fill."""
+    """Points of one kind.
+
+    Attributes:
+        bounds: The lowest and the highest of each y, drawn as a band or, where points are not joined, as bars.
+        hollow: Markers without a fill.
+        colour: Its place in the cycle of colours.
+    """
 
     label: str
     x: list[float]
     y: list[float]
-    spread: list[float] | None = None
+    bounds: list[tuple[float, float]] | None = None
     joined: bool = True
     hollow: bool = False
     colour: int = 0
@@ -27,7 +36,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. ticks: words below x = 0, 1, 2, ..."""
+    """One pair of axes. counts: x are counts, and each has its tick; ticks: words below x = 0, 1, 2, ..."""
 
     title: str
     series: list[Series]
@@ -36,6 +45,7 @@ class Panel:
     xscale: Scale = "linear"
     yscale: Scale = "linear"
     ticks: list[str] | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,11 @@ class Chart:
     name: str
     caption: str
     panels: list[Panel]
+
+
+def around(means: list[float], deviations: list[float]) -> list[tuple[float, float]]:
+    """Bounds of a series: one deviation below and above."""
+    return [(mean - deviation, mean + deviation) for mean, deviation in zip(means, deviations, strict=True)]
 
 
 def require_matplotlib() -> Any:
@@ -60,11 +75,11 @@ def require_matplotlib() -> Any:
 
 
 def draw_chart(chart: Chart, folder: Path) -> list[Path]:
-    """Write NAME.svg and NAME.png. The same chart gives the same SVG."""
+    """Write NAME.svg and NAME.png. The same chart gives the same SVG; what has no points is left out."""
     pyplot = require_matplotlib()
-    panels = chart.panels or [Panel("nothing finished yet", [], "", "")]
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
+    panels = _with_points(chart.panels)
+    columns = 2 if len(panels) == 4 else min(3, len(panels)) or 1
+    rows = -(-len(panels) // columns) or 1
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "l2g2g", "font.size": 9}
     paths = [folder / f"{chart.name}.{ending}" for ending in ("svg", "png")]
     with pyplot.rc_context(settings):
@@ -74,13 +89,15 @@ def draw_chart(chart: Chart, folder: Path) -> list[Path]:
         )
         known: dict[str, Any] = {}
         for axes, panel in zip(grid.flat, panels, strict=False):
-            _draw_panel(axes, panel)
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            for label, handle in _draw_panel(axes, panel).items():
                 known.setdefault(label, handle)
         for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
+            axes.set_axis_off()
+        if not panels:
+            grid[0, 0].set_title("nothing finished yet", fontsize=9, fontweight="bold", loc="left")
         if known:
-            figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4, frameon=False)
+            ncols = 5 if len(known) <= 5 else 4
+            figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=ncols, frameon=False)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out once, for both files
         for path in paths:
@@ -89,32 +106,24 @@ def draw_chart(chart: Chart, folder: Path) -> list[Path]:
     return paths
 
 
-def _draw_panel(axes: Any, panel: Panel) -> None:
-    for series in panel.series:
-        style = {
-            "color": f"C{series.colour}",
-            "marker": _MARKERS[series.colour % len(_MARKERS)],
-            "markersize": 5,
-            "linestyle": "-" if series.joined else "none",
-            "linewidth": 1.3,
-            "markerfacecolor": "none" if series.hollow else f"C{series.colour}",
-        }
-        if series.spread is None:
-            axes.plot(series.x, series.y, label=series.label, **style)
-        elif series.joined:
-            axes.plot(series.x, series.y, label=series.label, **style)
-            low, high = ([y + sign * s for y, s in zip(series.y, series.spread, strict=True)] for sign in (-1, 1))
-            axes.fill_between(series.x, low, high, color=f"C{series.colour}", alpha=0.15, linewidth=0)
-        else:
-            axes.errorbar(series.x, series.y, yerr=series.spread, label=series.label, elinewidth=1, **style)
+def _with_points(panels: list[Panel]) -> list[Panel]:
+    filled = [replace(panel, series=[series for series in panel.series if series.x]) for panel in panels]
+    return [panel for panel in filled if panel.series]
+
+
+def _draw_panel(axes: Any, panel: Panel) -> dict[str, Any]:
+    """Draw the series; what the legend shows of each."""
+    handles = {series.label: _draw_series(axes, series) for series in panel.series}
     axes.set_xscale(panel.xscale)
     axes.set_yscale(panel.yscale)
     for axis, scale in ((axes.xaxis, panel.xscale), (axes.yaxis, panel.yscale)):
         if scale == "log":
-            _plain_numbers(axis)
-    places = sorted({x for series in panel.series for x in series.x})
-    if panel.xscale == "log" and 0 < len(places) < 8:
-        axes.set_xticks(places, [f"{x:,g}" if x < 1e5 else f"{x / 1000:,g} k" for x in places], minor=False)
+            ticks = log_ticks(*axis.get_view_interval())
+            axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.set_ticks([], minor=True)
+    if panel.counts:
+        places = sorted({x for series in panel.series for x in series.x})
+        axes.set_xticks(places, count_labels(places))
     if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right")
         axes.set_xlim(-0.5, len(panel.ticks) - 0.5)
@@ -122,12 +131,50 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=9, fontweight="bold", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
+    return handles
 
 
-def _plain_numbers(axis: Any) -> None:
-    """1, 2, 5, 10 … as people write them, instead of powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _draw_series(axes: Any, series: Series) -> Any:
+    style = {
+        "color": f"C{series.colour}",
+        "marker": _MARKERS[series.colour % len(_MARKERS)],
+        "markersize": 5,
+        "linestyle": "-" if series.joined else "none",
+        "linewidth": 1.3,
+        "markerfacecolor": "none" if series.hollow else f"C{series.colour}",
+    }
+    if series.bounds is not None and not series.joined:
+        reach = [(y - low, high - y) for y, (low, high) in zip(series.y, series.bounds, strict=True)]
+        return axes.errorbar(series.x, series.y, yerr=list(zip(*reach, strict=True)), elinewidth=1, **style)
+    (line,) = axes.plot(series.x, series.y, **style)
+    if series.bounds is not None:
+        low, high = zip(*series.bounds, strict=True)
+        axes.fill_between(series.x, low, high, color=f"C{series.colour}", alpha=0.15, linewidth=0)
+    return line
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """About four round numbers or more from low to high for a logarithmic axis, evenly spread where that can be.
+
+    Example:
+        >>> log_ticks(0.3, 2000), log_ticks(0.9, 6)
+        ([1.0, 10.0, 100.0, 1000.0], [1.0, 1.5, 2.0, 3.0, 4.0, 5.0])
+    """
+    for steps in _STEPS:
+        ticks = [float(f"{step}e{power}") for power in range(-30, 30) for step in steps]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 4:
+            return ticks
+    return nice_ticks(low, high)
+
+
+def count_labels(counts: list[float]) -> list[str]:
+    """Counts as people write them, all of an axis in the same way.
+
+    Example:
+        >>> count_labels([500, 1000]), count_labels([8000, 16000])
+        (['500', '1,000'], ['8 k', '16 k'])
+    """
+    if max(counts) >= 10_000 and all(count % 1000 == 0 for count in counts):
+        return [f"{count / 1000:,.0f} k" for count in counts]
+    return [f"{count:,.0f}" for count in counts]

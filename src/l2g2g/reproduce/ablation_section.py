@@ -5,7 +5,7 @@ from __future__ import annotations
 from l2g2g.reports.document import Block, DataTable, Entry, Picture
 from l2g2g.reproduce import ablation
 from l2g2g.reproduce.cells import AnyCell
-from l2g2g.reproduce.results import Row, datasets_in, describe
+from l2g2g.reproduce.results import Row, datasets_in, describe, signed
 from l2g2g.reproduce.study import Choice
 
 TITLE = "Ablation"
@@ -40,7 +40,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
                 continue
             effect = ablation.effect_of(outcomes[variant], base, datasets)
             differences = [describe(outcomes[variant].minus(base, dataset)) for dataset in datasets]
-            verdict = ["–", "–"] if effect is None else [f"{effect.mean:+.2f}", effect.verdict]
+            verdict = ["–", "–"] if effect is None else [signed(effect.mean), effect.verdict]
             entries.append([factor, level, *differences, *verdict])
         columns = ["factor", "level", *datasets, "mean", "in words"]
         caption = f"{section.title}, compared with {section.base_name}."

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell
-from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.reproduce.results import Row
 from l2g2g.reproduce.study import Choice
-from l2g2g.reproduce.timing import epoch_time, timing_cell
+from l2g2g.reproduce.timing import epoch_times, time_series, timing_cell
 
 TITLE = "Complexity"
 
@@ -136,9 +137,13 @@ def fit_exponent(values: Iterable[float], times: Iterable[float]) -> Fit | None:
 
 
 def times_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict[int, float]:
-    """Seconds of an epoch by the varied quantity."""
-    found = {point.value: epoch_time(rows, point.dataset, contender, quick, **point.options) for point in sweep.points}
-    return {value: seconds for value, seconds in found.items() if seconds is not None}
+    """Seconds of an epoch by the varied quantity, the median over seeds."""
+    return {value: median(own) for value, own in _runs_of(rows, sweep, contender, quick).items()}
+
+
+def _runs_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict[int, list[float]]:
+    found = {point.value: epoch_times(rows, point.dataset, contender, quick, **point.options) for point in sweep.points}
+    return {value: own for value, own in found.items() if own}
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
@@ -156,17 +161,17 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             within = "yes" if fit.exponent <= sweep.bound_of(name) + 0.15 else "no"
             span = f"{min(times):,} – {max(times):,}"
             exponents = [f"{fit.exponent:.2f}{error}", f"{sweep.bound_of(name):g}", within]
-            entries.append([sweep.title, CONTENDERS[name].label, span, *exponents])
-            label, colour = CONTENDERS[name].label, CONTENDERS[name].colour
-            series.append(Series(label, [float(value) for value in times], list(times.values()), colour=colour))
-        panels.append(Panel(sweep.title, series, sweep.title, "seconds per epoch", "log", "log"))
+            entries.append([sweep.title, CONTENDERS[name].heading, span, *exponents])
+            runs = {float(value): own for value, own in _runs_of(rows, sweep, name, quick).items()}
+            series.append(time_series(CONTENDERS[name].label, runs, CONTENDERS[name].colour))
+        panels.append(Panel(sweep.title, series, sweep.title, "seconds per epoch", "log", "log", counts=True))
     return [
         "Time of an epoch against one quantity, the others held, on generated graphs with dense features; the exponent "
         "is the slope in logarithms. The paper's table: GAE O(TF(LNF + LM + M)), FastGAE O(TF(LNF + LM + M/N)), "
         "GAE+L2G O(TF(LNF + LM + M) + kF³), L2G2G O(TF(LNF + LM + M + kF³)), with hidden layers as wide as the "
         "features; its general column has N² (or N²/k) for a decoder of all pairs instead of M. The bound is the "
         "largest exponent that these give. Here hidden layers have 32 and 16 columns whatever F is, so growth in F is "
-        "at most linear.",
+        f"at most linear. {DEFAULT_MEANS}",
         DataTable(
             "Fitted exponents of the time of an epoch.",
             ["quantity", "method", "range", "exponent", "the paper's bound", "within (+ 0.15)"],
@@ -175,6 +180,9 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             num_notes=1,
         ),
         Chart(
-            "complexity", "Seconds of one epoch against N, M, F, the patches and the layers; both scales log.", panels
+            "complexity",
+            "Seconds of one epoch against N, M, F, the patches and the layers; both scales log. Medians, with bands "
+            "from the fastest repetition to the slowest.",
+            panels,
         ),
     ]

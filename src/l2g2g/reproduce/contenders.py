@@ -12,13 +12,23 @@ from l2g2g.errors import InputError
 
 @dataclass(frozen=True)
 class Contender:
-    """A row of every comparison. colour: its place in the cycle of colours, the same in all figures."""
+    """A row of every comparison. colour: its place in the cycle of colours, the same in all figures.
+
+    Attributes:
+        short: What tables call it, where the label is too long for them.
+    """
 
     label: str
     method: str
     preset: str
     colour: int
     uses_patches: bool = True
+    short: str | None = None
+
+    @property
+    def heading(self) -> str:
+        """What tables call it."""
+        return self.short or self.label
 
 
 CONTENDERS = {
@@ -26,8 +36,9 @@ CONTENDERS = {
     "fastgae": Contender("FastGAE", "fastgae", "paper", 1, uses_patches=False),
     "gae+l2g": Contender("GAE+L2G", "gae+l2g", "paper", 2),
     "l2g2g": Contender("L2G2G", "l2g2g", "paper", 3),
-    "default": Contender("L2G2G, this project's default", "l2g2g", "default", 4),
+    "default": Contender("L2G2G, this project's default", "l2g2g", "default", 4, short="default"),
 }
+DEFAULT_MEANS = "The method “default” is L2G2G with this project's default preset."
 
 
 def choose_contenders(names: Iterable[str] | None) -> list[str]:

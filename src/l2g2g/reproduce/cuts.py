@@ -8,8 +8,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
+from l2g2g.graphs.splits import Protocol
 from l2g2g.reports.charts import Chart, Panel, Series
-from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell, Cell
 from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
 from l2g2g.reproduce.paper_numbers import printed_score
@@ -61,37 +62,42 @@ def scores(rows: list[Row], dataset: str, contender: str, protocol: str, cut: st
 def kept_edges(rows: list[Row], dataset: str, protocol: str, cut: str, quick: bool) -> float | None:
     """Mean percentage of the edges that lie inside a patch; None without lines."""
     own = pick(rows, dataset=dataset, protocol=protocol, options=options_of(cut, quick))
-    found = [100 * row["kept_edge_fraction"] for row in own if row["cell"]["method"] in _METHODS]
+    found = percents((row for row in own if row["cell"]["method"] in _METHODS), "kept_edge_fraction")
     return fmean(found) if found else None
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """A table with the printed values beside it, and a figure of AUC against the edges kept."""
-    entries: list[list[str | Entry]] = []
-    for protocol in PROTOCOLS:
-        for dataset in datasets_in(rows):
-            for cut in CUTS:
-                kept = kept_edges(rows, dataset, protocol, cut, quick)
-                if kept is None:
-                    continue
-                line: list[str | Entry] = [protocol, dataset, cut, f"{kept:.0f}"]
-                for name in ("gae", *_METHODS):
-                    line.append(describe(scores(rows, dataset, name, protocol, cut, quick)))
-                    printed = printed_score("auc", dataset, name) if protocol == "paper" else None
-                    line.append("–" if printed is None else f"{printed[0]:.2f}")
-                entries.append(line)
-    scored = [word for name in ("gae", *_METHODS) for word in (CONTENDERS[name].label, "paper")]
-    return [
+    """For each evaluation a table, and a figure of AUC against the edges kept."""
+    blocks: list[Block] = [
         "AUC in percent of the paper's methods by the cut, mean ± deviation over seeds, the printed value beside each "
-        "where the evaluation is the paper's. The paper preset is FENNEL with one pass; GAE cuts nothing.",
-        DataTable(
-            "AUC in % by how the patches are cut.",
-            ["evaluation", "data set", "cut", "edges kept, %", *scored],
-            entries,
-            num_labels=3,
-        ),
-        *(_chart(rows, protocol, quick) for protocol in PROTOCOLS),
+        "where the evaluation is the paper's. The paper preset is FENNEL with one pass; GAE cuts nothing."
     ]
+    for protocol in PROTOCOLS:
+        table = _table(rows, protocol, quick)
+        if table.rows:
+            blocks.append(table)
+        blocks.append(_chart(rows, protocol, quick))
+    return blocks
+
+
+def _table(rows: list[Row], protocol: Protocol, quick: bool) -> DataTable:
+    rows = pick(rows, protocol=protocol)
+    names = [name for name in ("gae", *_METHODS) if pick(rows, contender=name)]
+    entries: list[list[str | Entry]] = []
+    for dataset in datasets_in(rows):
+        for cut in CUTS:
+            kept = kept_edges(rows, dataset, protocol, cut, quick)
+            if kept is None:
+                continue
+            line: list[str | Entry] = [dataset, cut, f"{kept:.0f}"]
+            for name in names:
+                line.append(describe(scores(rows, dataset, name, protocol, cut, quick)))
+                printed = printed_score("auc", dataset, name) if protocol == "paper" else None
+                line.append(EMPTY if printed is None else f"{printed[0]:.2f}")
+            entries.append(line)
+    scored = [word for name in names for word in (CONTENDERS[name].heading, "printed")]
+    caption = f"AUC in % by how the patches are cut: {PROTOCOLS[protocol]}."
+    return DataTable(caption, ["data set", "cut", "edges kept, %", *scored], entries, num_labels=2).trimmed()
 
 
 def _chart(rows: list[Row], protocol: str, quick: bool) -> Chart:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from l2g2g.reports.document import Block, DataTable
+from l2g2g.reports.document import EMPTY, Block, DataTable
 from l2g2g.reproduce.cells import AnyCell, GraphCell
 from l2g2g.reproduce.paper_numbers import SIZES
-from l2g2g.reproduce.results import Row
+from l2g2g.reproduce.results import Row, signed
 from l2g2g.reproduce.study import Choice
 
 TITLE = "Data sets"
@@ -45,27 +45,36 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
         name = row["cell"]["dataset"]
         printed = SIZES.get(_STAND_FOR.get(name, name))
         counts = [f"{row['num_nodes']:,}", f"{row['num_edges']:,}", f"{row['num_features']:,}"]
-        paper = ["–"] * 3
+        paper = [EMPTY] * 3
         if printed is not None:
             paper = [f"{printed.num_nodes:,}", f"{printed.num_edges:,}", f"{printed.num_features:,}"]
         entries.append(
             [name, paper[0], counts[0], paper[1], counts[1], paper[2], counts[2], _explain(name, row["num_edges"])]
         )
-    missing = [name for name in SIZES if name not in {row["cell"]["dataset"] for row in rows}]
     blocks: list[Block] = [
         DataTable(
             "Nodes N, edges M and features F as printed in the paper's Table 2, and as counted here, every edge once.",
-            ["data set", "N, paper", "N", "M, paper", "M", "F, paper", "F", "why M differs"],
+            ["data set", "N, printed", "N", "M, printed", "M", "F, printed", "F", "why M differs"],
             [list(entry) for entry in entries],
             num_notes=1,
         )
     ]
-    if missing:
-        blocks.append(
-            f"Not counted here: {', '.join(missing)}. The published files of Cora, Reddit and Yelp could not be had; "
-            "reddit-like and yelp-like are generated stand-ins of their size and nothing more."
-        )
-    return blocks
+    return blocks + _tell_missing([entry[0] for entry in entries])
+
+
+def _tell_missing(counted: list[str]) -> list[Block]:
+    """Which graphs of the paper are not here, and which stand-ins are."""
+    missing = [name for name in SIZES if name not in counted]
+    if not missing:
+        return []
+    generated = ", ".join(name for name in missing if name.startswith("sbm-"))
+    files = ", ".join(name for name in missing if not name.startswith("sbm-"))
+    kinds = [generated and f"{generated} (generated)", files and f"{files} (read from their published files)"]
+    sentences = [f"Not counted here: {'; '.join(filter(None, kinds))}."]
+    for name in counted:
+        if _STAND_FOR.get(name) in missing:
+            sentences.append(f"{name} is a generated stand-in of the size of {_STAND_FOR[name]} and nothing more.")
+    return [" ".join(sentences)]
 
 
 def _explain(name: str, num_edges: int) -> str:
@@ -79,4 +88,4 @@ def _explain(name: str, num_edges: int) -> str:
     if printed.num_edges == 2 * num_edges:
         return "The paper counts both directions of every edge."
     share = num_edges / printed.num_edges - 1
-    return f"{100 * share:+.2f} %: another draw of the same model." if abs(share) < 0.01 else "Unexplained."
+    return f"{signed(100 * share)} %: another draw of the same model." if abs(share) < 0.01 else "Unexplained."

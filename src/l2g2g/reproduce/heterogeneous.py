@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import fmean
 
 from l2g2g.graphs.heterogeneous import VARIANTS
-from l2g2g.reports.charts import Chart, Panel, Series
-from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reports.charts import Chart, Panel, Series, around
+from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell, Cell
-from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.reproduce.performance import options_of
-from l2g2g.reproduce.results import Row, describe, deviation, limits, percents, pick
+from l2g2g.reproduce.results import Row, describe, deviation, limits, percents, pick, span
 from l2g2g.reproduce.study import Choice
 
 TITLE = "Heterogeneous block models"
@@ -38,23 +38,32 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
         means = {name: fmean(values) for name, values in scores.items() if values}
         top = max(means.values())
         limit = limits(pick(rows, dataset=dataset))
-        gap = f"{fmean(limit) - top:.2f}" if limit else "–"
+        gap = f"{fmean(limit) - top:z.2f}" if limit else EMPTY
         marked = [Entry(describe(values), best=means.get(name) == top) for name, values in scores.items()]
         meaning = VARIANTS[dataset].description if dataset in VARIANTS else ""
         entries.append([dataset, meaning, *marked, describe(limit), gap])
-    labels = [contender.label for contender in CONTENDERS.values()]
+    labels = [contender.heading for contender in CONTENDERS.values()]
     return [
-        "Held-out links, AUC in percent, mean ± deviation over seeds; bold is best. All models have 10,000 nodes, "
-        "14,850 edges and 100 feature columns. The best possible AUC scores a test pair by its true edge probability, "
-        "and so knows every node's blocks and weight: where features are wrong or weak, no method can know as much.",
+        "Held-out links, AUC in percent, mean ± deviation over seeds; bold is best. "
+        f"{_sizes(rows)}The best possible AUC scores a test pair by its true edge probability, and so knows every "
+        "node's blocks and weight: where features are wrong or weak, no method can know as much. The gap is what the "
+        f"best method lacks. {DEFAULT_MEANS}",
         DataTable(
             "AUC in % on block models with more heterogeneity.",
             ["model", "what differs", *labels, "best possible", "gap"],
             entries,
             num_labels=2,
-        ),
+        ).trimmed(),
         _chart(rows, datasets),
     ]
+
+
+def _sizes(rows: list[Row]) -> str:
+    """How large the graphs are."""
+    if not rows:
+        return ""
+    nodes, edges, features = (span(row[f"num_{name}"] for row in rows) for name in ("nodes", "edges", "features"))
+    return f"The graphs have {nodes} nodes, {edges} edges and {features} feature columns. "
 
 
 def _chart(rows: list[Row], datasets: list[str]) -> Chart:
@@ -66,8 +75,9 @@ def _chart(rows: list[Row], datasets: list[str]) -> Chart:
         }
         found = {place: values for place, values in found.items() if values}
         places = [place + 0.09 * (contender.colour - 2) for place in found]
-        means, spreads = [fmean(v) for v in found.values()], [deviation(v) for v in found.values()]
-        series.append(Series(contender.label, places, means, spreads, joined=False, colour=contender.colour))
+        means = [fmean(values) for values in found.values()]
+        bounds = around(means, [deviation(values) for values in found.values()])
+        series.append(Series(contender.label, places, means, bounds, joined=False, colour=contender.colour))
     allowed = {place: limits(pick(rows, dataset=dataset)) for place, dataset in enumerate(datasets)}
     allowed = {place: values for place, values in allowed.items() if values}
     best = [fmean(values) for values in allowed.values()]

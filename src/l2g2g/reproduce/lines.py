@@ -8,6 +8,7 @@ from typing import Any
 _COUNTS = ("num_nodes", "num_edges", "num_features")
 _RUN_COUNTS = (*_COUNTS, "epochs", "largest_patch_nodes", "peak_memory_bytes")
 _SCORES = ("auc", "ap", "best_auc", "mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
+_SHARES = (*_SCORES, "kept_edge_fraction")
 _SECONDS = ("epoch_median", "synchronise", "partition", "total")
 _WORDS = ("dataset", "method", "preset", "protocol")
 _LARGEST = 2**53
@@ -44,7 +45,7 @@ def _result_trouble(row: dict[str, Any], is_run: bool) -> str | None:
             return f"{name} is no count"
     if not is_run:
         return None
-    for name in _SCORES:
+    for name in _SHARES:
         score = row.get(name, None if name not in ("auc", "ap") else "missing")
         if score is not None and not (_is_number(score) and score <= 1):
             return f"{name} is no score"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from statistics import median
 
-from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell
-from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.reproduce.patches import is_stand_in
 from l2g2g.reproduce.results import Row, datasets_in, epoch_seconds, pick
 from l2g2g.reproduce.study import Choice
-from l2g2g.reproduce.timing import timing_cell, timing_options
+from l2g2g.reproduce.timing import time_series, timing_cell, timing_options
 
 TITLE = "Time by number of patches"
 DATASETS = ("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like")
@@ -47,32 +47,37 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
         series = []
         for name in NAMES:
             found = runs_by_count(rows, dataset, name, quick)
-            times = {count: median(map(epoch_seconds, own)) for count, own in found.items()}
+            times = {float(count): list(map(epoch_seconds, own)) for count, own in found.items()}
+            series.append(time_series(CONTENDERS[name].label, times, CONTENDERS[name].colour))
             for count, own in found.items():
                 first = own[0]
                 entries.append(
                     [
                         dataset,
-                        CONTENDERS[name].label,
+                        CONTENDERS[name].heading,
                         str(count),
-                        f"{times[count]:.4f}",
+                        f"{median(times[count]):.4f}",
                         f"{median(row['seconds']['partition'] for row in own):.2f}",
                         f"{first['node_duplication']:.2f}",
                         f"{first['largest_patch_nodes']:,}",
                         f"{first['largest_patch_nodes'] * count / first['num_nodes']:.2f}",
                     ]
                 )
-            colour = CONTENDERS[name].colour
-            series.append(Series(CONTENDERS[name].label, list(map(float, times)), list(times.values()), colour=colour))
-        panels.append(Panel(dataset, series, "patches", "seconds per epoch", xscale="log"))
+        panels.append(Panel(dataset, series, "patches", "seconds per epoch", xscale="log", counts=True))
     return [
         "Seconds of one epoch (median, alignment included) on a CPU, partitioning beside it. Σ N_j / N says how often "
-        "a node is held on average; the last column compares the largest patch with N / k.",
+        "a node is held on average; the last column compares the largest patch with N / k. "
+        f"{DEFAULT_MEANS}",
         DataTable(
             "Time of an epoch by number of patches.",
             ["data set", "method", "patches", "s per epoch", "partition, s", "Σ N_j / N", "largest patch", "÷ (N / k)"],
             entries,
             num_labels=2,
         ),
-        Chart("patch-time", "Seconds of one epoch for 2 to 30 patches, by data set.", panels),
+        Chart(
+            "patch-time",
+            "Seconds of one epoch for 2 to 30 patches, by data set. Medians, with bands from the fastest repetition to "
+            "the slowest.",
+            panels,
+        ),
     ]

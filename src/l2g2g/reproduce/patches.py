@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 from l2g2g.graphs.splits import Protocol
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.reports.charts import Chart, Panel, Series, around
 from l2g2g.reports.document import Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell, Cell
-from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.reproduce.paper_numbers import Measure
 from l2g2g.reproduce.performance import PROTOCOLS
-from l2g2g.reproduce.results import Row, datasets_in, describe, deviation, percents, pick
+from l2g2g.reproduce.results import Row, datasets_in, describe, deviation, percents, pick, signed
 from l2g2g.reproduce.study import Choice
 
 TITLE = "Number of patches"
@@ -79,32 +79,17 @@ def scores_by_count(
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """A table and, for each measure and evaluation, a figure."""
+    """For each evaluation a table, and a figure of each measure."""
     options = [options_of(name, count, quick) for name in datasets_in(rows) for count in COUNTS]
     datasets = datasets_in([row for row in rows if row["cell"].get("options") in options])
-    entries: list[list[str | Entry]] = []
-    for protocol in PROTOCOLS:
-        for dataset in datasets:
-            for name in _NAMES:
-                found = scores_by_count(rows, dataset, name, protocol, "auc", quick)
-                if not found:
-                    continue
-                first, last = min(found), max(found)
-                change = fmean(found[last]) - fmean(found[first])
-                label = CONTENDERS[name].label
-                scores = [describe(found.get(count, [])) for count in COUNTS]
-                entries.append([protocol, dataset, label, *scores, f"{change:+.2f}"])
     blocks: list[Block] = [
         "AUC in percent for 2 to 10 patches, mean ± deviation over seeds. The last column is the change from the "
-        f"fewest patches to the most. Stand-ins: {STAND_IN_EPOCHS} epochs instead of 200 or more.",
-        DataTable(
-            "AUC in % by number of patches.",
-            ["evaluation", "data set", "method", *(str(count) for count in COUNTS), "change"],
-            entries,
-            num_labels=3,
-        ),
+        f"fewest patches to the most. Stand-ins: {STAND_IN_EPOCHS} epochs instead of 200 or more. {DEFAULT_MEANS}",
     ]
     for protocol in PROTOCOLS:
+        table = _table(rows, datasets, protocol, quick)
+        if table.rows:
+            blocks.append(table)
         for measure in get_args(Measure):
             blocks.append(_chart(rows, datasets, protocol, measure, quick))
     return blocks
@@ -113,22 +98,31 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
 _NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]
 
 
+def _table(rows: list[Row], datasets: list[str], protocol: Protocol, quick: bool) -> DataTable:
+    entries: list[list[str | Entry]] = []
+    for dataset in datasets:
+        for name in _NAMES:
+            found = scores_by_count(rows, dataset, name, protocol, "auc", quick)
+            if not found:
+                continue
+            change = fmean(found[max(found)]) - fmean(found[min(found)])
+            scores = [describe(found.get(count, [])) for count in COUNTS]
+            entries.append([dataset, CONTENDERS[name].heading, *scores, signed(change)])
+    caption = f"AUC in % by number of patches: {PROTOCOLS[protocol]}."
+    columns = ["data set", "method", *(str(count) for count in COUNTS), "change"]
+    return DataTable(caption, columns, entries, num_labels=2).trimmed()
+
+
 def _chart(rows: list[Row], datasets: list[str], protocol: str, measure: str, quick: bool) -> Chart:
     panels = []
     for dataset in datasets:
         series = []
         for name in _NAMES:
             found = scores_by_count(rows, dataset, name, protocol, measure, quick)
-            series.append(
-                Series(
-                    CONTENDERS[name].label,
-                    [float(count) for count in found],
-                    [fmean(values) for values in found.values()],
-                    [deviation(values) for values in found.values()],
-                    colour=CONTENDERS[name].colour,
-                )
-            )
-        panels.append(Panel(dataset, series, "patches", f"{measure.upper()} in %"))
+            means, deviations = ([summary(values) for values in found.values()] for summary in (fmean, deviation))
+            bounds, colour = around(means, deviations), CONTENDERS[name].colour
+            series.append(Series(CONTENDERS[name].label, list(map(float, found)), means, bounds, colour=colour))
+        panels.append(Panel(dataset, series, "patches", f"{measure.upper()} in %", counts=True))
     meaning = "under the paper's evaluation" if protocol == "paper" else "on held-out links"
     caption = f"{measure.upper()} for 2 to 10 patches {meaning}; bands are deviations over seeds."
     return Chart(f"patches-{protocol}-{measure}", caption, panels)

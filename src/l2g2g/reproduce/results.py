@@ -66,7 +66,29 @@ def describe(values: list[float], digits: int = 2) -> str:
     """
     if not values:
         return "–"
-    return f"{fmean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+    return f"{fmean(values):z.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A difference with its sign; what rounds to nothing has none.
+
+    Example:
+        >>> signed(1.5), signed(-0.25), signed(-0.001)
+        ('+1.50', '-0.25', '0.00')
+    """
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
+
+
+def span(values: Iterable[int]) -> str:
+    """A count, or the lowest and the highest where they differ.
+
+    Example:
+        >>> span([1000, 1000]), span([1000, 1200, 900])
+        ('1,000', '900 to 1,200')
+    """
+    found = sorted(values)
+    return f"{found[0]:,}" if found[0] == found[-1] else f"{found[0]:,} to {found[-1]:,}"
 
 
 def deviation(values: list[float]) -> float:

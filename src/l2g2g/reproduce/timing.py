@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
+from l2g2g.reports.charts import Series
 from l2g2g.reproduce.cells import AnyCell, Cell
 from l2g2g.reproduce.contenders import CONTENDERS
 from l2g2g.reproduce.results import Row, epoch_seconds, pick
@@ -24,7 +25,13 @@ def timing_cell(dataset: str, contender: str, quick: bool, seed: int = 0, **more
     return Cell(dataset, chosen.method, chosen.preset, timing_options(quick, **more), seed)
 
 
-def epoch_time(rows: Iterable[Row], dataset: str, contender: str, quick: bool, **more: Any) -> float | None:
-    """Median over seeds of the seconds of an epoch; None where nothing was run."""
+def epoch_times(rows: Iterable[Row], dataset: str, contender: str, quick: bool, **more: Any) -> list[float]:
+    """Seconds of an epoch, of every seed."""
     found = pick(rows, dataset=dataset, contender=contender, options=timing_options(quick, **more))
-    return median(epoch_seconds(row) for row in found) if found else None
+    return [epoch_seconds(row) for row in found]
+
+
+def time_series(label: str, times: dict[float, list[float]], colour: int) -> Series:
+    """Medians, with a band from the fastest repetition to the slowest. times: by x."""
+    bounds = [(min(own), max(own)) for own in times.values()]
+    return Series(label, list(times), [median(own) for own in times.values()], bounds, colour=colour)

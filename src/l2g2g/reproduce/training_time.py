@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from statistics import median
 
-from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 from l2g2g.reproduce.cells import AnyCell
-from l2g2g.reproduce.contenders import CONTENDERS, choose_contenders
+from l2g2g.reproduce.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.reproduce.results import Row, datasets_in, epoch_seconds, pick
 from l2g2g.reproduce.study import Choice
-from l2g2g.reproduce.timing import timing_cell, timing_options
+from l2g2g.reproduce.timing import time_series, timing_cell, timing_options
 
 TITLE = "Training time"
 DATASETS: tuple[str, ...] = (
@@ -51,7 +51,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             entries.append(
                 [
                     dataset,
-                    contender.label,
+                    contender.heading,
                     f"{found[0]['num_edges']:,}",
                     f"{epoch:.4f}",
                     ratio,
@@ -66,7 +66,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
     return [
         f"Seconds of one epoch (median, alignment included), after {timing_options(quick)['epochs']} epochs. The paper "
         f"leaves out the time of partitioning; here it stands beside. Threads: {words or '–'}. Peak memory is that of "
-        "the process so far, and so a bound.",
+        f"the process so far, and so a bound. {DEFAULT_MEANS}",
         DataTable(
             "Training time by data set and method.",
             [
@@ -93,15 +93,17 @@ def _chart(rows: list[Row]) -> Chart:
     for name, contender in CONTENDERS.items():
         found = {place: pick(rows, dataset=dataset, contender=name) for place, dataset in enumerate(datasets)}
         found = {place: own for place, own in found.items() if own}
-        places = [float(place) for place in found]
-        times = [median(map(epoch_seconds, own)) for own in found.values()]
-        epochs.append(Series(contender.label, places, times, colour=contender.colour))
+        times = {float(place): list(map(epoch_seconds, own)) for place, own in found.items()}
+        epochs.append(time_series(contender.label, times, contender.colour))
         if contender.uses_patches:
-            times = [median(row["seconds"]["partition"] for row in own) for own in found.values()]
-            partitions.append(Series(contender.label, places, times, colour=contender.colour))
+            times = {float(place): [row["seconds"]["partition"] for row in own] for place, own in found.items()}
+            partitions.append(time_series(contender.label, times, contender.colour))
     panels = [
         Panel("one epoch", epochs, "", "seconds", yscale="log", ticks=datasets),
         Panel("partition, once", partitions, "", "seconds", yscale="log", ticks=datasets),
     ]
-    caption = "Seconds of one epoch, and of partitioning once, by data set (few edges to many); logarithmic scale."
+    caption = (
+        "Seconds of one epoch, and of partitioning once, by data set (few edges to many); logarithmic scale. Medians, "
+        "with bands from the fastest repetition to the slowest."
+    )
     return Chart("training-time", caption, panels)
