@@ -1,7 +1,7 @@
 """What `l2g2g plan` says beside what a run takes: peak memory, seconds of an epoch, and all stages after reading.
 
-Each plan and each run is a process of its own, through the command line, one after the other. A few epochs are enough:
-the plan is made for as many.
+Each plan and each run is a process of its own, through the command line, one after the other. Some epochs are enough,
+for the plan is made for as many; the first few take longer than all others, because memory is new to the process.
 
     python benchmarks/plan_check.py                                        # sbm-large, npm-deps, npm-codep, reddit-like
     python benchmarks/plan_check.py npm-codep --epochs 3 --memory 1200MB   # one graph, within a limit
@@ -61,7 +61,7 @@ def check(graph: str, options: argparse.Namespace) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="*", default=DATASETS)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--memory")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--data-dir", type=Path, default=DATA)

@@ -33,7 +33,7 @@ def test_a_sample_has_the_shape_of_the_graph():
     sizes = GraphSizes("large", 1_000_000, 10_000_000, 30, 30.0)
     sample = Sample.of(sizes, make_config(threads=1))
     graph = sample.graph
-    assert graph.num_nodes <= 50_000
+    assert graph.num_nodes <= 80_000
     assert 2 * graph.num_edges / graph.num_nodes == pytest.approx(20, rel=0.15)
     assert graph.num_features == 30
     sparse = Sample.of(replace(sizes, sparse=True, entries_per_row=5.0), make_config(threads=1)).graph

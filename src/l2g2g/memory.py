@@ -15,7 +15,7 @@ from l2g2g.graphs.graph import Graph
 _BYTES_PER_ACTIVATION = 24  # what an epoch holds of every hidden or final number of a row, with its gradients
 _BYTES_PER_ARC = 26
 _BYTES_PER_ARC_READ = 40
-_FURTHER_BYTES_PER_ARC = 10  # where the patches and the whole graph are held both
+_FURTHER_BYTES_PER_ARC = 30  # where validation holds the whole graph beside the patches
 _COPIES = 2  # of the features: scaled, and with entries dropped
 _FURTHER_COPIES = 1  # by patches
 _BYTES_PER_ARC_DRAWN = 12  # of those, for pairs of all nodes
