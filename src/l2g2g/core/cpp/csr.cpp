@@ -1,0 +1,7 @@
+#include "arrays.hpp"
+
+namespace l2g2g {
+
+void bind_csr(nb::module_&) {}
+
+}  // namespace l2g2g
