@@ -1,7 +1,474 @@
+// Python's view of the kernels with vector code. Patterns are checked once, when they are made; tables at every call.
+#include "arguments.hpp"
 #include "arrays.hpp"
+#include "pool.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
 
 namespace l2g2g {
+namespace {
 
-void bind_tensors(nb::module_&) {}
+template <class T> using Cube = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+template <class T> using Maybe = std::optional<T>;
+constexpr int64_t kWidestTable = 512;
+
+const Kernels* active = nullptr;
+
+std::vector<const Kernels*> available() {
+    std::vector<const Kernels*> found = {&kernels_generic()};
+#ifdef HAVE_avx2
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
+        found.push_back(&kernels_avx2());
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+            found.push_back(&kernels_avx512());
+    }
+#endif
+    return found;
+}
+
+template <class T> const T* data(const Maybe<Vector<T>>& array) { return array ? array->data() : nullptr; }
+
+void check_shape(bool holds, const char* what) { require(holds, what); }
+
+// A CSR pattern or matrix whose rows may have gaps between them: the entries of row r are starts[r] to ends[r].
+class CsrMatrix {
+  public:
+    CsrMatrix(Vector<int64_t> starts, Vector<int64_t> ends, Vector<int32_t> indices, Maybe<Vector<float>> values, int64_t num_columns, bool checked)
+        : starts_(starts), ends_(ends), indices_(indices), values_(values), num_columns_(num_columns) {
+        check_shape(starts.size() == ends.size(), "starts and ends must have the same length");
+        check_shape(!values || values->size() == indices.size(), "values must be as many as indices");
+        if (checked) return;
+        const int64_t num_entries = static_cast<int64_t>(indices.size());
+        const nb::gil_scoped_release release;
+        int64_t before = 0;
+        for (size_t row = 0; row < starts.size(); ++row) {
+            if (starts.data()[row] < before || ends.data()[row] < starts.data()[row] || ends.data()[row] > num_entries)
+                throw std::invalid_argument("rows must lie one after the other inside the entries");
+            before = starts.data()[row];
+        }
+        check_indices(indices.data(), indices.size(), num_columns);
+    }
+
+    Csr csr() const {
+        return {starts_.data(), ends_.data(), indices_.data(), data(values_), static_cast<int64_t>(starts_.size()), static_cast<int64_t>(indices_.size())};
+    }
+    int64_t num_rows() const { return static_cast<int64_t>(starts_.size()); }
+    int64_t num_columns() const { return num_columns_; }
+    int64_t count() const {
+        int64_t total = 0;
+        for (size_t row = 0; row < starts_.size(); ++row) total += ends_.data()[row] - starts_.data()[row];
+        return total;
+    }
+
+  private:
+    Vector<int64_t> starts_, ends_;
+    Vector<int32_t> indices_;
+    Maybe<Vector<float>> values_;
+    int64_t num_columns_;
+};
+
+Dropout make_dropout(const Maybe<Vector<uint32_t>>& hashes, uint64_t key, uint64_t threshold, float factor, int64_t num_rows) {
+    check_shape(threshold == 0 || (hashes && static_cast<int64_t>(hashes->size()) == num_rows), "dropout needs a node hash per row");
+    return {data(hashes), key, threshold, factor};
+}
+
+void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out, Maybe<Vector<float>> scale, bool loops, Maybe<Matrix<float>> added,
+              Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold, float factor) {
+    const int64_t rows = matrix.num_rows(), width = static_cast<int64_t>(table.shape(1));
+    check_shape(static_cast<int64_t>(table.shape(0)) == matrix.num_columns(), "the table must have a row per column of the matrix");
+    check_shape(static_cast<int64_t>(out.shape(0)) == rows && static_cast<int64_t>(out.shape(1)) == width, "out has the wrong shape");
+    check_shape(width <= kWidestTable, "a table may have at most 512 columns");
+    check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
+    check_shape(!loops || matrix.num_columns() >= rows, "loops need a square matrix");
+    check_shape(!added || (static_cast<int64_t>(added->shape(1)) == width && (added->shape(0) == 1 || static_cast<int64_t>(added->shape(0)) == rows)),
+                "added has the wrong shape");
+    const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), table.data(), width, data(scale), loops,
+                                        added ? added->data() : nullptr, added && added->shape(0) > 1 ? width : (added && rows == 1 ? 0 : 0), out.data()};
+    const nb::gil_scoped_release release;
+    if (width && rows) active->multiply(arguments);
+}
+
+void multiply_transposed(const CsrMatrix& matrix, Matrix<float> dense, Cube<float> sums, Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold,
+                         float factor) {
+    const int64_t rows = matrix.num_rows(), width = static_cast<int64_t>(dense.shape(1));
+    check_shape(static_cast<int64_t>(dense.shape(0)) == rows, "dense must have a row per row of the matrix");
+    check_shape(static_cast<int64_t>(sums.shape(1)) == matrix.num_columns() && static_cast<int64_t>(sums.shape(2)) == width && sums.shape(0) >= 1,
+                "sums has the wrong shape");
+    check_shape(width <= kWidestTable, "a table may have at most 512 columns");
+    const TransposedArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), dense.data(), width, matrix.num_columns(),
+                                           static_cast<int>(sums.shape(0)), sums.data()};
+    const nb::gil_scoped_release release;
+    if (width && rows) active->multiply_transposed(arguments);
+}
+
+void forward_layer(const CsrMatrix& matrix, Matrix<float> table, Vector<float> bias, Matrix<float> weight, MatrixOut<float> hidden, MatrixOut<float> out,
+                   Maybe<Vector<float>> scale, bool loops, Maybe<Vector<float>> out_scale) {
+    const int64_t rows = matrix.num_rows(), inner = static_cast<int64_t>(table.shape(1)), width = static_cast<int64_t>(weight.shape(1));
+    check_shape(static_cast<int64_t>(table.shape(0)) == matrix.num_columns(), "the table must have a row per column of the matrix");
+    check_shape(static_cast<int64_t>(bias.size()) == inner && static_cast<int64_t>(weight.shape(0)) == inner, "bias and weight must fit the table");
+    check_shape(static_cast<int64_t>(hidden.shape(0)) == rows && static_cast<int64_t>(hidden.shape(1)) == inner, "hidden has the wrong shape");
+    check_shape(static_cast<int64_t>(out.shape(0)) == rows && static_cast<int64_t>(out.shape(1)) == width, "out has the wrong shape");
+    check_shape(inner > 0 && width > 0 && inner <= kWidestTable && width <= kWidestTable, "a layer has 1 to 512 columns");
+    check_shape((!scale || static_cast<int64_t>(scale->size()) == rows) && (!out_scale || static_cast<int64_t>(out_scale->size()) == rows),
+                "a scale must have a number per row");
+    check_shape(!loops || matrix.num_columns() >= rows, "loops need a square matrix");
+    const LayerArguments arguments = {matrix.csr(), table.data(), inner, data(scale), loops, bias.data(), weight.data(), width, data(out_scale), hidden.data(), out.data()};
+    const nb::gil_scoped_release release;
+    active->forward_layer(arguments);
+}
+
+void backward_layer(const CsrMatrix& matrix, Matrix<float> hidden, Matrix<float> gradient, Matrix<float> turned, MatrixOut<float> of_bias, Cube<float> of_weight,
+                    Maybe<MatrixOut<float>> of_sums, Maybe<Cube<float>> of_table, Maybe<Vector<float>> scale) {
+    const int64_t rows = matrix.num_rows(), inner = static_cast<int64_t>(hidden.shape(1)), width = static_cast<int64_t>(gradient.shape(1));
+    const size_t parts = of_bias.shape(0);
+    check_shape(static_cast<int64_t>(hidden.shape(0)) == rows && static_cast<int64_t>(gradient.shape(0)) == rows, "hidden and gradient must have a row per row");
+    check_shape(static_cast<int64_t>(turned.shape(0)) == width && static_cast<int64_t>(turned.shape(1)) == inner, "turned has the wrong shape");
+    check_shape(parts >= 1 && static_cast<int64_t>(of_bias.shape(1)) == inner, "of_bias has the wrong shape");
+    check_shape(of_weight.shape(0) == parts && static_cast<int64_t>(of_weight.shape(1)) == inner && static_cast<int64_t>(of_weight.shape(2)) == width,
+                "of_weight has the wrong shape");
+    check_shape(of_sums.has_value() != of_table.has_value(), "give of_sums or of_table");
+    check_shape(!of_sums || (static_cast<int64_t>(of_sums->shape(0)) == rows && static_cast<int64_t>(of_sums->shape(1)) == inner), "of_sums has the wrong shape");
+    check_shape(!of_table || (of_table->shape(0) == parts && static_cast<int64_t>(of_table->shape(1)) == matrix.num_columns() && static_cast<int64_t>(of_table->shape(2)) == inner),
+                "of_table has the wrong shape");
+    check_shape(inner > 0 && width > 0 && inner <= kWidestTable && width <= kWidestTable, "a layer has 1 to 512 columns");
+    check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
+    const LayerGradients arguments = {matrix.csr(),       hidden.data(), inner, gradient.data(), width, turned.data(), data(scale), static_cast<int>(parts),
+                                      of_sums ? of_sums->data() : nullptr, of_table ? of_table->data() : nullptr, matrix.num_columns(), of_bias.data(), of_weight.data()};
+    const nb::gil_scoped_release release;
+    active->backward_layer(arguments);
+}
+
+void move_rows(Matrix<float> table, MatrixOut<float> out, Maybe<Vector<int32_t>> order, Maybe<Vector<float>> scale, bool add) {
+    const size_t rows = out.shape(0);
+    check_shape(table.shape(1) == out.shape(1) && static_cast<int64_t>(table.shape(1)) <= kWidestTable, "table and out must have the same width, at most 512");
+    check_shape(order ? order->size() == rows : table.shape(0) == rows, "there must be a row for every row of out");
+    check_shape(!scale || scale->size() == rows, "scale must have a number per row");
+    const nb::gil_scoped_release release;
+    if (order) check_indices(order->data(), rows, static_cast<int64_t>(table.shape(0)));
+    active->move_rows({table.data(), data(order), data(scale), static_cast<int64_t>(rows), static_cast<int64_t>(table.shape(1)), add, out.data()});
+}
+
+struct Found {
+    double loss, slope;
+};
+Found add_up(const std::vector<Sums>& sums) {
+    Found total{0, 0};
+    for (const Sums& part : sums) {
+        total.loss += part.loss;
+        total.slope += part.slope;
+    }
+    return total;
+}
+std::pair<double, double> as_pair(Found found) { return {found.loss, found.slope}; }
+
+Weights make_weights(const Vector<float>& weights, int64_t num_rows, int64_t num_pairs, const std::string& kind) {
+    const int64_t size = static_cast<int64_t>(weights.size());
+    if (kind == "all") {
+        require(size == 1, "weights must be one number");
+        return {weights.data(), Weights::kScalar};
+    }
+    if (kind == "row") {
+        require(size == num_rows, "weights must be one number per row");
+        return {weights.data(), Weights::kByRow};
+    }
+    require(kind == "pair" && size == num_pairs, "weights must be one number per pair");
+    return {weights.data(), Weights::kByPair};
+}
+
+Tables make_tables(const Matrix<float>& left, const Maybe<Matrix<float>>& right, float* of_left, float* of_right, float bias, float sign) {
+    check_shape(!right || right->shape(1) == left.shape(1), "both tables must have the same width");
+    check_shape(left.shape(1) >= 1 && static_cast<int64_t>(left.shape(1)) <= kWidestTable, "a table has 1 to 512 columns");
+    return {left.data(), right ? right->data() : left.data(), of_left, of_right, static_cast<int64_t>(left.shape(1)), bias, sign};
+}
+
+std::pair<double, double> score_arcs(const CsrMatrix& arcs, Vector<float> weights, const std::string& kind, Matrix<float> left, Maybe<Matrix<float>> right, float bias,
+                                     float sign, MatrixOut<float> of_left, Maybe<MatrixOut<float>> of_right) {
+    check_shape(static_cast<int64_t>(left.shape(0)) == arcs.num_rows() && arcs.num_columns() == arcs.num_rows(), "the tables must have a row per row of the arcs");
+    check_shape(of_left.shape(0) == left.shape(0) && of_left.shape(1) == left.shape(1), "of_left has the wrong shape");
+    check_shape(right.has_value() == of_right.has_value(), "right needs of_right");
+    check_shape(!right || (right->shape(0) == left.shape(0) && of_right->shape(0) == left.shape(0) && of_right->shape(1) == left.shape(1)), "of_right has the wrong shape");
+    const Csr csr = arcs.csr();
+    const Weights own = make_weights(weights, csr.num_rows, csr.num_entries, kind);
+    const Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, sign);
+    const nb::gil_scoped_release release;
+    const int64_t items = num_threads() == 1 || csr.num_entries < 20000 ? 1 : 8 * num_threads();
+    std::vector<Sums> sums(static_cast<size_t>(items));
+    active->score_arcs({csr, own, tables, sums.data(), items});
+    return as_pair(add_up(sums));
+}
+
+std::pair<double, double> score_list(Vector<int32_t> rows, Vector<int32_t> columns, Vector<float> weights, const std::string& kind, Matrix<float> left, Maybe<Matrix<float>> right,
+                                     float bias, float sign, Cube<float> of_left, Maybe<Cube<float>> of_right) {
+    const size_t parts = of_left.shape(0), num_right = right ? right->shape(0) : left.shape(0);
+    check_shape(rows.size() == columns.size(), "rows and columns must be as many");
+    check_shape(parts >= 1 && of_left.shape(1) == left.shape(0) && of_left.shape(2) == left.shape(1), "of_left has the wrong shape");
+    check_shape(right.has_value() == of_right.has_value(), "right needs of_right");
+    check_shape(!right || (of_right->shape(0) == parts && of_right->shape(1) == num_right && of_right->shape(2) == left.shape(1)), "of_right has the wrong shape");
+    const Weights own = make_weights(weights, static_cast<int64_t>(left.shape(0)), static_cast<int64_t>(rows.size()), kind);
+    const Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, sign);
+    const nb::gil_scoped_release release;
+    check_indices(rows.data(), rows.size(), static_cast<int64_t>(left.shape(0)));
+    check_indices(columns.data(), columns.size(), static_cast<int64_t>(num_right));
+    std::vector<Sums> sums(parts);
+    active->score_list({rows.data(), columns.data(), static_cast<int64_t>(rows.size()), own, tables, {static_cast<int64_t>(left.shape(0)), static_cast<int64_t>(num_right)},
+                        static_cast<int64_t>(parts), sums.data()});
+    return as_pair(add_up(sums));
+}
+
+void check_ends(const Matrix<float>& table, const Vector<int32_t>& rows, const Vector<int32_t>& columns, size_t num_products, size_t width) {
+    check_shape(rows.size() == columns.size() && rows.size() == num_products && width == table.shape(1), "rows, columns and products must be as many");
+    check_indices(rows.data(), rows.size(), static_cast<int64_t>(table.shape(0)));
+    check_indices(columns.data(), columns.size(), static_cast<int64_t>(table.shape(0)));
+}
+void multiply_ends(Matrix<float> table, Vector<int32_t> rows, Vector<int32_t> columns, MatrixOut<float> products) {
+    check_ends(table, rows, columns, products.shape(0), products.shape(1));
+    const nb::gil_scoped_release release;
+    active->multiply_ends({table.data(), rows.data(), columns.data(), static_cast<int64_t>(rows.size()), static_cast<int64_t>(table.shape(1)), products.data(), nullptr});
+}
+void spread_to_ends(MatrixOut<float> of_table, Matrix<float> table, Vector<int32_t> rows, Vector<int32_t> columns, MatrixOut<float> of_products) {
+    check_ends(table, rows, columns, of_products.shape(0), of_products.shape(1));
+    check_shape(of_table.shape(0) == table.shape(0) && of_table.shape(1) == table.shape(1), "of_table has the wrong shape");
+    const nb::gil_scoped_release release;
+    active->spread_to_ends({table.data(), rows.data(), columns.data(), static_cast<int64_t>(rows.size()), static_cast<int64_t>(table.shape(1)), of_products.data(), of_table.data()});
+}
+
+// The negatives of some stacked patches, see negatives.hpp. Rounds come as rows of integers from the plan in Python.
+class PackedNegatives {
+  public:
+    PackedNegatives(Vector<int64_t> indptr, Vector<int32_t> columns) : indptr_(indptr), columns_(columns) {
+        check_indptr(indptr.data(), indptr.size(), columns.size());
+        check_indices(columns.data(), columns.size(), num_rows());
+    }
+    int64_t num_rows() const { return static_cast<int64_t>(indptr_.size()) - 1; }
+
+    // first_rows, block_sizes: (num_patches,) of every patch, for the bits that tell in which blocks excluded columns lie.
+    void mark_blocks(Vector<int64_t> offsets, Vector<int64_t> block_sizes) {
+        check_shape(offsets.size() == block_sizes.size() + 1, "there must be a block size per patch");
+        check_shape(offsets.data()[0] == 0 && offsets.data()[block_sizes.size()] == num_rows(), "patches must cover the rows");
+        blocks_.assign(static_cast<size_t>(num_rows()), 0);
+        for (size_t patch = 0; patch < block_sizes.size(); ++patch) {
+            const int64_t first = offsets.data()[patch], last = offsets.data()[patch + 1], size = block_sizes.data()[patch];
+            check_shape(size >= 1 && last >= first && last <= num_rows(), "a patch lies outside the rows");
+            for (int64_t row = first; row < last; ++row)
+                for (int64_t entry = indptr_.data()[row]; entry < indptr_.data()[row + 1]; ++entry) {
+                    const int64_t column = columns_.data()[entry] - first;
+                    check_shape(column >= 0 && column < last - first, "an excluded pair leaves its patch");
+                    blocks_[static_cast<size_t>(row)] |= uint64_t{1} << (column / size & 63);
+                }
+        }
+    }
+
+    // rounds: (num_rounds, 8) int64: first_row, num_rows, block_size, num_blocks, meeting, num_draws, shift, key as signed.
+    std::vector<Round> read_rounds(const Matrix<int64_t>& rounds, const Vector<float>& weights) const {
+        check_shape(rounds.shape(1) == 8 && weights.size() == rounds.shape(0), "a round has eight numbers and a weight");
+        check_shape(static_cast<int64_t>(blocks_.size()) == num_rows(), "mark_blocks must be called first");
+        std::vector<Round> read;
+        for (size_t number = 0; number < rounds.shape(0); ++number) {
+            const int64_t* r = rounds.data() + 8 * number;
+            check_shape(r[0] >= 0 && r[1] >= 1 && r[0] + r[1] <= num_rows(), "a round lies outside the rows");
+            check_shape(r[2] >= 1 && r[2] < (int64_t{1} << 31) && r[3] >= 1 && r[2] * r[3] >= r[1] && r[2] * (r[3] - 1) < r[1] && r[0] + r[2] * r[3] < (int64_t{1} << 31),
+                        "blocks must cover the rows of their patch");
+            check_shape(r[4] >= 0 && r[5] >= 0 && r[5] < (int64_t{1} << 40) && r[6] >= 0 && r[6] < r[1], "a round has an impossible number of draws");
+            read.push_back({r[0], r[1], r[2], r[3], r[4], r[5], r[6], static_cast<uint64_t>(r[7]), weights.data()[number]});
+        }
+        return read;
+    }
+
+    // Adds the gradient of all rounds, which must be of different patches, to of_left and of_right. Packed tables.
+    std::pair<double, double> score(Matrix<int64_t> rounds, Vector<float> weights, Vector<uint32_t> hashes, Matrix<float> left, Maybe<Matrix<float>> right, float bias,
+                                    MatrixOut<float> of_left, Maybe<MatrixOut<float>> of_right) const {
+        const std::vector<Round> own = read_rounds(rounds, weights);
+        for (size_t number = 1; number < own.size(); ++number)
+            check_shape(own[number].first_row >= own[number - 1].first_row + own[number - 1].num_rows, "rounds at once must be of different patches, in order");
+        check_shape(static_cast<int64_t>(left.shape(0)) == num_rows() && static_cast<int64_t>(hashes.size()) == num_rows(), "the tables must have a row per row");
+        check_shape(of_left.shape(0) == left.shape(0) && of_left.shape(1) == left.shape(1), "of_left has the wrong shape");
+        check_shape(right.has_value() == of_right.has_value(), "right needs of_right");
+        check_shape(!right || (right->shape(0) == left.shape(0) && of_right->shape(0) == left.shape(0) && of_right->shape(1) == left.shape(1)), "of_right has the wrong shape");
+        const Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, -1.0f);
+        const nb::gil_scoped_release release;
+        std::vector<int64_t> first_task = {0};
+        for (const Round& round : own) {
+            int64_t meetings = 0;
+            for (int64_t block = 0; block < round.num_blocks; ++block) {
+                const int64_t other = ((round.meeting - block) % round.num_blocks + round.num_blocks) % round.num_blocks;
+                meetings += block <= other;
+            }
+            first_task.push_back(first_task.back() + meetings);
+        }
+        std::vector<Sums> sums(static_cast<size_t>(first_task.back()));
+        active->score_negatives({own.data(), static_cast<int64_t>(own.size()), first_task.data(), excluded(), hashes.data(), tables, sums.data()});
+        return as_pair(add_up(sums));
+    }
+
+    // (rows, columns) of the pairs that one round draws, packed numbers; wanted: (num_rows,) uint8, only these rows.
+    std::pair<NewVector<int32_t>, NewVector<int32_t>> list(Matrix<int64_t> rounds, Vector<float> weights, Vector<uint32_t> hashes, Maybe<Vector<uint8_t>> wanted) const {
+        const std::vector<Round> own = read_rounds(rounds, weights);
+        check_shape(static_cast<int64_t>(hashes.size()) == num_rows(), "there must be a node hash per row");
+        check_shape(!wanted || static_cast<int64_t>(wanted->size()) == num_rows(), "wanted must have a number per row");
+        std::vector<int32_t> rows, columns;
+        {
+            const nb::gil_scoped_release release;
+            for (const Round& round : own) {
+                const size_t before = rows.size();
+                rows.resize(before + static_cast<size_t>(round.num_draws) + 1);
+                columns.resize(rows.size());
+                Round counted = round;
+                counted.weight = 1.0f;
+                const int64_t count = active->list_negatives({counted, excluded(), hashes.data(), wanted ? wanted->data() : nullptr, rows.data() + before, columns.data() + before});
+                rows.resize(before + static_cast<size_t>(count));
+                columns.resize(rows.size());
+            }
+        }
+        return {to_numpy(std::move(rows)), to_numpy(std::move(columns))};
+    }
+
+  private:
+    Excluded excluded() const { return {indptr_.data(), columns_.data(), blocks_.data()}; }
+    Vector<int64_t> indptr_;
+    Vector<int32_t> columns_;
+    std::vector<uint64_t> blocks_;
+};
+
+void split_masked(const CsrMatrix& adjacency, Vector<int64_t> indptr, Vector<uint32_t> hashes, Maybe<Vector<int32_t>> groups, uint64_t key, uint64_t hidden_below,
+                  uint64_t scored_below, VectorOut<int32_t> out_indices, Maybe<VectorOut<float>> out_values, VectorOut<int64_t> visible_ends, VectorOut<int64_t> scored_starts,
+                  Maybe<VectorOut<float>> scale) {
+    const Csr csr = adjacency.csr();
+    const size_t rows = static_cast<size_t>(csr.num_rows);
+    check_shape(csr.starts == indptr.data() && indptr.size() == rows + 1 && adjacency.num_columns() == csr.num_rows, "indptr must be that of the square adjacency");
+    check_shape(hashes.size() == rows && (!groups || groups->size() == rows), "there must be a hash and a group per row");
+    check_shape(static_cast<int64_t>(out_indices.size()) == csr.num_entries && (csr.values == nullptr) == !out_values.has_value(), "out_indices or out_values has the wrong length");
+    check_shape(!out_values || static_cast<int64_t>(out_values->size()) == csr.num_entries, "out_values has the wrong length");
+    check_shape(visible_ends.size() == rows && scored_starts.size() == rows && (!scale || scale->size() == rows), "there must be a number per row");
+    check_shape(scored_below <= hidden_below, "only hidden entries are scored");
+    const nb::gil_scoped_release release;
+    active->split_masked({indptr.data(), csr.indices, csr.values, hashes.data(), data(groups), csr.num_rows, csr.num_entries, key, hidden_below, scored_below, out_indices.data(),
+                          out_values ? out_values->data() : nullptr, visible_ends.data(), scored_starts.data(), scale ? scale->data() : nullptr});
+}
+
+void hash_nodes(Vector<int32_t> nodes, uint64_t key, VectorOut<uint32_t> out) {
+    check_shape(nodes.size() == out.size(), "out must have a number per node");
+    const nb::gil_scoped_release release;
+    active->hash_nodes(nodes.data(), static_cast<int64_t>(nodes.size()), key, out.data());
+}
+void hash_pairs(Vector<int32_t> one, Vector<int32_t> other, uint64_t key, VectorOut<uint32_t> out) {
+    check_shape(one.size() == out.size() && other.size() == out.size(), "out must have a number per pair");
+    const nb::gil_scoped_release release;
+    active->hash_pairs(one.data(), other.data(), static_cast<int64_t>(one.size()), key, out.data());
+}
+void drop_dense(Matrix<float> values, Vector<uint32_t> hashes, uint64_t key, uint64_t threshold, float factor, MatrixOut<float> out) {
+    check_shape(values.shape(0) == out.shape(0) && values.shape(1) == out.shape(1) && hashes.size() == values.shape(0), "out or the hashes have the wrong shape");
+    check_shape(threshold < (uint64_t{1} << 32), "the threshold must be below 2^32");
+    const nb::gil_scoped_release release;
+    active->drop_dense({values.data(), hashes.data(), static_cast<int64_t>(values.shape(0)), static_cast<int64_t>(values.shape(1)), key, threshold, factor, out.data()});
+}
+
+}  // namespace
+
+void bind_tensors(nb::module_& module) {
+    active = available().back();
+    module.def("instruction_sets", [] {
+        std::vector<std::string> names;
+        for (const Kernels* each : available()) names.emplace_back(each->name);
+        return names;
+    }, "Instruction sets that this CPU and this build have, the best one last.");
+    module.def("instruction_set", [] { return std::string(active->name); }, "The instruction set that kernels use.");
+    module.def("set_instruction_set", [](const std::string& name) {
+        for (const Kernels* each : available())
+            if (name == each->name) {
+                active = each;
+                return;
+            }
+        throw std::invalid_argument("this CPU or this build does not have the instruction set " + name);
+    }, "name"_a, "Choose the instruction set of all kernels.");
+
+    nb::class_<CsrMatrix>(module, "Csr", R"(A constant CSR matrix or pattern, checked once.
+
+starts, ends: (num_rows,) int64, the entries of each row, starts ascending. indices: (num_entries,) int32 columns.
+values: (num_entries,) float32, or None where all are 1. num_columns: columns are below it.
+checked: skip the checks, for patterns that a kernel made.)")
+        .def(nb::init<Vector<int64_t>, Vector<int64_t>, Vector<int32_t>, Maybe<Vector<float>>, int64_t, bool>(), "starts"_a.noconvert(), "ends"_a.noconvert(),
+             "indices"_a.noconvert(), "values"_a.noconvert().none(), "num_columns"_a, "checked"_a = false)
+        .def_prop_ro("num_rows", &CsrMatrix::num_rows, "Rows.")
+        .def_prop_ro("num_columns", &CsrMatrix::num_columns, "Columns.")
+        .def("count", &CsrMatrix::count, "Entries of all rows.");
+
+    module.def("multiply", &multiply, "matrix"_a, "table"_a.noconvert(), "out"_a.noconvert(), "scale"_a.noconvert().none() = nb::none(), "loops"_a = false,
+               "added"_a.noconvert().none() = nb::none(), "node_hashes"_a.noconvert().none() = nb::none(), "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f,
+               R"(out = added + scale * (matrix @ table + table where loops).
+
+matrix: Csr (rows, columns). table: (columns, width) float32. out: (rows, width) float32. scale: (rows,) float32.
+loops: whether row r of the table counts for row r. added: (1, width) or (rows, width) float32.
+node_hashes, key, threshold, factor: dropout; entries whose hash is below the threshold are left out, the others scaled.)");
+    module.def("multiply_transposed", &multiply_transposed, "matrix"_a, "dense"_a.noconvert(), "sums"_a.noconvert(), "node_hashes"_a.noconvert().none() = nb::none(),
+               "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f,
+               R"(sums[p] += what the p-th part of the rows gives to transpose(matrix) @ dense; the product is their sum.
+
+dense: (rows, width) float32. sums: (parts, columns, width) float32. The rest: dropout, as for `multiply`.)");
+    module.def("forward_layer", &forward_layer, "matrix"_a, "table"_a.noconvert(), "bias"_a.noconvert(), "weight"_a.noconvert(), "hidden"_a.noconvert(), "out"_a.noconvert(),
+               "scale"_a.noconvert().none() = nb::none(), "loops"_a = false, "out_scale"_a.noconvert().none() = nb::none(),
+               R"(hidden = ReLU(scale * (matrix @ table + table where loops) + bias); out = out_scale * (hidden @ weight).
+
+table: (columns, inner). bias: (inner,). weight: (inner, width). hidden: (rows, inner). out: (rows, width).
+scale, out_scale: (rows,). All float32; inner and width at most 512.)");
+    module.def("backward_layer", &backward_layer, "matrix"_a, "hidden"_a.noconvert(), "gradient"_a.noconvert(), "turned"_a.noconvert(), "of_bias"_a.noconvert(),
+               "of_weight"_a.noconvert(), "of_sums"_a.noconvert().none() = nb::none(), "of_table"_a.noconvert().none() = nb::none(),
+               "scale"_a.noconvert().none() = nb::none(),
+               R"(The gradients of what `forward_layer` took, from that of hidden @ weight.
+
+gradient: (rows, width). turned: (width, inner) the transpose of weight. of_bias: (parts, inner), of_weight: (parts, inner,
+width), both zeros: sums of each part of the rows. of_sums: (rows, inner) gradient of matrix @ table, times scale; or
+of_table: (parts, columns, inner) zeros, gradient of the table.)");
+    module.def("move_rows", &move_rows, "table"_a.noconvert(), "out"_a.noconvert(), "order"_a.noconvert().none() = nb::none(), "scale"_a.noconvert().none() = nb::none(),
+               "add"_a = false,
+               R"(out[r] = scale[r] * table[order[r]], added to what is there where `add`.
+
+table: (num_rows, width) float32. order: (rows,) int32. scale: (rows,) float32. out: (rows, width) float32.)");
+    module.def("score_arcs", &score_arcs, "arcs"_a, "weights"_a.noconvert(), "kind"_a, "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "sign"_a,
+               "of_left"_a.noconvert(), "of_right"_a.noconvert().none(),
+               R"((loss, slope) of sum weight * -log sigma(sign * (left_u . right_v + bias)) over the arcs of a symmetric pattern.
+
+arcs: Csr (rows, rows), every pair in both directions. weights: (1,), (rows,) or (entries,) float32, and kind: all, row or
+pair. left, right: (rows, width) float32; right None: the left one. The score must be the same in both directions.
+of_left, of_right: (rows, width) gradients, written. slope: the derivative by the bias.)");
+    module.def("score_list", &score_list, "rows"_a.noconvert(), "columns"_a.noconvert(), "weights"_a.noconvert(), "kind"_a, "left"_a.noconvert(),
+               "right"_a.noconvert().none(), "bias"_a, "sign"_a, "of_left"_a.noconvert(), "of_right"_a.noconvert().none(),
+               R"(The same for any list of pairs. rows, columns: (num_pairs,) int32.
+
+of_left, of_right: (parts, rows, width) gradients, added to: of each part of the list apart.)");
+    module.def("multiply_ends", &multiply_ends, "table"_a.noconvert(), "rows"_a.noconvert(), "columns"_a.noconvert(), "products"_a.noconvert(),
+               "products = table[rows] * table[columns]. table: (num_rows, width) float32; rows, columns: (num_pairs,) int32; products: (num_pairs, width).");
+    module.def("spread_to_ends", &spread_to_ends, "of_table"_a.noconvert(), "table"_a.noconvert(), "rows"_a.noconvert(), "columns"_a.noconvert(),
+               "of_products"_a.noconvert(), "Add the gradient of `multiply_ends` to of_table, (num_rows, width), from that of the products.");
+    nb::class_<PackedNegatives>(module, "PackedNegatives", R"(Pairs that are never drawn, in packed order: see core/cpp/negatives.hpp.
+
+indptr: (num_rows + 1,) int64, columns: int32 in order, both packed rows; the rows themselves are excluded anyway.)")
+        .def(nb::init<Vector<int64_t>, Vector<int32_t>>(), "indptr"_a.noconvert(), "columns"_a.noconvert())
+        .def("mark_blocks", &PackedNegatives::mark_blocks, "offsets"_a.noconvert(), "block_sizes"_a.noconvert(),
+             "Note in which blocks the excluded columns of each row lie. offsets: (num_patches + 1,), block_sizes: (num_patches,) int64.")
+        .def("score", &PackedNegatives::score, "rounds"_a.noconvert(), "weights"_a.noconvert(), "node_hashes"_a.noconvert(), "left"_a.noconvert(),
+             "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(), "of_right"_a.noconvert().none(),
+             R"((loss, slope) of the negatives of some rounds, each of another patch; gradients are added.
+
+rounds: (num_rounds, 8) int64 and weights: (num_rounds,) float32, see NegativePlan. node_hashes: (num_rows,) uint32.
+left, right, of_left, of_right: (num_rows, width) float32, packed order.)")
+        .def("list", &PackedNegatives::list, "rounds"_a.noconvert(), "weights"_a.noconvert(), "node_hashes"_a.noconvert(), "wanted"_a.noconvert().none() = nb::none(),
+             "(rows, columns) int32 of the pairs that some rounds draw, packed numbers. wanted: (num_rows,) uint8, only these rows.");
+    module.def("split_masked", &split_masked, "adjacency"_a, "indptr"_a.noconvert(), "node_hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "hidden_below"_a,
+               "scored_below"_a, "out_indices"_a.noconvert(), "out_values"_a.noconvert().none(), "visible_ends"_a.noconvert(), "scored_starts"_a.noconvert(),
+               "scale"_a.noconvert().none() = nb::none(),
+               R"(Sort the entries of every row into visible ones, at its beginning, and scored ones, at its end.
+
+An entry is hidden if the hash of its two nodes is below hidden_below and its ends lie in different groups, and scored if
+it is also below scored_below. out_indices, out_values: (num_entries,). visible_ends, scored_starts: (rows,) int64.
+scale: (rows,) float32, 1 / sqrt(1 + weight of the visible entries).)");
+    module.def("hash_nodes", &hash_nodes, "nodes"_a.noconvert(), "key"_a, "out"_a.noconvert(), "out[i] = hash of nodes[i]. nodes: int32, out: uint32.");
+    module.def("hash_pairs", &hash_pairs, "one"_a.noconvert(), "other"_a.noconvert(), "key"_a, "out"_a.noconvert(),
+               "out[i] = hash of the pair of nodes (one[i], other[i]), the same in both directions. int32, int32, uint32.");
+    module.def("drop_dense", &drop_dense, "values"_a.noconvert(), "node_hashes"_a.noconvert(), "key"_a, "threshold"_a, "factor"_a, "out"_a.noconvert(),
+               "Dropout of dense rows. values, out: (rows, width) float32; node_hashes: (rows,) uint32.");
+}
 
 }  // namespace l2g2g

@@ -1,1 +1,36 @@
-// placeholder
+// The kernels with vector code, compiled once for every instruction set (LEVEL). Everything but the table is local to this
+// file, so that no function of one level can stand in for that of another.
+#include "arguments.hpp"
+#include "pool.hpp"
+
+#include "vectors.hpp"
+
+#include "hashing.hpp"
+#include "softplus.hpp"
+
+#include "products.hpp"
+
+#include "layers.hpp"
+
+#include "pairs.hpp"
+
+#include "negatives.hpp"
+
+#include "masks.hpp"
+
+#define JOIN_(one, two) one##two
+#define JOIN(one, two) JOIN_(one, two)
+#define TEXT_(name) #name
+#define TEXT(name) TEXT_(name)
+
+namespace l2g2g {
+
+const Kernels& JOIN(kernels_, LEVEL)() {
+    static const Kernels kernels = {
+        TEXT(LEVEL),      multiply,   multiply_transposed, forward_layer,  backward_layer,  move_rows,    score_arcs, score_list,
+        multiply_ends,    spread_to_ends, score_negatives, list_negatives, split_masked,    drop_dense,   hash_nodes, hash_pairs,
+    };
+    return kernels;
+}
+
+}  // namespace l2g2g

@@ -1,0 +1,214 @@
+// What the kernels take and how they are called: one table of functions for every instruction set.
+#pragma once
+#include <cstdint>
+
+#define MEMBER inline __attribute__((always_inline))
+
+namespace l2g2g {
+
+struct Csr {
+    const int64_t *starts, *ends;  // (num_rows,) entries of each row
+    const int32_t* indices;
+    const float* values;  // null: all ones
+    int64_t num_rows, num_entries;
+};
+
+// Keeps an entry of row r and column c where its hash reaches the threshold, scaled by `factor`; see hashing.hpp.
+struct Dropout {
+    const uint32_t* node_hashes;  // (num_rows,)
+    uint64_t key;
+    uint64_t threshold;  // 0 keeps all
+    float factor;
+};
+
+struct ProductArguments {
+    Csr matrix;
+    Dropout dropout;
+    const float* table;
+    int64_t width;
+    const float* scale;      // (num_rows,) factor of every sum; null: 1
+    bool loops;              // whether row r of the table counts for row r of the result too
+    const float* added;      // what is added to the scaled sum; null: nothing
+    int64_t added_stride;    // 0: the same row for all
+    float* out;              // (num_rows, width)
+};
+
+struct TransposedArguments {
+    Csr matrix;
+    Dropout dropout;
+    const float* dense;  // (num_rows, width)
+    int64_t width, num_columns;
+    int num_parts;
+    float* sums;  // (num_parts, num_columns, width), zeros; the product is their sum
+};
+
+struct LayerArguments {
+    Csr matrix;
+    const float* table;  // D: (num_columns, hidden)
+    int64_t hidden_width;
+    const float* scale;  // (num_rows,) factor of the sums; null: 1
+    bool loops;
+    const float* bias;      // (hidden,)
+    const float* weight;    // W: (hidden, width)
+    int64_t width;
+    const float* out_scale;  // (num_rows,) factor of the rows of H W; null: 1
+    float* hidden;           // H: (num_rows, hidden)
+    float* out;              // H W: (num_rows, width)
+};
+
+struct LayerGradients {
+    Csr matrix;              // for sharing out rows, and for `of_table` where it is wanted
+    const float* hidden;     // H
+    int64_t hidden_width;
+    const float* gradient;   // of H W: (num_rows, width)
+    int64_t width;
+    const float* turned;     // Wᵀ: (width, hidden)
+    const float* scale;      // (num_rows,) factor of the sums in the forward pass; null: 1
+    int num_parts;
+    float* of_sums;          // (num_rows, hidden) gradient of S D, scaled; null where of_table is wanted
+    float* of_table;         // (num_parts, num_columns, hidden) gradient of D; zeros
+    int64_t num_columns;
+    float* of_bias;          // (num_parts, hidden); zeros
+    float* of_weight;        // (num_parts, hidden, width); zeros
+};
+
+// out[r] = scale[r] table[order[r]] (+ what was there); order or scale may be null.
+struct MoveArguments {
+    const float* table;
+    const int32_t* order;
+    const float* scale;
+    int64_t num_rows, width;
+    bool add;
+    float* out;
+};
+
+struct Tables {
+    const float *left, *right;  // (num_rows, width); the same where the score is an inner product of one table
+    float *of_left, *of_right;  // gradients; the same where the tables are
+    int64_t width;
+    float bias, sign;  // sign: 1 for edges, -1 for non-edges
+};
+
+struct Sums {
+    double loss = 0, slope = 0;
+};
+
+// How pairs count: all alike, by their row, or each by itself.
+struct Weights {
+    const float* values;
+    enum Kind { kScalar, kByRow, kByPair } kind;
+    MEMBER float at(int64_t row, int64_t pair) const { return values[kind == kScalar ? 0 : kind == kByRow ? row : pair]; }
+};
+
+struct ArcArguments {
+    Csr arcs;  // every pair in both directions
+    Weights weights;
+    Tables tables;  // of_left, of_right: written, not added to
+    Sums* sums;     // (num_items,)
+    int64_t num_items;
+};
+
+struct ListArguments {
+    const int32_t *rows, *columns;  // (num_pairs,)
+    int64_t num_pairs;
+    Weights weights;
+    Tables tables;        // of_left, of_right: (num_parts, num_rows, width) each, added to
+    int64_t num_rows[2];  // of the left and of the right table
+    int64_t num_parts;
+    Sums* sums;  // (num_parts,)
+};
+
+// products[p] = table[rows[p]] * table[columns[p]], elementwise; and the gradient back to both ends.
+struct EndsArguments {
+    const float* table;
+    const int32_t *rows, *columns;
+    int64_t num_pairs, width;
+    float* products;     // (num_pairs, width): written, or the gradient of the products
+    float* of_table;     // (num_rows, width): added to
+};
+
+struct Round {
+    int64_t first_row, num_rows;      // of the patch, in packed order
+    int64_t block_size, num_blocks;   // block_size * num_blocks >= num_rows; draws beyond the last row count nothing
+    int64_t meeting;                  // r
+    int64_t num_draws, shift;         // row p of the patch draws floor(((p + 1) num_draws + shift) / num_rows) - the same of p
+    uint64_t key;
+    float weight;
+};
+
+struct Excluded {
+    const int64_t* indptr;   // packed rows
+    const int32_t* columns;  // packed rows, in order; not the row itself
+    const uint64_t* blocks;  // bit b: some column lies in a block whose number is b modulo 64
+};
+
+struct NegativeArguments {
+    const Round* rounds;  // of different patches: their rows do not overlap
+    int64_t num_rounds;
+    const int64_t* first_task;  // (num_rounds + 1,) tasks of the rounds before: a task is a pair of blocks that meet
+    Excluded excluded;
+    const uint32_t* node_hashes;  // (num_rows,) packed order
+    Tables tables;                // packed order; gradients are added to
+    Sums* sums;                   // (num_tasks,)
+};
+
+// The draws of some packed rows of a round, excluded ones left out. Returns how many were written.
+struct ListDrawArguments {
+    Round round;
+    Excluded excluded;
+    const uint32_t* node_hashes;
+    const uint8_t* wanted;    // (num_rows of all,) packed rows to draw for; null: all
+    int32_t *rows, *columns;  // room for round.num_draws + 1 pairs; packed numbers
+};
+
+struct MaskArguments {
+    const int64_t* indptr;
+    const int32_t* indices;
+    const float* values;          // weights of the entries; null: all ones
+    const uint32_t* node_hashes;  // (num_rows,) of the rows' nodes; columns are rows too
+    const int32_t* groups;        // (num_rows,): only entries between groups are hidden; null: all may be
+    int64_t num_rows, num_entries;
+    uint64_t key;
+    uint64_t hidden_below, scored_below;  // scored_below <= hidden_below
+    int32_t* out_indices;                 // (num_entries,) rows as before: first what is visible, last what is scored
+    float* out_values;                    // the same; null without values
+    int64_t *visible_ends, *scored_starts;  // (num_rows,)
+    float* scale;                         // (num_rows,) 1 / sqrt(1 + visible weights); null: not wanted
+};
+
+// out = values where the hash of (node of the row, column) reaches the threshold, scaled by factor; else 0. Dense rows.
+struct DropArguments {
+    const float* values;
+    const uint32_t* node_hashes;
+    int64_t num_rows, width;
+    uint64_t key, threshold;
+    float factor;
+    float* out;
+};
+
+struct Kernels {
+    const char* name;
+    void (*multiply)(const ProductArguments&);
+    void (*multiply_transposed)(const TransposedArguments&);
+    void (*forward_layer)(const LayerArguments&);
+    void (*backward_layer)(const LayerGradients&);
+    void (*move_rows)(const MoveArguments&);
+    void (*score_arcs)(const ArcArguments&);
+    void (*score_list)(const ListArguments&);
+    void (*multiply_ends)(const EndsArguments&);
+    void (*spread_to_ends)(const EndsArguments&);
+    void (*score_negatives)(const NegativeArguments&);
+    int64_t (*list_negatives)(const ListDrawArguments&);
+    void (*split_masked)(const MaskArguments&);
+    void (*drop_dense)(const DropArguments&);
+    void (*hash_nodes)(const int32_t* nodes, int64_t count, uint64_t key, uint32_t* hashes);
+    void (*hash_pairs)(const int32_t* one, const int32_t* other, int64_t count, uint64_t key, uint32_t* words);
+};
+
+const Kernels& kernels_generic();
+#ifdef HAVE_avx2
+const Kernels& kernels_avx2();
+const Kernels& kernels_avx512();
+#endif
+
+}  // namespace l2g2g

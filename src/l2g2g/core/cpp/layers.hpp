@@ -1,0 +1,148 @@
+// A hidden layer: H = ReLU(scale S D + b) and H W in one pass over the rows, and its gradients in another. A few rows go
+// through all of it while they are in the cache; apart, every step would read and write a table of all rows.
+#pragma once
+
+namespace {
+using namespace l2g2g;
+
+constexpr int64_t kBlock = 64;  // rows that go through a pass together
+
+// out[i] = factors[i] @ table for `count` rows; table: (depth, W).
+template <int W> void project(const float* factors, int64_t count, int64_t depth, const float* table, int64_t width, float* out) {
+    constexpr int R = W == 0 || W >= 64 ? 1 : 4;  // rows at once: the table is read once for all of them
+    int64_t row = 0;
+    for (; row + R <= count; row += R) {
+        Row<W> sums[R];
+        for (int r = 0; r < R; ++r) sums[r].clear(width);
+        for (int64_t k = 0; k < depth; ++k)
+            for (int r = 0; r < R; ++r) sums[r].add_scaled(factors[(row + r) * depth + k], table + k * width, width);
+        for (int r = 0; r < R; ++r) sums[r].write(out + (row + r) * width, width);
+    }
+    for (; row < count; ++row) {
+        Row<W> sum;
+        sum.clear(width);
+        for (int64_t k = 0; k < depth; ++k) sum.add_scaled(factors[row * depth + k], table + k * width, width);
+        sum.write(out + row * width, width);
+    }
+}
+
+// sums += leftᵀ @ right for `count` rows; left: (count, depth), right: (count, W), sums: (depth, W).
+template <int W> void add_outer(const float* left, const float* right, int64_t count, int64_t depth, int64_t width, float* sums) {
+    constexpr int K = W == 0 || W >= 64 ? 1 : 4;
+    int64_t k = 0;
+    for (; k + K <= depth; k += K) {
+        Row<W> own[K];
+        for (int j = 0; j < K; ++j) own[j].read(sums + (k + j) * width, width);
+        for (int64_t row = 0; row < count; ++row)
+            for (int j = 0; j < K; ++j) own[j].add_scaled(left[row * depth + k + j], right + row * width, width);
+        for (int j = 0; j < K; ++j) own[j].write(sums + (k + j) * width, width);
+    }
+    for (; k < depth; ++k) {
+        Row<W> own;
+        own.read(sums + k * width, width);
+        for (int64_t row = 0; row < count; ++row) own.add_scaled(left[row * depth + k], right + row * width, width);
+        own.write(sums + k * width, width);
+    }
+}
+
+using Project = void (*)(const float*, int64_t, int64_t, const float*, int64_t, float*);
+using AddOuter = void (*)(const float*, const float*, int64_t, int64_t, int64_t, float*);
+INLINE Project project_for(int64_t width) {
+    return with_width(width, [](auto w) -> Project { return &project<decltype(w)::value>; });
+}
+INLINE AddOuter add_outer_for(int64_t width) {
+    return with_width(width, [](auto w) -> AddOuter { return &add_outer<decltype(w)::value>; });
+}
+
+template <int H> void hidden_rows(const LayerArguments& a, int64_t low, int64_t high) {
+    for (int64_t row = low; row < high; ++row) {
+        Row<H> sum;
+        if (a.loops)
+            sum.read(a.table + row * a.hidden_width, a.hidden_width);
+        else
+            sum.clear(a.hidden_width);
+        add_row<H, false>(sum, a.matrix, Dropout{}, row, a.table, a.hidden_width);
+        if (a.scale) sum.scale(a.scale[row], a.hidden_width);
+        sum.add(a.bias, a.hidden_width);
+        sum.keep_positive(a.hidden_width);
+        sum.write(a.hidden + row * a.hidden_width, a.hidden_width);
+    }
+}
+
+INLINE void scale_row(float* row, float factor, int64_t width) {
+    for (int64_t n = 0; n < width; ++n) row[n] *= factor;
+}
+
+void forward_layer(const LayerArguments& a) {
+    const Project project_rows = project_for(a.width);
+    const int64_t items = count_items(a.matrix, 8);
+    l2g2g::parallel_for(items, [&](int64_t item, int) {
+        const int64_t end = item_start(a.matrix, item + 1, items);
+        for (int64_t low = item_start(a.matrix, item, items); low < end; low += kBlock) {
+            const int64_t high = low + kBlock < end ? low + kBlock : end;
+            with_width(a.hidden_width, [&](auto h) { hidden_rows<decltype(h)::value>(a, low, high); });
+            project_rows(a.hidden + low * a.hidden_width, high - low, a.hidden_width, a.weight, a.width, a.out + low * a.width);
+            if (a.out_scale)
+                for (int64_t row = low; row < high; ++row) scale_row(a.out + row * a.width, a.out_scale[row], a.width);
+        }
+    });
+}
+
+template <int H> void gate_rows(const LayerGradients& a, int64_t low, int64_t high, float* rows, float* of_bias, float* of_table) {
+    Row<H> bias;
+    bias.read(of_bias, a.hidden_width);
+    for (int64_t row = low; row < high; ++row) {
+        float* place = rows + (row - low) * a.hidden_width;
+        Row<H> own;
+        own.read(place, a.hidden_width);
+        own.keep_where_positive(a.hidden + row * a.hidden_width, a.hidden_width);
+        bias.add(own, a.hidden_width);
+        if (a.scale) own.scale(a.scale[row], a.hidden_width);
+        if (of_table) {
+            for (int64_t entry = a.matrix.starts[row]; entry < a.matrix.ends[row]; ++entry)
+                add_to_row<H>(of_table + a.matrix.indices[entry] * a.hidden_width, a.matrix.values ? a.matrix.values[entry] : 1.0f, own, a.hidden_width);
+        } else {
+            own.write(place, a.hidden_width);
+        }
+    }
+    bias.write(of_bias, a.hidden_width);
+}
+
+void backward_layer(const LayerGradients& a) {
+    const Project project_rows = project_for(a.hidden_width);
+    const AddOuter add_outer_rows = add_outer_for(a.width);
+    l2g2g::parallel_for(a.num_parts, [&](int64_t part, int) {
+        alignas(64) float buffer[kBlock * kWidest];
+        float* of_bias = a.of_bias + part * a.hidden_width;
+        float* of_weight = a.of_weight + part * a.hidden_width * a.width;
+        float* of_table = a.of_table ? a.of_table + part * a.num_columns * a.hidden_width : nullptr;
+        const int64_t end = item_start(a.matrix, part + 1, a.num_parts);
+        for (int64_t low = item_start(a.matrix, part, a.num_parts); low < end; low += kBlock) {
+            const int64_t high = low + kBlock < end ? low + kBlock : end;
+            float* rows = of_table ? buffer : a.of_sums + low * a.hidden_width;
+            project_rows(a.gradient + low * a.width, high - low, a.width, a.turned, a.hidden_width, rows);
+            add_outer_rows(a.hidden + low * a.hidden_width, a.gradient + low * a.width, high - low, a.hidden_width, a.width, of_weight);
+            with_width(a.hidden_width, [&](auto h) { gate_rows<decltype(h)::value>(a, low, high, rows, of_bias, of_table); });
+        }
+    });
+}
+
+void move_rows(const MoveArguments& a) {
+    const int64_t items = l2g2g::num_threads() == 1 || a.num_rows * a.width < 200000 ? 1 : 4 * l2g2g::num_threads();
+    l2g2g::parallel_for(items, [&](int64_t item, int) {
+        const int64_t low = a.num_rows * item / items, high = a.num_rows * (item + 1) / items;
+        with_width(a.width, [&](auto w) {
+            constexpr int W = decltype(w)::value;
+            for (int64_t row = low; row < high; ++row) {
+                Row<W> own;
+                own.read(a.table + (a.order ? a.order[row] : row) * a.width, a.width);
+                if (a.order && row + 16 < high) prefetch_row<W>(a.table + a.order[row + 16] * a.width);
+                if (a.scale) own.scale(a.scale[row], a.width);
+                if (a.add) own.add(a.out + row * a.width, a.width);
+                own.write(a.out + row * a.width, a.width);
+            }
+        });
+    });
+}
+
+}  // namespace

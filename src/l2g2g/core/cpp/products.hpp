@@ -1,0 +1,176 @@
+// Sparse times dense: rows of a CSR matrix combine rows of a table.
+#pragma once
+
+namespace {
+using namespace l2g2g;
+
+constexpr int64_t kAhead = 24;  // entries whose rows are fetched before they are needed
+
+// The entries of a row that dropout keeps, up to kBuffer of them, written to `columns` and `values`.
+constexpr int64_t kBuffer = 512;
+struct Entries {
+    int32_t columns[kBuffer + 1];
+    float values[kBuffer + 1];
+};
+INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t row, int64_t first, int64_t last, Entries& kept) {
+    uint32_t words[kBuffer];
+    const uint32_t node = dropout.node_hashes[row];
+    for (int64_t entry = first; entry < last; ++entry)
+        words[entry - first] = hash_number(dropout.key, node, static_cast<uint32_t>(matrix.indices[entry]));
+    int64_t count = 0;
+    for (int64_t entry = first; entry < last; ++entry) {  // written always, counted only if kept: no branch to mispredict
+        kept.columns[count] = matrix.indices[entry];
+        kept.values[count] = matrix.values ? matrix.values[entry] : 1.0f;
+        count += words[entry - first] >= dropout.threshold;
+    }
+    return count;
+}
+
+template <int W, bool Values>
+INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values, int64_t first, int64_t last, int64_t fetchable,
+                        const float* table, int64_t width) {
+    Row<W> other;  // two sums side by side: no addition waits for the one before
+    int64_t entry = first;
+    if (last - first > 1) {
+        other.clear(width);
+        for (; entry + 1 < last; entry += 2) {
+            const int64_t ahead = entry + kAhead < fetchable ? entry + kAhead : fetchable;
+            prefetch_row<W>(table + columns[ahead] * width);
+            prefetch_row<W>(table + columns[ahead + 1] * width);
+            const float *one = table + columns[entry] * width, *two = table + columns[entry + 1] * width;
+            if constexpr (Values) {
+                sum.add_scaled(values[entry], one, width);
+                other.add_scaled(values[entry + 1], two, width);
+            } else {
+                sum.add(one, width);
+                other.add(two, width);
+            }
+        }
+        sum.add(other, width);
+    }
+    if (entry < last) {
+        const float* one = table + columns[entry] * width;
+        if constexpr (Values)
+            sum.add_scaled(values[entry], one, width);
+        else
+            sum.add(one, width);
+    }
+}
+
+// sum += the entries of one row, those that dropout keeps.
+template <int W, bool Dropped>
+INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, const float* table, int64_t width) {
+    const int64_t first = matrix.starts[row], last = matrix.ends[row];
+    if constexpr (Dropped) {
+        Entries kept;
+        for (int64_t low = first; low < last; low += kBuffer) {
+            const int64_t high = low + kBuffer < last ? low + kBuffer : last;
+            const int64_t count = keep_entries(matrix, dropout, row, low, high, kept);
+            if (count) add_entries<W, true>(sum, kept.columns, kept.values, 0, count, count - 1 > 0 ? count - 2 : 0, table, width);
+        }
+    } else if (matrix.values) {
+        add_entries<W, true>(sum, matrix.indices, matrix.values, first, last, matrix.num_entries - 2, table, width);
+    } else {
+        add_entries<W, false>(sum, matrix.indices, nullptr, first, last, matrix.num_entries - 2, table, width);
+    }
+}
+
+// Rows at which items begin that have about as many entries each; starts must ascend.
+INLINE int64_t item_start(const Csr& matrix, int64_t item, int64_t num_items) {
+    if (item >= num_items) return matrix.num_rows;
+    // An entry counts 4, a row 1: rows without entries cost something too.
+    const auto weight = [&](int64_t row) { return 4 * matrix.starts[row] + row; };
+    const int64_t base = matrix.num_rows ? weight(0) : 0;
+    const int64_t total = matrix.num_rows ? 4 * matrix.ends[matrix.num_rows - 1] + matrix.num_rows - base : 0;
+    const int64_t wanted = base + total / num_items * item;
+    int64_t low = 0, high = matrix.num_rows;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (weight(middle) < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+// Small matrices are one item: waking another thread takes longer.
+INLINE int64_t count_items(const Csr& matrix, int64_t per_thread) {
+    const int64_t work = matrix.num_entries + matrix.num_rows, threads = l2g2g::num_threads();
+    return threads == 1 || work < 20000 ? 1 : threads * per_thread;
+}
+
+// out[r] = added[r] + scale[r] (table[r] where loops + sum of the entries of row r)
+template <int W, bool Dropped> void multiply_range(const ProductArguments& a, int64_t low, int64_t high) {
+    for (int64_t row = low; row < high; ++row) {
+        Row<W> sum;
+        if (a.loops)
+            sum.read(a.table + row * a.width, a.width);
+        else
+            sum.clear(a.width);
+        add_row<W, Dropped>(sum, a.matrix, a.dropout, row, a.table, a.width);
+        const float factor = (a.scale ? a.scale[row] : 1.0f) * (Dropped ? a.dropout.factor : 1.0f);
+        if (a.scale || Dropped) sum.scale(factor, a.width);
+        if (a.added) sum.add(a.added + row * a.added_stride, a.width);
+        sum.write(a.out + row * a.width, a.width);
+    }
+}
+
+void multiply(const ProductArguments& a) {
+    const int64_t items = count_items(a.matrix, 8);
+    l2g2g::parallel_for(items, [&](int64_t item, int) {
+        const int64_t low = item_start(a.matrix, item, items), high = item_start(a.matrix, item + 1, items);
+        with_width(a.width, [&](auto w) {
+            constexpr int W = decltype(w)::value;
+            if (a.dropout.threshold)
+                multiply_range<W, true>(a, low, high);
+            else
+                multiply_range<W, false>(a, low, high);
+        });
+    });
+}
+
+template <int W> INLINE void add_to_row(float* target, float factor, const Row<W>& source, int64_t width) {
+    if constexpr (W == 0) {
+        for (int64_t n = 0; n < width; ++n) target[n] += factor * source.parts[n];
+    } else {
+        for (int n = 0; n < Row<W>::N; ++n)
+            store<Row<W>::L>(target + n * Row<W>::L, load<Row<W>::L>(target + n * Row<W>::L) + factor * source.parts[n]);
+    }
+}
+
+// The transpose times dense, by adding rows up in a table per part, which stays in the cache where columns are few.
+template <int W, bool Dropped> void multiply_transposed_range(const TransposedArguments& a, int64_t low, int64_t high, float* sums) {
+    for (int64_t row = low; row < high; ++row) {
+        Row<W> own;
+        own.read(a.dense + row * a.width, a.width);
+        if constexpr (Dropped) {
+            own.scale(a.dropout.factor, a.width);
+            Entries kept;
+            for (int64_t first = a.matrix.starts[row]; first < a.matrix.ends[row]; first += kBuffer) {
+                const int64_t last = first + kBuffer < a.matrix.ends[row] ? first + kBuffer : a.matrix.ends[row];
+                const int64_t count = keep_entries(a.matrix, a.dropout, row, first, last, kept);
+                for (int64_t place = 0; place < count; ++place)
+                    add_to_row<W>(sums + kept.columns[place] * a.width, kept.values[place], own, a.width);
+            }
+        } else {
+            for (int64_t entry = a.matrix.starts[row]; entry < a.matrix.ends[row]; ++entry)
+                add_to_row<W>(sums + a.matrix.indices[entry] * a.width, a.matrix.values ? a.matrix.values[entry] : 1.0f, own, a.width);
+        }
+    }
+}
+
+void multiply_transposed(const TransposedArguments& a) {
+    l2g2g::parallel_for(a.num_parts, [&](int64_t part, int) {
+        const int64_t low = item_start(a.matrix, part, a.num_parts), high = item_start(a.matrix, part + 1, a.num_parts);
+        float* sums = a.sums + part * a.num_columns * a.width;
+        with_width(a.width, [&](auto w) {
+            constexpr int W = decltype(w)::value;
+            if (a.dropout.threshold)
+                multiply_transposed_range<W, true>(a, low, high, sums);
+            else
+                multiply_transposed_range<W, false>(a, low, high, sums);
+        });
+    });
+}
+
+}  // namespace
