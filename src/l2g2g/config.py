@@ -80,6 +80,8 @@ class Config:
         validate_every: Epochs between two validations.
         seed, device, threads: Randomness, where to compute, CPU threads (0: all cores, or one
             for a graph too small to gain from more).
+        backend: Who computes on the CPU: native (the compiled core), torch (the plain reference), or auto: native where
+            it is built. Other devices always use torch.
         memory: Bytes of memory that the process may take; a graph that needs more is kept on disk. None: no limit.
     """
 
@@ -133,6 +135,7 @@ class Config:
     seed: int = 0
     device: str = "cpu"
     threads: int = 0
+    backend: Literal["auto", "native", "torch"] = "auto"
     memory: int | None = None
 
     def __post_init__(self) -> None:
@@ -361,6 +364,7 @@ CHOICES: dict[str, list[Any]] = {
     "structure": ["none", "blend", "auto"],
     "decoder": ["inner", "cosine", "distance", "product", "asymmetric"],
     "negative_sampling": ["uniform", "degree"],
+    "backend": ["auto", "native", "torch"],
 }
 
 # What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.

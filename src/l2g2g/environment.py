@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 from importlib import metadata
 
-_PACKAGES = ("torch", "numba", "numpy", "scipy", "pyarrow")
+_PACKAGES = ("torch", "numpy", "scipy", "pyarrow")
 _EXTRAS = ("usearch", "tensorboard", "torch_geometric", "matplotlib")
 
 
 def describe_environment() -> str:
-    """A few lines: the version, what it runs on, and what of the extras is there."""
-    import numba
-    import torch
-
+    """A few lines: the version, what it runs on, and what of the extras is there. Imports nothing heavy."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
-    devices = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    threads = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     extras = [f"{name} {found}" for name in _EXTRAS if (found := _version(name)) is not None]
+    has_core = importlib.util.find_spec("l2g2g.core._native") is not None
+    device = "cpu" if metadata.version("torch").endswith("+cpu") else "cpu, or what torch finds"
     return "\n".join(
         [
-            f"l2g2g {metadata.version('l2g2g')}",
+            f"l2g2g {metadata.version('l2g2g')}, {'native core' if has_core else 'no native core: ' + INSTALL_HINT}",
             f"python {platform.python_version()} on {platform.system()} {platform.machine()}, {versions}",
-            f"device {', '.join(devices) or 'cpu'}, {threads} threads of {os.cpu_count()} cores",
+            f"device {device}, {available_cores()} threads of {os.cpu_count()} cores",
             f"extras: {', '.join(extras) or 'none'}",
         ]
     )

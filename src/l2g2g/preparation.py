@@ -97,7 +97,7 @@ def prepare(
         options=options,
         storage=config.feature_storage,
         device=config.device,
-        sections=team.sections,
+        patches=team.patches,
     )
     global_pairs = None
     if config.loss_scope == "global" and purpose != "embed":
@@ -110,8 +110,9 @@ def prepare(
             units=units,
             options=options,
             device=config.device,
-            sections=team.sections,
+            patches=team.patches,
             exchange=team.exchange,
+            batches=batches,
         )
         if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:
             raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")

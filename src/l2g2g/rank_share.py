@@ -40,7 +40,7 @@ def make_team(
     keeper: of this process; of several ranks only the first has one. validates: whether training does.
     """
     if ranks is None:
-        return Alone(patch_set, halve_patches(graph, patch_set)), keeper
+        return Alone(patch_set), keeper
     check_patches(patch_set.num_patches, ranks, config)
     if config.align_gradient == "through":
         raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
@@ -58,18 +58,6 @@ def deal_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int)
     loads = _count_arcs(graph, patch_set) + _ARCS_PER_ROW * patch_set.sizes
     overlaps = patch_set.overlaps
     return assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), num_ranks)
-
-
-def halve_patches(graph: Graph | PatchStore, patch_set: PatchSet) -> list[np.ndarray] | None:
-    """The sections of one process: the patches that two ranks would have, so that it finds the same bits as they.
-
-    None for one: a single patch, patches on disk, which come one by one in their order, or several threads, which have
-    an order of their own, and to whom sections would only be more work.
-    """
-    if patch_set.num_patches == 1 or isinstance(graph, PatchStore) or torch.get_num_threads() > 1:
-        return None
-    owners = deal_patches(graph, patch_set, 2)
-    return [np.flatnonzero(owners == rank) for rank in range(2)]
 
 
 def _count_arcs(graph: Graph | PatchStore, patch_set: PatchSet) -> np.ndarray:

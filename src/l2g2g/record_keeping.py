@@ -29,7 +29,7 @@ from l2g2g.scoring import pair_scorer
 _RECORDS = "records"
 _SAMPLED_EDGES = 20_000
 _PLACES = ("output", "warm_start")  # a page that is passed on tells nobody's folders
-_PACKAGES = ("l2g2g", "torch", "numpy", "scipy", "numba")
+_PACKAGES = ("l2g2g", "torch", "numpy", "scipy")
 # Edges are kept unless they would dwarf the vectors, or are too many to be read at once from a store; what is small in
 # itself is no burden.
 _FEW_BYTES = 64_000_000

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from typing import Any
 
 import torch
 
 from l2g2g.config import Config
+from l2g2g.core import instruction_set, set_backend, set_num_threads
 from l2g2g.errors import ResourceError
 
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
@@ -17,20 +19,24 @@ _LITTLE_WORK = 1_600_000  # arcs times columns
 
 def choose_threads(config: Config, num_arcs: int) -> int:
     """Threads of a training: what was asked for, all cores, or one where there is little work."""
-    import numba
-
     if config.threads:
         return config.threads
-    return 1 if num_arcs * config.dim < _LITTLE_WORK else int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    return 1 if num_arcs * config.dim < _LITTLE_WORK else available_cores()
+
+
+def available_cores() -> int:
+    """Cores that this process may use; OMP_NUM_THREADS sets fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) else cores
 
 
 def prepare_torch(config: Config, num_arcs: int) -> None:
     """Honour the number of threads and check that the device is there."""
-    import numba
-
     threads = choose_threads(config, num_arcs)
     torch.set_num_threads(threads)
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    set_num_threads(threads)
+    set_backend(config.backend)
     try:
         torch.empty(1, device=config.device)
     except (RuntimeError, AssertionError) as error:
@@ -45,9 +51,10 @@ def peak_memory() -> int:
 
 def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) -> dict[str, Any]:
     """What decides the bits of a result but not the result; it is taken out of the settings."""
-    del settings["threads"], settings["memory"]
+    del settings["threads"], settings["memory"], settings["backend"]
     return {
         "threads": choose_threads(config, num_arcs),
         "device": settings.pop("device"),
         "torch": str(torch.__version__),
+        "instructions": instruction_set(),
     }

@@ -14,7 +14,7 @@ from l2g2g.errors import InputError
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.encoder import EncoderInput
-from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
+from l2g2g.models.sparse import SparseMatrix
 from l2g2g.new_nodes import as_input
 
 
@@ -57,9 +57,8 @@ class EncoderModule(nn.Module):
         rows = _as_array(features)
         self.inputs.check(rows, "features")
         device = self.rotation.device
-        propagation = normalise_adjacency(_adjacency(edges, rows.shape[0]))
         inputs = EncoderInput(
-            SparseMatrix.from_scipy(propagation, device, symmetric=True),
+            SparseMatrix.propagation(_adjacency(edges, rows.shape[0]), device),
             as_input(self.inputs.read(rows, None), device),
             propagated=False,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -47,6 +48,12 @@ class Frame:
     def only_rotates(self) -> bool:
         """Whether nothing is shifted or scaled: inner products inside a patch stay what they are."""
         return not bool(self.translations.any()) and bool((self.scales == 1).all())
+
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether every patch stays where it is."""
+        eye = torch.eye(self.rotations.shape[1], dtype=self.rotations.dtype, device=self.rotations.device)
+        return self.only_rotates and bool((self.rotations == eye).all())
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Frame:
         """Return the same frame on another device or in another precision."""

@@ -3,12 +3,18 @@
 `_native` is the compiled extension (core/cpp), `reference` says every formula once more. Kernels on graphs take and
 return NumPy arrays and have the same name and arguments in both: `kernels().induce(...)`. Kernels on tensors are
 called by the autograd functions of `l2g2g.models`.
+
+The environment variable L2G2G_INSTRUCTIONS (generic, avx2 or avx512) fixes the instruction set of the native kernels, for
+results with the same bits on different kinds of CPU.
 """
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 from typing import Any, Literal
+
+import numpy as np
 
 from l2g2g.core import reference
 from l2g2g.errors import InputError
@@ -20,7 +26,7 @@ except ImportError:
     _native = None
 
 Backend = Literal["auto", "native", "torch"]
-INSTALL_HINT = "the native core is not built, so l2g2g runs several times slower; install g++ and python3-dev, then reinstall"
+INSTALL_HINT = "the native core is not built, so l2g2g runs several times slower; install g++ and python3-dev and reinstall"
 _backend: Backend = "auto"
 
 
@@ -30,6 +36,11 @@ def set_backend(backend: Backend) -> None:
     if backend == "native" and _native is None:
         raise InputError(f"--backend native: {INSTALL_HINT}")
     _backend = backend
+
+
+def is_built() -> bool:
+    """Whether the compiled core is there."""
+    return _native is not None
 
 
 def native() -> Any:
@@ -46,3 +57,47 @@ def set_num_threads(count: int) -> None:
     """Set how many threads the native kernels use."""
     if _native is not None:
         _native.set_num_threads(count)
+
+
+def num_threads() -> int:
+    """Threads that the native kernels use."""
+    return 1 if _native is None else int(_native.num_threads())
+
+
+def instruction_set() -> str:
+    """The instruction set of the native kernels, which decides the bits of a result; torch where these do not run."""
+    return "torch" if native() is None else str(native().instruction_set())
+
+
+def hash_nodes(nodes: np.ndarray, key: int) -> np.ndarray:
+    """(num_nodes,) uint32 hashes of node numbers under a 64-bit key. nodes: int32."""
+    if native() is None:
+        return reference.hash_nodes(nodes, key)
+    hashes = np.empty(len(nodes), np.uint32)
+    native().hash_nodes(np.ascontiguousarray(nodes), key, hashes)
+    return hashes
+
+
+def hash_pairs(one: np.ndarray, other: np.ndarray, key: int) -> np.ndarray:
+    """(num_pairs,) uint32 hashes of pairs of nodes, the same in both directions. one, other: int32."""
+    if native() is None:
+        return reference.hash_pairs(one, other, key)
+    words = np.empty(len(one), np.uint32)
+    native().hash_pairs(np.ascontiguousarray(one), np.ascontiguousarray(other), key, words)
+    return words
+
+
+hash_numbers = reference.hash_numbers
+
+
+def _choose_instructions() -> None:
+    wanted = os.environ.get("L2G2G_INSTRUCTIONS")
+    if _native is None or not wanted:
+        return
+    found = _native.instruction_sets()
+    if wanted not in found:
+        raise InputError(f"L2G2G_INSTRUCTIONS is '{wanted}'; this machine has {', '.join(found)}")
+    _native.set_instruction_set(wanted)
+
+
+_choose_instructions()

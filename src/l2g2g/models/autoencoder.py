@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -12,8 +11,7 @@ from l2g2g.models.decoder import ProductDecoder
 from l2g2g.models.encoder import Activation, Encoder, EncoderInput, EncoderKind
 from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder, Factors
 from l2g2g.models.losses import all_pairs_loss
-from l2g2g.models.pair_loss import reconstruction_loss
-from l2g2g.models.pair_patterns import PairPattern
+from l2g2g.models.pair_loss import NonEdges, ScoredEdges, reconstruction_loss
 from l2g2g.models.randomness import Purpose, torch_generator
 
 DecoderKind = Literal["inner", "cosine", "distance", "product", "asymmetric"]
@@ -89,17 +87,12 @@ class Autoencoder(nn.Module):
         """Whether all patches run through one encoder."""
         return len(self.encoders) == 1
 
-    def pair_loss(
-        self, embedding: Tensor, edges: PairPattern, non_edges: PairPattern, sections: np.ndarray | None = None
-    ) -> Tensor:
-        """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim).
-
-        sections: (num_sections + 1,) first row of each stretch of rows that no pair leaves, see `reconstruction_loss`.
-        """
+    def pair_loss(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> Tensor:
+        """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim)."""
         if isinstance(self.decoder, ProductDecoder):
             return self.decoder.loss(embedding, edges, non_edges)
         sides = self.factors(embedding)
-        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right, sections)
+        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right)
 
     def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
         """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""

@@ -12,14 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.feature_product import multiply_features
-from l2g2g.models.hidden_layer import hidden_layer
-from l2g2g.models.narrow import STORAGE
-from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply, normalise_adjacency
+from l2g2g.models.convolutions import Network, can_convolve, convolve
+from l2g2g.models.features import STORAGE, FeatureRows
+from l2g2g.models.sparse import SparseMatrix, multiply, normalise_adjacency
 
 EncoderKind = Literal["gcn", "linear"]
 Activation = Literal["relu", "elu"]
-_FEW_ENTRIES = 8
 ACTIVATIONS = {"relu": torch.relu, "elu": functional.elu}
 
 
@@ -28,13 +26,13 @@ class EncoderInput:
     """What an encoder sees of some stacked patches.
 
     Attributes:
-        propagation: (num_rows, num_rows) Â, block-diagonal over the patches. Its sections are those of all rows.
+        propagation: (num_rows, num_rows) Â, block-diagonal over the patches.
         features: (num_rows, num_features) X, or Â X where `propagated`.
         propagated: Whether the first propagation is already in the features.
     """
 
     propagation: SparseMatrix
-    features: Tensor | SparseMatrix | ThinnedMatrix
+    features: Tensor | SparseMatrix
     propagated: bool
 
 
@@ -46,35 +44,34 @@ def prepare_input(
     propagate_once: bool = True,
     held: Tensor | SparseMatrix | None = None,
     storage: str = "float32",
-    sections: np.ndarray | None = None,
+    weighted: bool | None = None,
 ) -> EncoderInput:
     """Normalise the adjacency and, where it is cheaper, compute Â X once and for all.
 
     adjacency: (num_rows, num_rows) block-diagonal CSR. features: (num_rows, num_features).
     held: the same features as tensors, where they are there already; used unless Â X is.
-    storage: in what dense features are held. sections: (num_sections + 1,) first row of each, see `SparseMatrix`.
+    storage: in what dense features are held. weighted: whether edges have other weights than 1; None to look.
     """
-    propagation = normalise_adjacency(adjacency)
-    propagated = propagate_once and _precomputing_pays(propagation, features)
+    propagated = propagate_once and _precomputing_pays(adjacency, features)
     if propagated:
-        features, held = propagation @ features, None
+        features, held = normalise_adjacency(adjacency) @ features, None
         if sp.issparse(features) and features.nnz > 0.25 * np.prod(features.shape):
             features = features.toarray()
     if held is None and sp.issparse(features):
+        features = sp.csr_array(features)
         features.sort_indices()
-        held = SparseMatrix.from_scipy(sp.csr_array(features), device, sections=sections)
+        held = SparseMatrix.from_scipy(features, device)
     elif held is None:
         held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
-    matrix = SparseMatrix.from_scipy(propagation, device, symmetric=True, sections=sections)
-    return EncoderInput(matrix, held, propagated)
+    return EncoderInput(SparseMatrix.propagation(adjacency, device, weighted=weighted), held, propagated)
 
 
-def _precomputing_pays(propagation: sp.csr_array, features: Features) -> bool:
+def _precomputing_pays(adjacency: sp.csr_array, features: Features) -> bool:
     """Â X has the cost of its own entries; X and Â apart have theirs together."""
     if not sp.issparse(features):
         return True
     per_row = features.nnz / features.shape[0]
-    degree = propagation.nnz / propagation.shape[0]
+    degree = adjacency.nnz / adjacency.shape[0] + 1
     width = features.shape[1]
     # Each propagated row joins `degree` rows of `per_row` entries; collisions bound it by the width.
     filled = min(width, width * (1 - (1 - min(1.0, per_row / width)) ** degree))
@@ -137,21 +134,23 @@ class Encoder(nn.Module):
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
         if inputs.propagated and (self.skip is not None or self.feature_mean is not None):
             raise ValueError("an encoder with a skip or a feature mean needs X, not Â X (propagate_once=False)")
-        if self._has_hidden_relu and (not inputs.propagated or isinstance(inputs.features, SparseMatrix)):
-            return self._forward_fused(inputs)
-        propagations, sections = self.num_layers if self.kind == "linear" else 1, inputs.propagation.sections
+        if self._has_hidden_relu:
+            rows = self._rows(inputs.features)
+            network = Network(inputs.propagation, inputs.features, inputs.propagated, rows.mean, rows.factor)
+            if can_convolve(network, list(self.parameters())):
+                return convolve(network, list(self.weights), list(self.biases), self.skip)
+        propagations = self.num_layers if self.kind == "linear" else 1
         if propagations == inputs.propagated:
-            hidden, own = self._project(inputs.features, self.weights[0], self.biases[0], sections), None
+            hidden, own = self._rows(inputs.features).multiply(self.weights[0], self.biases[0]), None
         else:
-            hidden, own = self.project(inputs.features, sections=sections)
+            hidden, own = self.project(inputs.features)
         for left in reversed(range(propagations - inputs.propagated)):
             hidden = multiply(inputs.propagation, hidden, None if left else self.biases[0])
-        weights = list(self.weights)
-        for weight, bias in zip(weights[1:], list(self.biases)[1:], strict=True):
+        for weight, bias in zip(list(self.weights)[1:], list(self.biases)[1:], strict=True):
             hidden = self.activation(hidden)
             if self.residual:
                 own = self._add_hidden(own, hidden)
-            hidden = multiply(inputs.propagation, multiply_features(hidden, weight, sections=sections), bias)
+            hidden = multiply(inputs.propagation, hidden @ weight, bias)
         return hidden if own is None else hidden + own
 
     def encode_beside(self, inputs: EncoderInput, known: list[Tensor] | None = None) -> tuple[Tensor, list[Tensor]]:
@@ -190,52 +189,15 @@ class Encoder(nn.Module):
         """Whether hidden layers are needed for nothing but the next one, and nothing but ReLUs."""
         return len(self.weights) > 1 and self.activation is torch.relu and not self.residual
 
-    def _forward_fused(self, inputs: EncoderInput) -> Tensor:
-        """The same, each ReLU and the weights after it in the pass of the propagation before it."""
-        weights, biases = list(self.weights), list(self.biases)
-        if inputs.propagated:
-            assert isinstance(inputs.features, SparseMatrix)
-            hidden, own = hidden_layer(inputs.features, weights[0], biases[0], weights[1]), None
-        else:
-            projected, own = self.project(inputs.features, biases[-1], inputs.propagation.sections)
-            hidden = hidden_layer(inputs.propagation, projected, biases[0], weights[1])
-        for weight, bias in zip(weights[2:], biases[1:-1], strict=True):
-            hidden = hidden_layer(inputs.propagation, hidden, bias, weight)
-        return multiply(inputs.propagation, hidden, biases[-1] if own is None else own)
+    def project(self, features: Tensor | SparseMatrix) -> tuple[Tensor, Tensor | None]:
+        """X times the weights of the first layer and of the skip."""
+        rows = self._rows(features)
+        return rows.multiply(self.weights[0]), None if self.skip is None else rows.multiply(self.skip)
 
-    def project(
-        self,
-        features: Tensor | SparseMatrix | ThinnedMatrix,
-        skip_bias: Tensor | None = None,
-        sections: np.ndarray | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """X times the weights of the first layer and of the skip; sparse features are read once for both.
-
-        skip_bias: (dim,) added to the second. sections: of the rows, where they are dense.
-        """
-        if self.skip is None:
-            return self._project(features, self.weights[0], None, sections), None
-        # Nothing to gain where X is dense, or has so few entries that taking the result apart costs more than it.
-        few = isinstance(features, SparseMatrix) and features.entries_per_row < _FEW_ENTRIES
-        if isinstance(features, Tensor) or few:
-            own = self._project(features, self.skip, skip_bias, sections)
-            return self._project(features, self.weights[0], None, sections), own
-        width = self.weights[0].shape[1]
-        bias = None if skip_bias is None else functional.pad(skip_bias, (width, 0))
-        both = self._project(features, torch.cat([self.weights[0], self.skip], dim=1), bias)
-        hidden, own = both.split([width, self.skip.shape[1]], dim=1)
-        return hidden.contiguous(), own
-
-    def _project(
-        self,
-        features: Tensor | SparseMatrix | ThinnedMatrix,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        sections: np.ndarray | None = None,
-    ) -> Tensor:
-        """scale · (X − 1 meanᵀ) W + bias."""
-        scale = None if self.feature_mean is None else self.feature_scale
-        return multiply_features(features, weight, bias, mean=self.feature_mean, scale=scale, sections=sections)
+    def _rows(self, features: Tensor | SparseMatrix) -> FeatureRows:
+        """scale · (X − 1 meanᵀ)."""
+        factor = 1.0 if self.feature_mean is None else float(self.feature_scale)
+        return FeatureRows(features, self.feature_mean, factor)
 
 
 def _glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

@@ -8,16 +8,24 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numba import njit, prange
 from torch import Tensor
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.masking import drop_entries, keep_entries
-from l2g2g.models.narrow import STORAGE
-from l2g2g.models.randomness import Purpose, stream_key
-from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, csr_tensor
+from l2g2g.core import hash_nodes, native, reference
+from l2g2g.core.tables import blank_table
+from l2g2g.models.randomness import Purpose, share_threshold, stream_key
+from l2g2g.models.sparse import (
+    Dropout,
+    SparseMatrix,
+    multiply,
+    multiply_table,
+    multiply_transposed_table,
+)
 
 FeatureScaling = Literal["centred", "unit", "raw", "binary"]
+STORAGE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_ROWS = 1 << 14  # rows of 16-bit features that are widened at a time
+_FEW_ENTRIES = 8  # of a row: then two products are quicker than one whose result is taken apart
 
 
 def scale_features(features: Features, scaling: FeatureScaling) -> Features:
@@ -44,20 +52,10 @@ def normalise_rows(features: Features) -> Features:
         data = (features.data / np.repeat(lengths, np.diff(features.indptr))).astype(np.float32)
         return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
     scaled = np.empty(features.shape, np.float32)
-    _normalise_dense(features, scaled)
+    for low in range(0, len(features), _ROWS):
+        rows = features[low : low + _ROWS].astype(np.float64)  # the squares of large entries are beyond float32
+        scaled[low : low + _ROWS] = rows / np.maximum(np.sqrt(np.square(rows).sum(axis=1, keepdims=True)), 1e-12)
     return scaled
-
-
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
-def _normalise_dense(features: np.ndarray, scaled: np.ndarray) -> None:
-    """In float64, because the squares of large entries are beyond float32."""
-    for row in prange(len(features)):
-        squares = 0.0
-        for column in range(features.shape[1]):
-            squares += np.float64(features[row, column]) * np.float64(features[row, column])
-        factor = 1.0 / max(np.sqrt(squares), 1e-12)
-        for column in range(features.shape[1]):
-            scaled[row, column] = features[row, column] * factor
 
 
 def feature_centre(features: Features) -> tuple[np.ndarray, float]:
@@ -89,59 +87,122 @@ class FeatureTable:
 
     Attributes:
         matrix: (num_rows, num_features), dense tensor or sparse matrix.
-        offsets: (num_patches + 1,) rows (dense) or entries (sparse) of each patch.
-        patches: (num_patches,) their numbers, which key the dropout.
+        nodes: (num_rows,) int32 node numbers of the rows, which key the dropout.
     """
 
     matrix: Tensor | SparseMatrix
-    offsets: np.ndarray
-    patches: np.ndarray
+    nodes: np.ndarray
 
     @classmethod
     def build(
-        cls,
-        features: Features,
-        row_offsets: np.ndarray,
-        patches: np.ndarray,
-        device: torch.device | str,
-        storage: str = "float32",
-        sections: np.ndarray | None = None,
+        cls, features: Features, nodes: np.ndarray, device: torch.device | str, storage: str = "float32"
     ) -> FeatureTable:
-        """Take over the rows of some patches. storage: in what dense ones are held. sections: see `SparseMatrix`."""
+        """Take over the rows of some patches. nodes: (num_rows,). storage: in what dense ones are held."""
+        nodes = nodes.astype(np.int32)
         if not sp.issparse(features):
             held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
-            return cls(held, row_offsets, patches)
+            return cls(held, nodes)
         features = sp.csr_array(features)
         features.sort_indices()
-        matrix = SparseMatrix.from_scipy(features, device, sections=sections)
-        return cls(matrix, features.indptr[row_offsets].astype(np.int64), patches)
+        return cls(SparseMatrix.from_scipy(features, device), nodes)
 
-    def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix | ThinnedMatrix:
+    def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix:
         """The features with a fraction of the entries set to zero and the rest scaled up."""
         if fraction == 0:
             return self.matrix
-        if isinstance(self.matrix, Tensor):
-            return self._drop_dense(self.matrix, fraction, seed, epoch)
-        kept = keep_entries(self.offsets, self._keys(seed, epoch), fraction)
-        scale = 1.0 / (1.0 - fraction)
-        if self.matrix.matrix.device.type == "cpu":
-            return ThinnedMatrix(self.matrix, kept, scale)
-        return _drop_on_device(self.matrix.matrix, torch.from_numpy(kept), scale)
-
-    def _drop_dense(self, matrix: Tensor, fraction: float, seed: int, epoch: int) -> Tensor:
-        entries = self.offsets * matrix.shape[1]
-        flat = matrix.reshape(-1).cpu().float().numpy()
-        dropped = drop_entries(flat, entries, self._keys(seed, epoch), fraction)
-        return torch.from_numpy(dropped).reshape(matrix.shape).to(matrix.device)
-
-    def _keys(self, seed: int, epoch: int) -> np.ndarray:
-        keys = [stream_key(seed, Purpose.FEATURE_DROPOUT, epoch, int(patch)) for patch in self.patches]
-        return np.array(keys, np.uint64)
+        key = stream_key(seed, Purpose.FEATURE_DROPOUT, epoch)
+        hashes = hash_nodes(self.nodes, key)
+        dropout = Dropout(hashes, key, share_threshold(fraction), 1.0 / (1.0 - fraction))
+        return self.matrix.thinned(dropout) if isinstance(self.matrix, SparseMatrix) else drop_dense(self.matrix, dropout)
 
 
-def _drop_on_device(matrix: Tensor, kept: Tensor, scale: float) -> SparseMatrix:
-    """The matrix with some entries set to zero, and its transpose, with torch operations only."""
-    values = matrix.values() * kept.to(matrix.device) * scale
-    rows, columns = matrix.shape
-    forward = csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, (rows, columns))
-    return SparseMatrix(forward, forward.t().to_sparse_csr())
+def drop_dense(rows: Tensor, dropout: Dropout) -> Tensor:
+    """Dense rows with some entries set to zero and the others scaled up; 16-bit rows become float32."""
+    if native() is not None and rows.device.type == "cpu":
+        values = rows.to(torch.float32).numpy()
+        out = blank_table(*values.shape)
+        native().drop_dense(values, dropout.node_hashes, dropout.key, dropout.threshold, dropout.factor, out)
+        return torch.from_numpy(out)
+    return reference.drop_dense(rows.to(torch.float32), dropout)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """factor · (X − 1 meanᵀ): the rows that weights are multiplied with, without making sparse ones dense.
+
+    Attributes:
+        rows: (num_rows, num_features) X, dense of any precision, or sparse.
+        mean: (num_features,) or None.
+        factor: A number.
+    """
+
+    rows: Tensor | SparseMatrix
+    mean: Tensor | None = None
+    factor: float = 1.0
+
+    def multiply(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """(num_rows, width) rows @ weight + bias, differentiable in weight and bias."""
+        weight = weight if self.factor == 1.0 else weight * self.factor
+        if self.mean is not None:
+            shift = -(self.mean @ weight)
+            bias = shift if bias is None else bias + shift
+        if isinstance(self.rows, SparseMatrix):
+            return multiply(self.rows, weight, bias)
+        if self.rows.dtype == weight.dtype:
+            return self.rows @ weight if bias is None else torch.addmm(bias, self.rows, weight)
+        parts = [part.to(weight.dtype) @ weight for part in self.rows.split(_ROWS)]
+        product = torch.cat(parts) if parts else weight.new_zeros(0, weight.shape[1])
+        return product if bias is None else product + bias
+
+    def project(
+        self, weight: np.ndarray, skip: np.ndarray | None, scale: np.ndarray | None, bias: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """(rows @ weight, each row times its scale) and (rows @ skip + bias), by the native kernels.
+
+        Sparse rows are read once for both where that is quicker.
+        """
+        rows, width = self.rows, weight.shape[1]
+        if not isinstance(rows, SparseMatrix):
+            hidden = self.multiply(torch.from_numpy(weight)).numpy()
+            if scale is not None:
+                native().move_rows(hidden, hidden, None, scale)
+            own = None if skip is None else self.multiply(torch.from_numpy(skip), torch.from_numpy(bias)).numpy()
+            return hidden, own
+        if skip is None or rows.entries_per_row < _FEW_ENTRIES:
+            own = None if skip is None else multiply_table(rows, *self._centred(skip, bias))
+            table, shift = self._centred(weight, None)
+            return multiply_table(rows, table, shift, row_scale=scale), own
+        joined = np.concatenate([weight, skip], axis=1)
+        both = multiply_table(rows, *self._centred(joined, np.concatenate([np.zeros(width, np.float32), bias])))
+        hidden = blank_table(len(both), width)
+        np.multiply(both[:, :width], 1.0 if scale is None else scale[:, None], out=hidden)
+        return hidden, np.ascontiguousarray(both[:, width:])
+
+    def _centred(self, weight: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """(table, added row) with rows @ weight + bias = X @ table + added."""
+        table = weight if self.factor == 1.0 else weight * np.float32(self.factor)
+        if self.mean is not None:
+            shift = -(self.mean.numpy() @ table)
+            bias = shift if bias is None else bias + shift
+        return table, None if bias is None else bias[None]
+
+    def gradients(self, of_hidden: np.ndarray, of_own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Gradients of weight and skip from those of the two products, by the native kernels."""
+        rows, width = self.rows, of_hidden.shape[1]
+        joined = of_hidden if of_own is None else np.concatenate([of_hidden, of_own], axis=1)
+        if isinstance(rows, SparseMatrix):
+            found = multiply_transposed_table(rows, joined)
+        elif rows.dtype == torch.float32:
+            found = (rows.t() @ torch.from_numpy(joined)).numpy()
+        else:
+            total = torch.zeros(rows.shape[1], joined.shape[1])
+            for part, outer in zip(rows.split(_ROWS), torch.from_numpy(joined).split(_ROWS), strict=True):
+                total.addmm_(part.to(torch.float32).t(), outer)
+            found = total.numpy()
+        if self.mean is not None:
+            found -= np.outer(self.mean.numpy(), joined.sum(0))
+        if self.factor != 1.0:
+            found *= np.float32(self.factor)
+        if of_own is None:
+            return found, None
+        return np.ascontiguousarray(found[:, :width]), np.ascontiguousarray(found[:, width:])

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit, prange
 
-from l2g2g.models.masking import edge_threshold
-from l2g2g.models.randomness import Purpose, random_word, stream_key
+from l2g2g.models.randomness import Purpose, mix_words, share_threshold, stream_key
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class HeldBack:
     @property
     def _choice(self) -> tuple[np.uint64, np.uint64, np.uint64]:
         key = np.uint64(stream_key(self.seed, Purpose.HELD_BACK))
-        both = edge_threshold(self.validation + self.test)
-        return key, np.uint64(edge_threshold(self.validation)), np.uint64(both)
+        both = share_threshold(self.validation + self.test)
+        return key, np.uint64(share_threshold(self.validation)), np.uint64(both)
 
     def drop(
         self,
@@ -54,15 +54,18 @@ class HeldBack:
         nodes: (num_rows,) the nodes of its rows; far_nodes: of its columns, None where a column is a node.
         """
         key, _, threshold = self._choice
-        far = np.empty(0, np.int64) if far_nodes is None else far_nodes
-        goes = np.empty(len(indices), np.bool_)
-        _flag_held(indptr, indices, nodes, far, key, threshold, goes)
-        return np.flatnonzero(goes)
+        rows = np.repeat(nodes, np.diff(indptr))
+        return np.flatnonzero(_hash(rows, indices if far_nodes is None else far_nodes[indices], key) < threshold)
 
     def pick(self, indptr: np.ndarray, indices: np.ndarray, low: int) -> tuple[np.ndarray, np.ndarray]:
         """(validation, test) pairs u < v that are held back, each (num_pairs, 2), of the rows low, low + 1, …"""
         key, first, threshold = self._choice
-        pairs, is_test = _pick_held(indptr, indices, low, key, first, threshold)
+        rows = low + np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        upper = np.flatnonzero(indices > rows)
+        words = _hash(rows[upper], indices[upper], key)
+        held = words < threshold
+        pairs = np.stack([rows[upper][held], indices[upper][held].astype(np.int64)], axis=1)
+        is_test = words[held] >= first
         return pairs[~is_test], pairs[is_test]
 
 
@@ -70,77 +73,14 @@ def drop_entries(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """CSR without the entries at some places, given in order."""
-    kept = None if weights is None else _without(weights, places)
-    return _shorten(indptr, places), _without(indices, places), kept
+    stays = np.ones(len(indices), bool)
+    stays[places] = False
+    fewer = indptr - np.searchsorted(places, indptr).astype(indptr.dtype)
+    return fewer, indices[stays], None if weights is None else weights[stays]
 
 
-@njit(cache=True)
-def _without(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The values but for those at some places."""
-    stays = np.ones(len(values), np.uint8)
-    for number in range(len(places)):
-        stays[places[number]] = 0
-    rest, place, entry = np.empty(len(values) - len(places), values.dtype), 0, 0
-    while place < len(rest):  # each is written, and the place moves on if it stays: no branch that chance decides
-        rest[place] = values[entry]
-        place += stays[entry]
-        entry += 1
-    return rest
-
-
-@njit(cache=True)
-def _shorten(indptr: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """indptr less the number of places before each of its entries."""
-    fewer, number = np.empty_like(indptr), 0
-    for row in range(len(indptr)):
-        while number < len(places) and places[number] < indptr[row]:
-            number += 1
-        fewer[row] = indptr[row] - number
-    return fewer
-
-
-@njit(cache=True, inline="always")
-def _is_below(one: np.uint64, other: np.uint64, key: np.uint64, threshold: np.uint64) -> bool:
-    low, high = min(one, other), max(one, other)
-    return bool((random_word(key, (low << np.uint64(32)) + high) >> np.uint64(32)) < threshold)
-
-
-@njit(cache=True, inline="always")
-def _far(far: np.ndarray, column: int) -> np.uint64:
-    return np.uint64(column) if len(far) == 0 else np.uint64(far[column])
-
-
-@njit(cache=True, parallel=True)
-def _flag_held(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    nodes: np.ndarray,
-    far: np.ndarray,
-    key: np.uint64,
-    threshold: np.uint64,
-    goes: np.ndarray,
-) -> None:
-    for row in prange(len(indptr) - 1):
-        node = np.uint64(nodes[row])
-        for entry in range(indptr[row], indptr[row + 1]):
-            goes[entry] = _is_below(node, _far(far, indices[entry]), key, threshold)
-
-
-@njit(cache=True)
-def _pick_held(
-    indptr: np.ndarray, indices: np.ndarray, low: int, key: np.uint64, first: np.uint64, threshold: np.uint64
-) -> tuple[np.ndarray, np.ndarray]:
-    count = 0
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            column = indices[entry]
-            count += column > low + row and _is_below(np.uint64(low + row), np.uint64(column), key, threshold)
-    pairs, is_test, place = np.empty((count, 2), np.int64), np.empty(count, np.bool_), 0
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            column = indices[entry]
-            if column > low + row and _is_below(np.uint64(low + row), np.uint64(column), key, threshold):
-                pairs[place, 0], pairs[place, 1] = low + row, column
-                is_test[place] = not _is_below(np.uint64(low + row), np.uint64(column), key, first)
-                place += 1
-    return pairs, is_test
+def _hash(one: np.ndarray, other: np.ndarray, key: np.uint64) -> np.ndarray:
+    """(num_pairs,) uint64 upper 32 bits of a hash of two nodes, the same in both directions."""
+    low, high = np.minimum(one, other).astype(np.uint64), np.maximum(one, other).astype(np.uint64)
+    position = (low << np.uint64(32)) + high + np.uint64(1)
+    return mix_words(key + position * _GOLDEN) >> np.uint64(32)

@@ -1,132 +1,132 @@
 """Pair loss: how badly inner products tell edges from non-edges, and the gradient, in one go. The hottest code.
 
-Two routes give the same: a compiled pass over a list of pairs (CPU, float32), and sampled and plain sparse
-products of torch for any device, which is also the reference.
+Two routes give the same: the native kernels (CPU, float32), and plain torch for any device, which is also the reference.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from torch import Tensor, get_num_threads
+from torch import Tensor
 
-from l2g2g.models.pair_kernel import Sums
-from l2g2g.models.pair_patterns import PairPattern
-from l2g2g.models.sparse import csr_tensor
+from l2g2g.core import native, num_threads, reference
+from l2g2g.core.tables import blank_table
+from l2g2g.models.pairs import Arcs, PairList
+from l2g2g.models.sampling import NegativeDraws
+from l2g2g.models.sparse import runs_native
 
-_MOST_PARTS = 8  # every thread sums into a table of its own
+_MOST_PARTS = 8  # every part of a list has gradient tables of its own
+_PAIRS_PER_PART = 20_000
+_WIDEST = 512
+
+ScoredEdges = Arcs | PairList
+NonEdges = NegativeDraws | PairList
 
 
 def reconstruction_loss(
-    left: Tensor,
-    edges: PairPattern,
-    non_edges: PairPattern,
-    bias: Tensor | None = None,
-    right: Tensor | None = None,
-    sections: np.ndarray | None = None,
+    left: Tensor, edges: ScoredEdges, non_edges: NonEdges, bias: Tensor | None = None, right: Tensor | None = None
 ) -> Tensor:
     """Σ weight · −log σ(±(left_u · right_v + bias)): + for edges, − for non-edges. The means are in the weights.
 
     left, right: (num_rows, width); without a right one both sides are the left one, so that the score of an embedding
     is the inner product. Differentiable in both and in the bias.
-    sections: (num_sections + 1,) first row of each stretch of rows that no pair leaves; sums are made of each, and then
-    of these.
     """
-    if bias is None:
-        bias = left.new_zeros(())
-    sides = (left.contiguous(), None if right is None else right.contiguous())
-    return _PairLoss.apply(*sides, bias, edges, non_edges, sections)
+    bias = left.new_zeros(()) if bias is None else bias
+    if not runs_native(left) or left.shape[1] > _WIDEST:
+        return reference.pair_loss(left, left if right is None else right, bias, edges.listed, non_edges.listed)
+    return _PairLoss.apply(left, right, bias, edges, non_edges)
 
 
 class _PairLoss(torch.autograd.Function):
-    """Loss and gradient at once, so that nothing of the size of a pattern outlives the forward."""
+    """Loss and gradient at once, so that nothing of the size of the pairs outlives the forward."""
 
     @staticmethod
     def forward(
-        ctx: torch.autograd.function.FunctionCtx,
-        left: Tensor,
-        right: Tensor | None,
-        bias: Tensor,
-        edges: PairPattern,
-        non_edges: PairPattern,
-        sections: np.ndarray | None,
+        ctx: Any, left: Tensor, right: Tensor | None, bias: Tensor, edges: ScoredEdges, non_edges: NonEdges
     ) -> Tensor:
-        compiled = left.device.type == "cpu" and left.dtype == torch.float32
-        found = (
-            _loss_compiled(left, right, bias, edges, non_edges, sections)
-            if compiled
-            else loss_by_products(left, right, bias, edges, non_edges)
-        )
-        loss, *gradients = found
-        ctx.save_for_backward(*gradients)  # type: ignore[arg-type]
-        return loss
+        one = left.detach().contiguous().numpy()
+        other = None if right is None else right.detach().contiguous().numpy()
+        sums = GradientSums(one, other, float(bias))
+        sums.add_edges(edges)
+        sums.add_non_edges(non_edges)
+        gradients = [torch.from_numpy(table) for table in sums.gradients()]
+        ctx.save_for_backward(*gradients, bias.new_tensor(sums.slope))
+        ctx.has_right = right is not None
+        return left.new_tensor(sums.loss)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, outer: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors  # type: ignore[attr-defined]
-        if outer.device.type == "cpu" and outer == 1:  # the loss itself is differentiated: nothing to multiply
-            return (*saved, None, None, None)
-        return (*(None if gradient is None else outer * gradient for gradient in saved), None, None, None)
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        if outer != 1:
+            saved = [outer * each for each in saved]
+        return saved[0], saved[1] if ctx.has_right else None, saved[-1], None, None
 
 
-Gradients = tuple[Tensor, Tensor, Tensor | None, Tensor]
+class GradientSums:
+    """The loss of pairs and its gradient as they are added up by the native kernels.
 
+    Args:
+        left, right: (num_rows, width) float32; right None: both sides are the left one.
+        bias: Added to every score.
+    """
 
-def _loss_compiled(
-    left: Tensor,
-    right: Tensor | None,
-    bias: Tensor,
-    edges: PairPattern,
-    non_edges: PairPattern,
-    sections: np.ndarray | None = None,
-) -> Gradients:
-    """(loss, gradients of left, right and bias) by the compiled pass."""
-    one = left.numpy()
-    other = one if right is None else right.numpy()
-    num_parts = min(get_num_threads(), _MOST_PARTS)
-    apart = num_parts == 1 and sections is not None
-    num_parts = len(sections) - 1 if apart and sections is not None else num_parts
-    sums = Sums.empty(one, None if right is None else other, num_parts, apart=apart)
-    for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
-        rows, columns, weights = (part.numpy() for part in pattern.listed)
-        bounds = np.arange(num_parts + 1) * len(rows) // num_parts
-        if apart and sections is not None:
-            bounds = np.searchsorted(rows, sections.astype(rows.dtype))
-        sums = sums.add_pairs(one, other, rows, columns, weights, bounds, bias=float(bias), sign=sign)
-    of_left, of_right = sums.gradients()
-    return (
-        left.new_tensor(sums.loss.astype(np.float32).sum()),
-        torch.from_numpy(of_left),
-        None if of_right is None else torch.from_numpy(of_right),
-        bias.new_tensor(sums.bias.astype(np.float32).sum()),
-    )
+    def __init__(self, left: np.ndarray, right: np.ndarray | None, bias: float) -> None:
+        self.left, self.right, self.bias = left, right, bias
+        self.loss = self.slope = 0.0
+        self._tables = [blank_table(1, *side.shape) for side in (left, right) if side is not None]
+        self._is_empty = True
 
+    def add_edges(self, edges: ScoredEdges) -> None:
+        """Add pairs that are edges."""
+        if isinstance(edges, Arcs):
+            of_left, of_right = self._first_tables()
+            weights = edges.weights, edges.kind
+            sides = self.left, self.right
+            found = native().score_arcs(edges.csr, *weights, *sides, self.bias, 1.0, of_left, of_right)
+            self._is_empty = False
+            self._count(found)
+        else:
+            self._add_list(edges, 1.0)
 
-def loss_by_products(
-    left: Tensor, right: Tensor | None, bias: Tensor, edges: PairPattern, non_edges: PairPattern
-) -> Gradients:
-    """The same by sparse products, for any device and precision."""
-    other = left if right is None else right
-    loss, of_bias = left.new_zeros(()), torch.zeros_like(bias)
-    of_left, of_right = torch.zeros_like(left), torch.zeros_like(other)
-    shape = (len(left), len(other))
-    for pattern, sign in ((edges, 1.0), (non_edges, -1.0)):
-        signed = score_pairs(left, other, pattern).add_(bias).mul_(-sign)
-        weights = pattern.entry_weights
-        loss += (torch.nn.functional.softplus(signed) * weights).sum()
-        slope = signed.sigmoid_().mul_(weights).mul_(-sign)
-        of_bias += slope.sum()
-        slopes = csr_tensor(pattern.indptr, pattern.indices, slope, shape)
-        of_left += slopes @ other
-        if not pattern.twice:
-            indptr, indices, order = pattern.transpose
-            slopes = csr_tensor(indptr, indices, slope[order], shape)
-        of_right += slopes @ left
-    return (loss, of_left + of_right, None, of_bias) if right is None else (loss, of_left, of_right, of_bias)
+    def add_non_edges(self, non_edges: NonEdges) -> None:
+        """Add pairs that are not."""
+        if isinstance(non_edges, NegativeDraws) and non_edges.can_stream:
+            self._begin(1)
+            draws, tables = {"seed": non_edges.seed, "epoch": non_edges.epoch}, self._first_tables()
+            self._count(non_edges.plan.score(self.left, self.right, self.bias, *tables, **draws))
+        else:
+            self._add_list(non_edges.listed, -1.0)
 
+    def gradients(self) -> list[np.ndarray]:
+        """(num_rows, width) of the left side and, where there is one, of the right one."""
+        for table in self._tables:
+            for part in table[1:]:
+                table[0] += part
+        return [table[0] for table in self._tables]
 
-def score_pairs(left: Tensor, right: Tensor, pattern: PairPattern) -> Tensor:
-    """Inner products left_u · right_v of all pairs in the pattern. Returns (num_entries,)."""
-    values = torch.zeros(pattern.num_pairs, dtype=left.dtype, device=left.device)
-    where = csr_tensor(pattern.indptr, pattern.indices, values, (len(left), len(right)))
-    return torch.sparse.sampled_addmm(where, left, right.t(), beta=0.0).values()
+    def _add_list(self, pairs: PairList, sign: float) -> None:
+        self._begin(max(1, min(num_threads(), _MOST_PARTS, pairs.num_pairs // _PAIRS_PER_PART)))
+        tables = [*self._tables, None][:2]
+        ends = pairs.rows, pairs.columns, pairs.weights, pairs.kind
+        self._count(native().score_list(*ends, self.left, self.right, self.bias, sign, *tables))
+
+    def _begin(self, num_parts: int) -> None:
+        """Have at least so many tables, those that are new filled with zeros."""
+        for place, table in enumerate(self._tables):
+            if num_parts > len(table):
+                larger = blank_table(num_parts, *table.shape[1:])
+                larger[: len(table)] = table
+                larger[len(table) :] = 0.0
+                self._tables[place] = larger
+            if self._is_empty:
+                self._tables[place][0] = 0.0
+        self._is_empty = False
+
+    def _first_tables(self) -> tuple[np.ndarray, np.ndarray | None]:
+        return self._tables[0][0], None if self.right is None else self._tables[1][0]
+
+    def _count(self, found: tuple[float, float]) -> None:
+        self.loss += found[0]
+        self.slope += found[1]

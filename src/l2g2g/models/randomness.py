@@ -1,8 +1,8 @@
-"""Randomness by counter: a draw is a function of (seed, epoch, patch, purpose, position) and nothing else.
+"""Randomness by counter: a draw is a function of (seed, purpose, epoch, node numbers) and nothing else.
 
-So training in one block, patch by patch, over several ranks or after a resume draws the same numbers.
-The generator is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), once in numba for the CPU and
-once in torch for any device; both give the same bits.
+So training in one block, patch by patch, over several ranks or after a resume draws the same numbers. A stream's 64-bit
+key is made here by the finaliser of SplitMix64 (Steele, Lea and Flood 2014); the draws themselves are 32-bit hashes of
+the key and of node numbers, in `core/cpp/hashing.hpp` and `core/reference.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from enum import IntEnum
 
 import numpy as np
 import torch
-from numba import njit
-from torch import Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
@@ -33,6 +31,7 @@ class Purpose(IntEnum):
     STRUCTURE = 8
     MASK_GROUPS = 9
     HELD_BACK = 10
+    NODE_ORDER = 11
 
 
 def mix(value: int) -> int:
@@ -42,49 +41,41 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+def mix_words(values: np.ndarray) -> np.ndarray:
+    """The same of an array of uint64."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(_FIRST)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(_SECOND)
+    return values ^ (values >> np.uint64(31))
+
+
 def stream_key(seed: int, purpose: Purpose, epoch: int = 0, patch: int = 0) -> int:
     """A 64-bit key of one stream of random numbers."""
+    return int(stream_keys(seed, purpose, epoch, np.array([patch], np.uint64))[0])
+
+
+def stream_keys(seed: int, purpose: Purpose, epoch: int, patches: np.ndarray) -> np.ndarray:
+    """(num_patches,) uint64 keys of the streams of some patches."""
     key = 0
-    for part in (seed, int(purpose), epoch, patch):
+    for part in (seed, int(purpose), epoch):
         key = mix((key + part + _GOLDEN) & _MASK)
-    return key
+    return mix_words(np.uint64((key + _GOLDEN) & _MASK) + patches.astype(np.uint64))
+
+
+def random_words(keys: np.ndarray, position: int) -> np.ndarray:
+    """64 random bits at a position of each stream, uint64."""
+    return mix_words(keys + np.uint64((position + 1) * _GOLDEN & _MASK))
+
+
+def scale_words(words: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Map random 64-bit words to integers in [0, bound), bound below 2^31, int64."""
+    return (((words >> np.uint64(32)) * bounds.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def share_threshold(fraction: float) -> int:
+    """32-bit hashes below this number are the given share of all."""
+    return round(fraction * (1 << 32))
 
 
 def torch_generator(seed: int, purpose: Purpose, epoch: int = 0, patch: int = 0) -> torch.Generator:
     """A CPU generator for draws that torch makes itself."""
     return torch.Generator().manual_seed(stream_key(seed, purpose, epoch, patch) >> 1)
-
-
-@njit(cache=True, inline="always")
-def random_word(key: np.uint64, position: np.uint64) -> np.uint64:
-    """64 random bits at a position of a stream (numba)."""
-    value = key + (position + np.uint64(1)) * np.uint64(_GOLDEN)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(_FIRST)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(_SECOND)
-    return value ^ (value >> np.uint64(31))
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _shift(value: Tensor, bits: int) -> Tensor:
-    return (value >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def random_words(keys: Tensor, positions: Tensor) -> Tensor:
-    """64 random bits at each position of each stream, as int64, on the device of `positions` (torch)."""
-    value = keys + (positions + 1) * _signed(_GOLDEN)
-    value = (value ^ _shift(value, 30)) * _signed(_FIRST)
-    value = (value ^ _shift(value, 27)) * _signed(_SECOND)
-    return value ^ _shift(value, 31)
-
-
-def scale_to(words: Tensor, bounds: Tensor) -> Tensor:
-    """Map random bits to integers in [0, bound), bound below 2^31, by the upper 32 bits."""
-    return (_shift(words, 32) * bounds) >> 32
-
-
-def signed_key(key: int) -> int:
-    """The key as torch's int64 holds it."""
-    return _signed(key)

@@ -1,27 +1,165 @@
 """Sampling: negative pairs inside patches, and FastGAE's node samples.
 
-A negative of row u is any column of its patch but the excluded ones (neighbours, held-out partners and u itself).
-Two columns are tried; a small filter of every row tells at once that most columns are not excluded. Where both
-are excluded, the r-th allowed column is taken, at random r: with the excluded columns c_0 < c_1 < … it is r + i, where
-i counts the c_i − i ≤ r. So every allowed column is as likely as any other, and a hub with few of them is no trouble.
+The rows of a patch lie in a fixed random order, cut into blocks of equal size; the order is that of a hash of the node
+numbers. In every round of an epoch block I meets block (r − I) mod B, at random r, and each row draws columns of the block
+it meets. So the rows that a pass touches stay in the second-level cache, blocks that meet can be worked on in parallel,
+and every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count nothing; as
+many more are drawn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
-from numba import njit, prange
-from torch import Tensor
 
-from l2g2g.models.degree_sampling import TargetUnits, draw_by_units, draw_by_units_torch, units_by_degree
-from l2g2g.models.exclusion import build_filters, find_suspects, is_excluded
-from l2g2g.models.pair_patterns import PairPattern
-from l2g2g.models.randomness import Purpose, mix, random_word, random_words, scale_to, signed_key, stream_key
+from l2g2g.core import hash_nodes, hash_numbers, kernels, native
+from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.models.pairs import PairList
+from l2g2g.models.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 
-_ROWS = 64  # rows whose negatives are drawn together
+_BLOCK = 1024  # rows of a block: two blocks of vectors and gradients fit the second-level cache
+_DRAWS_PER_ROUND = 8  # about so many columns a row draws of one block
+_MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
+# The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
+_EXPONENT = 0.75
+_MOST_UNITS = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class DrawPlan:
+    """How many columns each row draws, and of which blocks: all that does not depend on the edges.
+
+    Attributes:
+        offsets: (num_patches + 1,) int64 rows of each patch.
+        patches: (num_patches,) the numbers of the patches, which key their random streams.
+        order: (num_rows,) int32 row at each packed place; inside a patch the order is random.
+        nodes: (num_rows,) int32 node at each packed place.
+        num_blocks, block_sizes: (num_patches,) int64.
+        num_draws: (num_patches,) int64 draws of an epoch.
+        weights: (num_patches,) float32 weight of a draw that counts.
+    """
+
+    offsets: np.ndarray
+    patches: np.ndarray
+    order: np.ndarray
+    nodes: np.ndarray
+    num_blocks: np.ndarray
+    block_sizes: np.ndarray
+    num_draws: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def make(
+        cls,
+        nodes: np.ndarray,
+        offsets: np.ndarray,
+        patches: np.ndarray,
+        counts: np.ndarray,
+        num_allowed: np.ndarray,
+        shares: np.ndarray,
+    ) -> DrawPlan:
+        """Plan about counts[j] negatives in patch j that count.
+
+        nodes: (num_rows,) node numbers. num_allowed: (num_patches,) ordered pairs of each patch that may be drawn.
+        shares: (num_patches,) what the weights of the negatives of a patch add up to, on average.
+        """
+        sizes = np.diff(offsets)
+        num_blocks = np.maximum(1, -(-sizes // _BLOCK))
+        block_sizes = np.maximum(1, -(-sizes // num_blocks))
+        num_blocks = np.maximum(1, -(-sizes // block_sizes))
+        order = np.arange(len(nodes), dtype=np.int32)
+        if (num_blocks > 1).any():
+            hashes = hash_nodes(nodes.astype(np.int32), stream_key(0, Purpose.NODE_ORDER))
+            patch = np.repeat(np.arange(len(sizes)), sizes)
+            order = np.lexsort((nodes, hashes, patch)).astype(np.int32)
+        likely = num_allowed / np.maximum(1, sizes * num_blocks * block_sizes)  # that a draw counts
+        wanted = np.where(num_allowed > 0, counts, 0)
+        num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted).astype(np.int64)
+        weights = (shares / np.maximum(num_draws * likely, 1e-30)).astype(np.float32)
+        return cls(
+            offsets.astype(np.int64), patches, order, nodes[order].astype(np.int32), num_blocks, block_sizes, num_draws, weights
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all patches."""
+        return len(self.order)
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether the order of the rows is another than that of the tables."""
+        return bool((self.num_blocks > 1).any())
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """(num_rows,) int32 packed place of every row."""
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(self.order), dtype=np.int32)
+        return places
+
+    @cached_property
+    def _num_rounds(self) -> np.ndarray:
+        per_row = self.num_draws / np.maximum(1, np.diff(self.offsets))
+        return np.clip(np.round(per_row / _DRAWS_PER_ROUND), 1, self.num_blocks).astype(np.int64)
+
+    def node_hashes(self, *, seed: int, epoch: int) -> np.ndarray:
+        """(num_rows,) uint32 hashes of the nodes in packed order, for the draws of an epoch."""
+        return hash_nodes(self.nodes, stream_key(seed, Purpose.NEGATIVES, epoch))
+
+    def rounds(self, *, seed: int, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The rounds of an epoch, those of different patches together: (num_rounds, 8) int64 and (num_rounds,) weights.
+
+        Columns: first packed row, rows, block size, blocks, r, draws, shift, key. Row p of a patch draws
+        ⌊((p + 1) draws + shift) / rows⌋ − ⌊(p draws + shift) / rows⌋ columns: as many as the others, within one.
+        """
+        sizes, keys = np.diff(self.offsets), stream_keys(seed, Purpose.NEGATIVES, epoch, self.patches)
+        first = scale_words(random_words(keys, 0), self.num_blocks)
+        for turn in range(int(self._num_rounds.max(initial=0))):
+            here = np.flatnonzero((self._num_rounds > turn) & (self.num_draws > 0))
+            if len(here) == 0:
+                return
+            done, after = (self.num_draws[here] * t // self._num_rounds[here] for t in (turn, turn + 1))
+            table = np.stack(
+                [
+                    self.offsets[:-1][here],
+                    sizes[here],
+                    self.block_sizes[here],
+                    self.num_blocks[here],
+                    (first[here] + turn) % self.num_blocks[here],
+                    after - done,
+                    scale_words(random_words(keys[here], 2 * turn + 1), sizes[here]),
+                    random_words(keys[here], 2 * turn + 2).view(np.int64),
+                ],
+                axis=1,
+            )
+            yield np.ascontiguousarray(table), self.weights[here]
+
+    def draw_rows(self, rows: np.ndarray, *, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, columns) int64 of all draws of some rows, excluded ones among them; columns are rows too.
+
+        The plain form, for rows that come from disk; `PackedNegatives` lists the same draws.
+        """
+        hashes, places = self.node_hashes(seed=seed, epoch=epoch), self.places[rows].astype(np.int64)
+        found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for table, _ in self.rounds(seed=seed, epoch=epoch):
+            for first, size, block_size, num_blocks, meeting, draws, shift, key in table.tolist():
+                inside = (places >= first) & (places < first + size)
+                local = places[inside] - first
+                counts = ((local + 1) * draws + shift) // size - (local * draws + shift) // size
+                numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+                own = np.repeat(local, counts)
+                words = hash_numbers(hashes[first + own], numbers.astype(np.uint32), key & (2**64 - 1))
+                block = (meeting - own // block_size) % num_blocks
+                columns = block * block_size + ((words.astype(np.uint64) * np.uint64(block_size)) >> np.uint64(32)).astype(np.int64)
+                real = columns < size
+                found.append((self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64)))
+        drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
+        return drawn_rows, drawn_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,140 +167,191 @@ class NegativePlan:
     """What is constant about the negatives of some stacked patches, computed once.
 
     Attributes:
-        excluded: (indptr, indices) CSR over the stacked rows of pairs that are never drawn; holds the diagonal.
-        shares: (num_rows,) float64, the negatives that all rows of the patch up to this one deserve together:
-            count · (allowed pairs up to the row) / (allowed pairs of the patch).
-        offsets: (num_patches + 1,) rows of each patch.
-        pair_offsets: (num_patches + 1,) negatives of each patch.
-        patches: (num_patches,) the numbers of the patches, which key their random streams.
+        draws: How many columns each row draws.
+        excluded: (indptr int64, columns int32) CSR in packed order of pairs that are never drawn, without the diagonal.
         units: How likely each row is as the far end; None for uniformly.
-        filters: (num_excluded,) uint32, a word for every excluded pair; see `exclusion`.
     """
 
+    draws: DrawPlan
     excluded: tuple[np.ndarray, np.ndarray]
-    shares: np.ndarray
-    offsets: np.ndarray
-    pair_offsets: np.ndarray
-    patches: np.ndarray
     units: TargetUnits | None = None
-    filters: np.ndarray | None = None
+
+    @cached_property
+    def packed(self) -> Any:
+        """The excluded pairs as the native kernels take them."""
+        packed = native().PackedNegatives(*self.excluded)
+        packed.mark_blocks(self.draws.offsets, self.draws.block_sizes)
+        return packed
 
     @property
-    def num_pairs(self) -> int:
-        """Negatives per draw."""
-        return int(self.pair_offsets[-1])
+    def weights(self) -> tuple[np.ndarray, str]:
+        """Weights of the pairs of a list, and their kind, as in `PairList`."""
+        draws = self.draws
+        if len(draws.weights) == 1:
+            return draws.weights, "all"
+        return np.repeat(draws.weights, np.diff(draws.offsets)), "row"
+
+    def list_pairs(self, *, seed: int, epoch: int, wanted: np.ndarray | None = None) -> PairList:
+        """The negatives of an epoch as a list. wanted: (num_rows,) bool, only the negatives of these rows."""
+        if self.units is not None:
+            rows, columns = self._draw_by_units(seed, epoch, wanted)
+        elif native() is not None:
+            rows, columns = self._list_native(seed, epoch, wanted)
+        else:
+            chosen = np.arange(self.draws.num_rows) if wanted is None else np.flatnonzero(wanted)
+            rows, columns = self.draws.draw_rows(chosen, seed=seed, epoch=epoch)
+            allowed = ~self._is_excluded(rows, columns)
+            rows, columns = rows[allowed], columns[allowed]
+        weights, kind = self.weights
+        return PairList(rows.astype(np.int32), columns.astype(np.int32), weights, kind)  # type: ignore[arg-type]
+
+    def _list_native(self, seed: int, epoch: int, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        order, hashes = self.draws.order, self.draws.node_hashes(seed=seed, epoch=epoch)
+        chosen = None if wanted is None else np.ascontiguousarray(wanted[order], dtype=np.uint8)
+        parts = [
+            self.packed.list(table, weights, hashes, chosen)
+            for table, weights in self.draws.rounds(seed=seed, epoch=epoch)
+        ]
+        if not parts:
+            return np.empty(0, np.int32), np.empty(0, np.int32)
+        rows, columns = (np.concatenate(side) for side in zip(*parts, strict=True))
+        return (order[rows], order[columns]) if self.draws.is_packed else (rows, columns)
+
+    def score(
+        self,
+        left: np.ndarray,
+        right: np.ndarray | None,
+        bias: float,
+        of_left: np.ndarray,
+        of_right: np.ndarray | None,
+        *,
+        seed: int,
+        epoch: int,
+    ) -> tuple[float, float]:
+        """(loss, slope) of the negatives of an epoch by the native kernel; gradients are added. Tables: (rows, width)."""
+        draws, hashes = self.draws, self.draws.node_hashes(seed=seed, epoch=epoch)
+        sides = [(left, of_left)] if right is None else [(left, of_left), (right, of_right)]
+        packed = [(self._pack(table), zero_table(*table.shape)) for table, _ in sides] if draws.is_packed else sides
+        loss, slope = 0.0, 0.0
+        (one, of_one), (other, of_other) = packed[0], packed[1] if right is not None else (None, None)
+        for table, weights in draws.rounds(seed=seed, epoch=epoch):
+            found = self.packed.score(table, weights, hashes, one, other, bias, of_one, of_other)
+            loss, slope = loss + found[0], slope + found[1]
+        if draws.is_packed:
+            for (_, target), (_, gradient) in zip(sides, packed, strict=True):
+                native().move_rows(gradient, target, draws.places, None, True)
+        return loss, slope
+
+    def _pack(self, table: np.ndarray) -> np.ndarray:
+        packed = blank_table(*table.shape)
+        native().move_rows(table, packed, self.draws.order)
+        return packed
+
+    def _is_excluded(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """(num_pairs,) whether pairs, in the order of the tables, are never negatives."""
+        places = self.draws.places.astype(np.int64)
+        return (rows == columns) | kernels().find_entries(*self.excluded, places[rows], places[columns])
+
+    def _draw_by_units(self, seed: int, epoch: int, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """The far end of each draw by its units: a place on the line on which every row has as many units as it has."""
+        assert self.units is not None
+        draws, starts = self.draws, self.units.starts
+        sizes, keys = np.diff(draws.offsets), stream_keys(seed, Purpose.NEGATIVES, epoch, draws.patches)
+        shift, words = scale_words(random_words(keys, 0), np.maximum(sizes, 1)), random_words(keys, 1)
+        hashes = hash_nodes(draws.nodes[draws.places], stream_key(seed, Purpose.NEGATIVES, epoch))
+        found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for patch in np.flatnonzero(draws.num_draws):
+            low, high, size, count = *draws.offsets[patch : patch + 2], sizes[patch], draws.num_draws[patch]
+            rows = np.arange(low, high)
+            local = draws.places[low:high].astype(np.int64) - low
+            counts = ((local + 1) * count + shift[patch]) // size - (local * count + shift[patch]) // size
+            if wanted is not None:
+                counts = np.where(wanted[low:high], counts, 0)
+            numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            own = np.repeat(rows, counts)
+            drawn = hash_numbers(hashes[own], numbers.astype(np.uint32), int(words[patch]))
+            units = np.uint64(starts[high] - starts[low])
+            place = starts[low] + ((drawn.astype(np.uint64) * units) >> np.uint64(32)).astype(np.int64)
+            columns = np.searchsorted(starts, place, side="right") - 1
+            allowed = ~self._is_excluded(own, columns)
+            found.append((own[allowed], columns[allowed]))
+        drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
+        return drawn_rows, drawn_columns
 
 
-def exclude(edges: sp.csr_array, held_out: sp.csr_array) -> sp.csr_array:
-    """Pattern of all pairs that are no negatives: edges, held-out pairs and the diagonal. All (num_rows, num_rows)."""
-    parts = [part if part.has_sorted_indices else part.sorted_indices() for part in (edges, held_out)]
-    indptr, indices = _unite(parts[0].indptr, parts[0].indices, parts[1].indptr, parts[1].indices)
-    if len(indices) < 2**31:
-        indptr = indptr.astype(np.int32)
-    return sp.csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=edges.shape)
+@dataclass(frozen=True, eq=False)
+class NegativeDraws:
+    """The negatives of an epoch, scored while they are drawn where that is possible, or listed."""
+
+    plan: NegativePlan
+    seed: int
+    epoch: int
+
+    @property
+    def can_stream(self) -> bool:
+        """Whether a kernel scores them without a list."""
+        return self.plan.units is None and native() is not None
+
+    @cached_property
+    def listed(self) -> PairList:
+        """As a list."""
+        return self.plan.list_pairs(seed=self.seed, epoch=self.epoch)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetUnits:
+    """How likely each row is as the far end of a negative: in proportion to its units.
+
+    Attributes:
+        starts: (num_rows + 1,) int64, units of all rows before this one.
+    """
+
+    starts: np.ndarray
+
+    @classmethod
+    def by_degree(cls, degrees: np.ndarray, offsets: np.ndarray) -> TargetUnits:
+        """Units in proportion to degree^0.75; a row without edges has none, any other has at least one."""
+        wanted = degrees.astype(np.float64) ** _EXPONENT * (degrees > 0)
+        largest = max(1.0, float(np.add.reduceat(wanted, offsets[:-1][np.diff(offsets) > 0]).max(initial=0.0)))
+        factor = min(1024.0, (_MOST_UNITS - len(wanted)) / largest)  # each may be rounded up by one
+        return cls(np.concatenate([[0], np.cumsum(np.ceil(wanted * factor).astype(np.int64))]))
 
 
 def plan_negatives(
-    excluded: sp.csr_array,
+    edges: sp.csr_array,
+    held_out: sp.csr_array,
+    nodes: np.ndarray,
     offsets: np.ndarray,
     counts: np.ndarray,
+    *,
     patches: np.ndarray | None = None,
-    degrees: np.ndarray | None = None,
+    shares: np.ndarray | None = None,
+    by_degree: bool = False,
 ) -> NegativePlan:
-    """Plan counts[j] negatives in patch j, uniformly among its pairs outside `excluded`.
+    """Plan about counts[j] negatives in patch j among its pairs that are neither edges nor held out.
 
-    excluded: block-diagonal (num_rows, num_rows) symmetric pattern that includes the diagonal.
-    A patch in which every pair is excluded gets no negatives. degrees: (num_rows,); with them a pair (u, v) is
-    drawn in proportion to degree_v^0.75 instead.
+    edges, held_out: block-diagonal (num_rows, num_rows) symmetric patterns without diagonal. nodes: (num_rows,).
+    A patch in which every pair is excluded gets no negatives. by_degree: a pair (u, v) is drawn in proportion to
+    degree_v^0.75.
     """
-    units = None if degrees is None else units_by_degree(degrees, excluded, offsets)
-    allowed = np.repeat(np.diff(offsets), np.diff(offsets)) - np.diff(excluded.indptr)
-    if units is not None:
-        allowed = units.allowed
-    shares, pair_offsets = share_out(allowed, offsets, counts)
-    return NegativePlan(
-        (excluded.indptr, excluded.indices),
-        shares,
-        offsets,
-        pair_offsets,
-        np.arange(len(offsets) - 1) if patches is None else patches,
-        units,
-        build_filters(excluded.indptr, excluded.indices) if units is None else None,
-    )
-
-
-def share_out(allowed: np.ndarray, offsets: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(shares, pair_offsets) of a NegativePlan. allowed: (num_rows,) pairs of each row that may be drawn."""
-    cumulative = np.concatenate([[0], np.cumsum(allowed.astype(np.int64))])
-    base = cumulative[offsets[:-1]]
-    totals = cumulative[offsets[1:]] - base
-    granted = np.where(totals > 0, counts, 0)
-    sizes = np.diff(offsets)
-    share = (cumulative[1:] - np.repeat(base, sizes)) / np.repeat(np.maximum(totals, 1), sizes)
-    return share * np.repeat(granted, sizes), np.concatenate([[0], np.cumsum(granted)])
-
-
-def draw_negatives(
-    plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int, room: tuple[np.ndarray, np.ndarray] | None = None
-) -> PairPattern:
-    """Draw fresh negatives on the CPU, the same for the same (seed, epoch, patch). weights: as in PairPattern.
-
-    room: two (num_pairs,) int32 arrays to write rows and columns to; what was drawn there before is gone.
-    """
-    indptr, keys, again = begin_draw(plan, seed=seed, epoch=epoch)
-    if plan.num_pairs < 2**31:
-        indptr = indptr.astype(np.int32)
-    where = indptr, plan.offsets, plan.pair_offsets, keys
-    rows = None
-    if plan.units is None:
-        assert plan.filters is not None
-        ends = (np.empty(plan.num_pairs, np.int32), np.empty(plan.num_pairs, np.int32)) if room is None else room
-        _draw(*ends, *plan.excluded, plan.filters, *where, again)  # type: ignore[call-arg]
-        rows, columns = torch.from_numpy(ends[0]), ends[1]
-    else:
-        columns = draw_by_units(*plan.excluded, plan.units.starts, plan.units.removed, plan.units.allowed, *where)
-    return PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weights, rows=rows)
-
-
-def begin_draw(plan: NegativePlan, *, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, keys, second keys): where the negatives of each row begin in a draw, and the streams of each patch."""
-    keys = _patch_keys(plan, seed, epoch)
-    return _deal(plan.shares, plan.offsets, plan.pair_offsets, shifts(keys)), keys, second_keys(keys)
-
-
-def draw_negatives_torch(
-    plan: NegativePlan, weights: Tensor, *, seed: int, epoch: int, device: torch.device | str
-) -> PairPattern:
-    """The same draw with torch operations only, for any device; gives the same pairs."""
-    sizes = torch.from_numpy(np.diff(plan.offsets)).to(device)
-    per_patch = torch.from_numpy(np.diff(plan.pair_offsets)).to(device)
-    patch = torch.repeat_interleave(torch.arange(len(sizes), device=device), per_patch)
-    patch_keys = _patch_keys(plan, seed, epoch)
-    indptr = torch.from_numpy(_deal(plan.shares, plan.offsets, plan.pair_offsets, shifts(patch_keys))).to(device)
-    rows = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=device), indptr.diff())
-    excluded_indptr = torch.from_numpy(plan.excluded[0]).to(device).long()
-    excluded = torch.from_numpy(plan.excluded[1]).to(device).long()
-    start = torch.from_numpy(plan.offsets[:-1]).to(device)[patch]
-    position = torch.arange(len(rows), device=device) - torch.from_numpy(plan.pair_offsets[:-1]).to(device)[patch]
-    keys = torch.tensor([signed_key(int(key)) for key in patch_keys], device=device)[patch]
-    words = random_words(keys, position)
-    if plan.units is None:
-        owner = torch.repeat_interleave(torch.arange(len(excluded_indptr) - 1, device=device), excluded_indptr.diff())
-        stride, local = len(excluded_indptr), excluded - start_of_row(plan, device)[owner]
-        again = torch.tensor([signed_key(int(key)) for key in second_keys(patch_keys)], device=device)[patch]
-        rank = scale_to(random_words(again, position), sizes[patch] - excluded_indptr.diff()[rows])
-        thresholds = owner * stride + (local - (torch.arange(len(excluded), device=device) - excluded_indptr[owner]))
-        columns = rank + torch.searchsorted(thresholds, rows * stride + rank, right=True) - excluded_indptr[rows]
-        known = owner * stride + local
-        for half in (words << 32, words):  # the first try is the last to be written
-            tried = scale_to(half, sizes[patch])
-            wanted = rows * stride + tried
-            place = torch.searchsorted(known, wanted).clamp(max=max(len(known) - 1, 0))
-            columns = torch.where(known[place] == wanted, columns, tried)
-        columns = start + columns
-    else:
-        columns = draw_by_units_torch(excluded_indptr, excluded, plan.units, rows, start, words)
-    return PairPattern(indptr.to(torch.int32), columns.to(torch.int32), weights.to(device))
+    num_patches, sizes = len(offsets) - 1, np.diff(offsets)
+    shares = np.ones(num_patches) / max(1, num_patches) if shares is None else shares
+    patches = np.arange(num_patches) if patches is None else patches
+    blank = DrawPlan.make(nodes, offsets, patches, counts, np.zeros(num_patches), shares)
+    patterns = [part for matrix in (edges, held_out) for part in (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False))]
+    indptr, columns = kernels().pack_pattern(*patterns, blank.order, blank.places)
+    per_patch = np.diff(indptr[offsets])
+    if not by_degree:
+        allowed = sizes * (sizes - 1) - per_patch
+        return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns))
+    units = TargetUnits.by_degree(np.diff(edges.indptr), offsets)
+    each, totals = np.diff(units.starts), np.diff(units.starts[offsets])
+    rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
+    taken = np.bincount(np.repeat(np.arange(num_patches), sizes)[rows], weights=each[blank.order[columns]], minlength=num_patches)
+    left = sizes * totals - taken - totals  # units of all allowed pairs; every row loses itself
+    # `make` expects pairs among sizes · blocks · block sizes: the same share of them counts.
+    allowed = left / np.maximum(totals, 1) * blank.num_blocks * blank.block_sizes
+    return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns), units)
 
 
 def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch: int, alpha: float = 1.0) -> np.ndarray:
@@ -171,143 +360,3 @@ def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch:
     # Exponential races: the first arrivals are a weighted sample without replacement.
     arrivals = generator.exponential(size=len(degrees)) / (degrees + 1.0) ** alpha
     return np.sort(np.argpartition(arrivals, count - 1)[:count])
-
-
-def start_of_row(plan: NegativePlan, device: torch.device | str) -> Tensor:
-    """(num_rows,) first row of the patch of every row."""
-    starts, sizes = (torch.from_numpy(part).to(device) for part in (plan.offsets[:-1], np.diff(plan.offsets)))
-    return torch.repeat_interleave(starts, sizes)
-
-
-def _patch_keys(plan: NegativePlan, seed: int, epoch: int) -> np.ndarray:
-    return np.array([stream_key(seed, Purpose.NEGATIVES, epoch, int(patch)) for patch in plan.patches], np.uint64)
-
-
-def second_keys(keys: np.ndarray) -> np.ndarray:
-    """Streams for the draws whose first word gave no column."""
-    return np.array([mix(int(key) ^ 1) for key in keys], np.uint64)
-
-
-def shifts(keys: np.ndarray) -> np.ndarray:
-    """A random number in [0, 1) for each patch, apart from the words that choose its columns."""
-    return np.array([(mix(int(key)) >> 11) / 2**53 for key in keys])
-
-
-@njit(cache=True)
-def _deal(shares: np.ndarray, offsets: np.ndarray, pair_offsets: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Where the negatives of each row begin in this draw.
-
-    Shares are rounded after a random shift, so that every row has its share in the mean over epochs; without it
-    fewer negatives than rows would come from the same few rows for ever.
-    """
-    indptr = np.zeros(len(shares) + 1, np.int64)
-    for patch in range(len(offsets) - 1):
-        count = pair_offsets[patch + 1] - pair_offsets[patch]
-        for row in range(offsets[patch], offsets[patch + 1]):
-            indptr[row + 1] = pair_offsets[patch] + min(np.int64(np.floor(shares[row] + shifts[patch])), count)
-    return indptr
-
-
-@njit(cache=True, parallel=True)
-def _unite(
-    indptr: np.ndarray, indices: np.ndarray, other_indptr: np.ndarray, other_indices: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(indptr, indices) of the union of two patterns, columns in order, and the diagonal."""
-    num_rows = len(indptr) - 1
-    new_indptr = np.zeros(num_rows + 1, np.int64)
-    for row in prange(num_rows):
-        one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
-        new_indptr[row + 1] = unite_row(row, one, other, indices[:0])
-    new_indptr = np.cumsum(new_indptr)
-    new_indices = np.empty(new_indptr[-1], indices.dtype)
-    for row in prange(num_rows):
-        one, other = indices[indptr[row] : indptr[row + 1]], other_indices[other_indptr[row] : other_indptr[row + 1]]
-        unite_row(row, one, other, new_indices[new_indptr[row] : new_indptr[row + 1]])
-    return new_indptr, new_indices
-
-
-@njit(cache=True)
-def unite_row(row: int, one: np.ndarray, other: np.ndarray, target: np.ndarray) -> int:
-    """How many different columns two lists and the diagonal have; they go to the target, in order, if it has room."""
-    first, second, count, loop = 0, 0, 0, False
-    while first < len(one) or second < len(other) or not loop:
-        column = np.int64(2**62) if loop else np.int64(row)
-        if first < len(one):
-            column = min(column, np.int64(one[first]))
-        if second < len(other):
-            column = min(column, np.int64(other[second]))
-        loop |= column == row
-        first += first < len(one) and one[first] == column
-        second += second < len(other) and other[second] == column
-        if len(target):
-            target[count] = column
-        count += 1
-    return count
-
-
-@njit(cache=True, parallel=True)
-def _draw(
-    rows: np.ndarray,
-    columns: np.ndarray,
-    excluded_indptr: np.ndarray,
-    excluded: np.ndarray,
-    filters: np.ndarray,
-    indptr: np.ndarray,
-    offsets: np.ndarray,
-    pair_offsets: np.ndarray,
-    keys: np.ndarray,
-    second_keys: np.ndarray,
-) -> None:
-    bits = np.uint64(32)
-    for patch in range(len(offsets) - 1):
-        # Named here: a value that is read from an array in a loop keeps it from becoming vector code.
-        start, stop, shift, key = offsets[patch], offsets[patch + 1], pair_offsets[patch], keys[patch]
-        size, base = np.uint64(stop - start), np.int32(start)
-        for block in prange((stop - start + _ROWS - 1) // _ROWS):
-            first_row, last_row = start + block * _ROWS, min(start + (block + 1) * _ROWS, stop)
-            first, last = indptr[first_row], indptr[last_row]
-            # The first try of all rows: nothing but arithmetic, so it becomes vector code.
-            own, begun = columns[first:last], np.uint64(first - shift)
-            for place in range(len(own)):
-                word = random_word(key, begun + np.uint64(place))
-                own[place] = base + np.int32(((word >> bits) * size) >> bits)
-            for row in range(first_row, last_row):
-                rows[indptr[row] : indptr[row + 1]] = row
-            for sixteen in range(first, last, 16):
-                suspects, entry = find_suspects(filters, excluded_indptr, rows, columns, sixteen, last), sixteen
-                while suspects:
-                    if suspects & 1:
-                        row, position = rows[entry], np.uint64(entry - shift)
-                        banned = excluded[excluded_indptr[row] : excluded_indptr[row + 1]]
-                        columns[entry] = allow(columns[entry], banned, start, stop, position, key, second_keys[patch])
-                    suspects, entry = suspects >> 1, entry + 1
-
-
-@njit(cache=True)
-def allow(
-    column: np.int64,
-    excluded: np.ndarray,
-    start: int,
-    stop: int,
-    position: np.uint64,
-    key: np.uint64,
-    second_key: np.uint64,
-) -> np.int64:
-    """The column itself, or another one where it is excluded."""
-    low_half, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
-    if is_excluded(column, excluded):
-        column = start + np.int64(((random_word(key, position) & low_half) * np.uint64(stop - start)) >> bits)
-        if is_excluded(column, excluded):
-            column = pick_allowed(excluded, start, stop, random_word(second_key, position))
-    return column
-
-
-@njit(cache=True)
-def pick_allowed(excluded: np.ndarray, start: int, stop: int, word: np.uint64) -> np.int64:
-    """The r-th column from start to stop that is not excluded, at random r. excluded: in order."""
-    bits = np.uint64(32)
-    rank = np.int64(((word >> bits) * np.uint64(stop - start - len(excluded))) >> bits)
-    column = start + rank
-    for place in range(len(excluded)):
-        column += excluded[place] - start - place <= rank
-    return column

@@ -1,39 +1,184 @@
-"""Sparse: products with constant CSR matrices, and their gradients.
+"""Sparse: products with constant sparse matrices, and their gradients.
 
-torch's own autograd for sparse matrices would build gradients of the matrices themselves; here the
-matrices are constant, so each backward is again one plain product.
+torch's own autograd for sparse matrices would build gradients of the matrices themselves; here the matrices are
+constant, so each backward is again one plain product.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numba import njit, prange
 from torch import Tensor
 
-from l2g2g.models.product_kernel import multiply_rows, multiply_transposed
+from l2g2g.core import native, num_threads, reference
+from l2g2g.core.tables import blank_table, zero_table
 
 # torch says so once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
 
-_FEW_COLUMNS = 256
+_FEW_COLUMNS = 256  # sums over so many columns stay in the nearest cache: no transpose is made
+_WIDEST = 512  # columns of a table that a native kernel takes
+
+
+@dataclass(frozen=True, eq=False)
+class Dropout:
+    """Entries of a sparse matrix that are left out: those whose hash of (node of the row, column) is too small.
+
+    Attributes:
+        node_hashes: (num_rows,) uint32 hashes of the rows' nodes, see `core.reference.hash_nodes`.
+        key: Of the stream of random numbers.
+        threshold: Hashes below it are left out.
+        factor: What the other entries are multiplied with.
+    """
+
+    node_hashes: np.ndarray
+    key: int
+    threshold: int
+    factor: float
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """A constant sparse matrix: scale · (pattern with values + identity where `loops`) · scale.
+
+    Attributes:
+        starts, ends: (num_rows,) int64, the entries of each row; between the rows there may be others.
+        indices: (num_entries,) int32 columns.
+        values: (num_entries,) float32; None where all are 1.
+        num_columns: Columns.
+        scale: (num_rows,) float32 factor of rows and columns; None for 1.
+        loops: Whether the identity is added.
+        symmetric: Whether the matrix is its own transpose.
+        dropout: Entries that are left out; None for none.
+        device: Where products are computed.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray | None
+    num_columns: int
+    scale: np.ndarray | None = None
+    loops: bool = False
+    symmetric: bool = False
+    dropout: Dropout | None = None
+    device: torch.device = torch.device("cpu")  # noqa: RUF009
+
+    @classmethod
+    def from_scipy(
+        cls, matrix: sp.csr_array, device: torch.device | str = "cpu", *, symmetric: bool = False
+    ) -> SparseMatrix:
+        """Take over a scipy CSR matrix."""
+        indptr = matrix.indptr.astype(np.int64)
+        indices = np.ascontiguousarray(matrix.indices, dtype=np.int32)
+        values = np.ascontiguousarray(matrix.data, dtype=np.float32)
+        return cls(
+            indptr[:-1],
+            indptr[1:],
+            indices,
+            None if (values == 1).all() else values,
+            matrix.shape[1],
+            symmetric=symmetric,
+            device=torch.device(device),
+        )
+
+    @classmethod
+    def propagation(
+        cls, adjacency: sp.csr_array, device: torch.device | str = "cpu", *, weighted: bool | None = None
+    ) -> SparseMatrix:
+        """Â = D^(-1/2) (A + I) D^(-1/2) of a symmetric adjacency without diagonal, sharing its memory.
+
+        weighted: whether its values are not all 1; None to look.
+        """
+        indptr = adjacency.indptr.astype(np.int64)
+        if weighted is None:
+            weighted = not bool((adjacency.data == 1).all())
+        degrees = adjacency.sum(axis=1) if weighted else np.diff(indptr)
+        return cls(
+            indptr[:-1],
+            indptr[1:],
+            np.ascontiguousarray(adjacency.indices, dtype=np.int32),
+            np.ascontiguousarray(adjacency.data, dtype=np.float32) if weighted else None,
+            adjacency.shape[1],
+            (1.0 / np.sqrt(1.0 + np.asarray(degrees, np.float64))).astype(np.float32),
+            loops=True,
+            symmetric=True,
+            device=torch.device(device),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return len(self.starts), self.num_columns
+
+    @property
+    def num_entries(self) -> int:
+        """Entries that the matrix holds in memory."""
+        return len(self.indices)
+
+    @property
+    def entries_per_row(self) -> float:
+        """Mean number of entries of a row."""
+        return self.num_entries / max(1, len(self.starts))
+
+    @cached_property
+    def csr(self) -> Any:
+        """The pattern as the native kernels take it."""
+        return native().Csr(self.starts, self.ends, self.indices, self.values, self.num_columns)
+
+    @cached_property
+    def transpose(self) -> SparseMatrix:
+        """The transpose as a matrix of its own; itself where it is symmetric."""
+        if self.symmetric:
+            return self
+        return SparseMatrix.from_scipy(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
+
+    def thinned(self, dropout: Dropout) -> SparseMatrix:
+        """The same with some entries left out."""
+        thinned = replace(self, dropout=dropout)
+        if native() is not None:
+            vars(thinned)["csr"] = self.csr  # checked already
+        return thinned
+
+    def to_scipy(self) -> sp.csr_array:
+        """All of it as a scipy matrix: loops, scale and dropout are in the values."""
+        lengths = self.ends - self.starts
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.repeat(self.starts - indptr[:-1], lengths) + np.arange(indptr[-1])
+        rows, columns = np.repeat(np.arange(len(lengths)), lengths), self.indices[entries]
+        values = np.ones(len(entries), np.float32) if self.values is None else self.values[entries]
+        if self.dropout is not None:
+            values = values * reference.keep_factors(self.dropout, rows, columns)
+        matrix = sp.csr_array((values, columns, indptr), shape=self.shape)
+        if self.loops:
+            matrix = sp.csr_array(matrix + sp.eye_array(*self.shape, dtype=np.float32, format="csr"))
+        if self.scale is not None:
+            scale = sp.diags_array(self.scale)
+            matrix = sp.csr_array(scale @ matrix @ scale)
+        matrix.sort_indices()
+        return matrix
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """All of it as a torch CSR tensor on the device: what the reference multiplies with."""
+        return to_torch_csr(self.to_scipy(), self.device)
+
+    @cached_property
+    def transposed_tensor(self) -> Tensor:
+        """The transpose of `tensor`."""
+        return self.tensor if self.symmetric else to_torch_csr(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
 
 
 def to_torch_csr(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
-    """A torch CSR tensor that shares memory with a scipy CSR matrix (on the CPU)."""
-    return csr_tensor(
-        torch.from_numpy(matrix.indptr).to(device),
-        torch.from_numpy(matrix.indices).to(device),
-        torch.from_numpy(matrix.data).to(device),
-        matrix.shape,
-    )
+    """A torch CSR tensor with the entries of a scipy CSR matrix."""
+    parts = (torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return csr_tensor(*parts, matrix.shape)
 
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -41,172 +186,12 @@ def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int
     return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False)
 
 
-@dataclass(frozen=True, eq=False)
-class SparseMatrix:
-    """A constant sparse matrix, CSR, and its transpose where one is needed.
-
-    Attributes:
-        matrix: The matrix.
-        transposed: Its transpose; itself where it is symmetric; None where it has so few columns that sums over its
-            rows stay in the nearest cache, which on the CPU is the quicker way. With sections it is that of each
-            section, one below the other.
-        sections: (num_sections + 1,) first row of each stretch of rows whose sums are made apart, and then added.
-    """
-
-    matrix: Tensor
-    transposed: Tensor | None
-    sections: np.ndarray | None = None
-
-    @classmethod
-    def from_scipy(
-        cls,
-        matrix: sp.csr_array,
-        device: torch.device | str = "cpu",
-        *,
-        symmetric: bool = False,
-        sections: np.ndarray | None = None,
-    ) -> SparseMatrix:
-        """Take over a scipy CSR matrix."""
-        forward = to_torch_csr(matrix, device)
-        if symmetric:
-            return cls(forward, forward, sections)
-        few = matrix.shape[1] <= _FEW_COLUMNS
-        needless = forward.device.type == "cpu" and forward.dtype == torch.float32 and few
-        return cls(forward, None if needless else to_torch_csr(_turn(matrix, sections), device), sections)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
-        return tuple(self.matrix.shape)  # type: ignore[return-value]
-
-    @property
-    def entries_per_row(self) -> float:
-        """Mean number of entries of a row."""
-        return self.matrix.values().numel() / max(1, self.shape[0])
-
-    @cached_property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(indptr, indices, values) on the CPU."""
-        return self.matrix.crow_indices().numpy(), self.matrix.col_indices().numpy(), self.matrix.values().numpy()
-
-    @cached_property
-    def turned(self) -> SparseMatrix:
-        """The transpose as a matrix of its own; itself where it is symmetric."""
-        assert self.transposed is not None
-        return self if self.transposed is self.matrix else SparseMatrix(self.transposed, self.matrix)
+def runs_native(*tensors: Tensor) -> bool:
+    """Whether the native kernels compute with these: float32 on the CPU."""
+    return native() is not None and all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
 
 
-def _turn(matrix: sp.csr_array, sections: np.ndarray | None) -> sp.csr_array:
-    """(num_sections · num_columns, num_rows) the transpose of each section, with zeros for the other rows."""
-    if sections is None or len(sections) == 2:
-        return sp.csr_array(matrix.T.tocsr())
-    parts = []
-    for low, high in pairwise(matrix.indptr[sections].tolist()):
-        inside = matrix.data[low:high], matrix.indices[low:high], np.clip(matrix.indptr, low, high) - low
-        parts.append(sp.csr_array(inside, shape=matrix.shape).T.tocsr())
-    stacked = sp.csr_array(sp.vstack(parts, format="csr"))
-    stacked.indptr, stacked.indices = stacked.indptr.astype(np.int32), stacked.indices.astype(np.int32)
-    return stacked
-
-
-@dataclass(frozen=True, eq=False)
-class ThinnedMatrix:
-    """A sparse matrix of which only some entries count, scaled up (CPU).
-
-    Attributes:
-        whole: The matrix with all entries.
-        kept: (num_entries,) uint8, 1 for the entries that count.
-        factor: What the entries that count are multiplied with.
-    """
-
-    whole: SparseMatrix
-    kept: np.ndarray
-    factor: float
-
-
-class _Multiply(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx,
-        sparse: SparseMatrix | ThinnedMatrix,
-        dense: Tensor,
-        added: Tensor | None,
-    ) -> Tensor:
-        ctx.sparse, ctx.added_dim = sparse, None if added is None else added.dim()  # type: ignore[attr-defined]
-        return plain_product(sparse, dense, added)
-
-    @staticmethod
-    def backward(
-        ctx: torch.autograd.function.FunctionCtx, gradient: Tensor
-    ) -> tuple[None, Tensor | None, Tensor | None]:
-        sparse: SparseMatrix | ThinnedMatrix = ctx.sparse  # type: ignore[attr-defined]
-        of_dense, of_added = None, None
-        if ctx.needs_input_grad[1]:  # type: ignore[attr-defined]
-            of_dense = transposed_product(sparse, gradient)
-        if ctx.needs_input_grad[2]:  # type: ignore[attr-defined]
-            of_added = gradient
-            if ctx.added_dim == 1:  # type: ignore[attr-defined]
-                sections = sparse.whole.sections if isinstance(sparse, ThinnedMatrix) else sparse.sections
-                of_added = sum_rows(gradient, sections)
-        return None, of_dense, of_added
-
-
-def plain_product(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
-    """The same as `multiply`, for those who take the gradient themselves."""
-    if isinstance(sparse, ThinnedMatrix):
-        return _product(sparse.whole, dense * sparse.factor, added, sparse.kept)
-    return _product(sparse, dense, added)
-
-
-def _product(
-    sparse: SparseMatrix, dense: Tensor, added: Tensor | None = None, kept: np.ndarray | None = None
-) -> Tensor:
-    """CSR times dense, and something added: compiled for float32 on the CPU, torch's own otherwise."""
-    dense = dense.contiguous()
-    if dense.device.type != "cpu" or dense.dtype != torch.float32:
-        assert kept is None, "entries are left out in float32 on the CPU only"
-        product = sparse.matrix @ dense
-        return product if added is None else product + added
-    begun = None if added is None else added.contiguous().reshape(-1, dense.shape[1]).numpy()
-    return torch.from_numpy(multiply_rows(*sparse.arrays, dense.numpy(), begun, kept))
-
-
-def transposed_product(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor) -> Tensor:
-    """The transpose times dense. dense: (rows, width) -> (columns, width)."""
-    return sum_parts(list(transposed_parts(sparse, dense)))
-
-
-def transposed_parts(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor) -> Tensor:
-    """(num_parts, columns, width) what the rows of each section, or each thread, add to the transpose times dense."""
-    if isinstance(sparse, ThinnedMatrix):
-        parts = _scatter(sparse.whole, dense, sparse.kept)
-        return parts.mul_(sparse.factor)
-    if sparse.transposed is None:
-        return _scatter(sparse, dense)
-    return _product(sparse.turned, dense).view(-1, sparse.shape[1], dense.shape[1])
-
-
-def _scatter(sparse: SparseMatrix, dense: Tensor, kept: np.ndarray | None = None) -> Tensor:
-    table, num_columns = dense.contiguous().numpy(), sparse.shape[1]
-    return torch.from_numpy(multiply_transposed(*sparse.arrays, table, num_columns, kept, sparse.sections))
-
-
-def sum_parts(parts: Sequence[Tensor]) -> Tensor:
-    """Their sum, in order; the first one is written over."""
-    total, *others = parts
-    for part in others:
-        total += part
-    return total
-
-
-def sum_rows(rows: Tensor, sections: np.ndarray | None = None) -> Tensor:
-    """(width,) sum of the rows: of each section, and then of these."""
-    if sections is None:
-        return rows.sum(0)
-    return sum_parts([rows[low:high].sum(0) for low, high in pairwise(sections.tolist())])
-
-
-def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
+def multiply(sparse: SparseMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
     """Sparse times dense, and something added. sparse: (rows, columns), dense: (columns, width) -> (rows, width).
 
     added: (width,) or (rows, width); it costs nothing where a pass of its own would.
@@ -214,44 +199,116 @@ def multiply(sparse: SparseMatrix | ThinnedMatrix, dense: Tensor, added: Tensor 
     return _Multiply.apply(sparse, dense, added)
 
 
-def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
-    """Â = D^(-1/2) (A + I) D^(-1/2), the propagation of a graph convolution. D counts the self-loop.
+class _Multiply(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, sparse: SparseMatrix, dense: Tensor, added: Tensor | None) -> Tensor:
+        ctx.sparse, ctx.added_dim = sparse, None if added is None else added.dim()
+        return product(sparse, dense, added)
 
-    adjacency: (num_nodes, num_nodes), no entry twice; loops it has already count beside the new ones.
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        of_dense = transposed_product(ctx.sparse, gradient) if ctx.needs_input_grad[1] else None
+        of_added = None
+        if ctx.needs_input_grad[2]:
+            of_added = gradient.sum(0) if ctx.added_dim == 1 else gradient
+        return None, of_dense, of_added
+
+
+def product(sparse: SparseMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
+    """The same as `multiply`, for those who take the gradient themselves."""
+    if not runs_native(dense):
+        matrix = sparse.tensor.to(dense.dtype)
+        result = matrix @ dense.contiguous()
+        return result if added is None else result + added
+    table = dense.detach().contiguous().numpy()
+    rest = None if added is None else added.detach().contiguous().numpy().reshape(-1, dense.shape[1])
+    return torch.from_numpy(multiply_table(sparse, table, rest))
+
+
+def multiply_table(
+    sparse: SparseMatrix,
+    table: np.ndarray,
+    added: np.ndarray | None = None,
+    *,
+    is_scaled: bool = False,
+    row_scale: np.ndarray | None = None,
+) -> np.ndarray:
+    """(rows, width) sparse @ table + added by the native kernel.
+
+    table: (columns, width) float32. added: (1, width) or (rows, width). is_scaled: the rows of the table have the
+    column scale already. row_scale: (rows,) factor of the result, for matrices without a scale of their own.
     """
-    if not adjacency.has_sorted_indices:
-        adjacency = adjacency.sorted_indices()
-    parts = _normalise(adjacency.indptr, adjacency.indices, adjacency.data)
-    narrow = np.int32 if len(parts[1]) < 2**31 else np.int64
-    return sp.csr_array((parts[2], parts[1], parts[0].astype(narrow)), shape=adjacency.shape)
+    width = table.shape[1]
+    if width > _WIDEST:
+        parts = []
+        for low in range(0, width, _WIDEST):
+            here = slice(low, low + _WIDEST)
+            rest = None if added is None else np.ascontiguousarray(added[:, here])
+            part = np.ascontiguousarray(table[:, here])
+            parts.append(multiply_table(sparse, part, rest, is_scaled=is_scaled, row_scale=row_scale))
+        return np.concatenate(parts, axis=1)
+    if sparse.scale is not None and not is_scaled:
+        table = scale_rows(table, sparse.scale)
+    out = blank_table(len(sparse.starts), width)
+    scale = sparse.scale if row_scale is None else row_scale
+    native().multiply(
+        sparse.csr, table, out, scale, sparse.loops, added, *_dropped(sparse), scale_added=row_scale is not None
+    )
+    return out
 
 
-@njit(cache=True, parallel=True)
-def _normalise(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, values) of Â, columns in order; nothing of the size of the graph is made but the result."""
-    num_rows = len(indptr) - 1
-    new_indptr, scale = np.zeros(num_rows + 1, np.int64), np.empty(num_rows)
-    for row in prange(num_rows):
-        degree, count = 1.0, 1
-        for entry in range(indptr[row], indptr[row + 1]):
-            degree += values[entry]
-            count += indices[entry] != row
-        new_indptr[row + 1], scale[row] = count, 1.0 / np.sqrt(degree)
-    new_indptr = np.cumsum(new_indptr)
-    new_indices, new_values = np.empty(new_indptr[-1], indices.dtype), np.empty(new_indptr[-1], values.dtype)
-    for row in prange(num_rows):
-        place, own = new_indptr[row], 1.0
-        entry = indptr[row]
-        while entry < indptr[row + 1] and indices[entry] < row:
-            new_indices[place], new_values[place] = indices[entry], values[entry] * scale[row] * scale[indices[entry]]
-            place, entry = place + 1, entry + 1
-        if entry < indptr[row + 1] and indices[entry] == row:
-            own, entry = own + values[entry], entry + 1
-        new_indices[place], new_values[place] = row, own * scale[row] * scale[row]
-        place += 1
-        while entry < indptr[row + 1]:
-            new_indices[place], new_values[place] = indices[entry], values[entry] * scale[row] * scale[indices[entry]]
-            place, entry = place + 1, entry + 1
-    return new_indptr, new_indices, new_values
+def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """(rows, width) the rows of a table, each times its factor, by the native kernel."""
+    scaled = blank_table(*table.shape)
+    native().move_rows(table, scaled, None, scale)
+    return scaled
+
+
+def transposed_product(sparse: SparseMatrix, dense: Tensor) -> Tensor:
+    """The transpose times dense. dense: (rows, width) -> (columns, width)."""
+    if not runs_native(dense):
+        return sparse.transposed_tensor.to(dense.dtype) @ dense.contiguous()
+    table = dense.detach().contiguous().numpy()
+    return torch.from_numpy(multiply_transposed_table(sparse, table))
+
+
+def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.ndarray:
+    """(columns, width) transpose(sparse) @ table by the native kernels. table: (rows, width) float32."""
+    if sparse.symmetric:
+        return multiply_table(sparse, table)
+    if sparse.dropout is None and sparse.num_columns > _FEW_COLUMNS:
+        return multiply_table(sparse.transpose, table)
+    if table.shape[1] > _WIDEST:
+        slices = [table[:, low : low + _WIDEST] for low in range(0, table.shape[1], _WIDEST)]
+        return np.concatenate([multiply_transposed_table(sparse, np.ascontiguousarray(part)) for part in slices], 1)
+    sums = zero_table(num_threads(), sparse.num_columns, table.shape[1])
+    native().multiply_transposed(sparse.csr, table, sums, *_dropped(sparse))
+    return add_parts(sums)
+
+
+def add_parts(parts: np.ndarray) -> np.ndarray:
+    """The sum over the first axis, in order; the first part is written over."""
+    total: np.ndarray = parts[0]
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def _dropped(sparse: SparseMatrix) -> tuple[np.ndarray | None, int, int, float]:
+    dropout = sparse.dropout
+    if dropout is None:
+        return None, 0, 0, 1.0
+    return dropout.node_hashes, dropout.key, dropout.threshold, dropout.factor
+
+
+def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
+    """Â = D^(-1/2) (A + I) D^(-1/2) as a scipy matrix, columns in order. D counts the self-loop.
+
+    adjacency: (num_nodes, num_nodes); loops it has already count beside the new ones.
+    """
+    loops = sp.eye_array(*adjacency.shape, dtype=adjacency.dtype, format="csr")
+    matrix = sp.csr_array(adjacency + loops)
+    matrix.sort_indices()
+    scale = 1.0 / np.sqrt(np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel())
+    values = matrix.data * np.repeat(scale, np.diff(matrix.indptr)) * scale[matrix.indices]
+    return sp.csr_array((values.astype(adjacency.dtype), matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -176,7 +176,7 @@ def raise_if_all_failed(rows: Sequence[dict[str, Any]]) -> None:
 @cache
 def environment() -> dict[str, Any]:
     """Where a cell was run: what a reader needs to judge its times."""
-    packages = {name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy", "numba")}
+    packages = {name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy")}
     return {
         "python": platform.python_version(),
         **packages,

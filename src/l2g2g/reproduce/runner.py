@@ -131,7 +131,7 @@ def _work_together(
     threads: int,
     on_progress: OnProgress | None,
 ) -> None:
-    context = multiprocessing.get_context("spawn")  # torch and numba do not survive a fork
+    context = multiprocessing.get_context("spawn")  # torch does not survive a fork
     arguments = (cells, journal.path, journal.start, data_dir, threads)
     workers = [context.Process(target=_work_for_parent, args=arguments, daemon=True) for _ in range(jobs)]
     for worker in workers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -14,30 +14,8 @@ from torch import Tensor
 from l2g2g.graphs.graph import Features
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
-from l2g2g.models.masking import flag_hidden, propagate_unflagged, propagate_visible_torch
-from l2g2g.models.randomness import Purpose, stream_key
-from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
-
-
-class EpochFlags:
-    """Which edges of which patch an epoch hides, a bit for each: for patches that are made twice in it."""
-
-    def __init__(self) -> None:
-        self._key = -1
-        self._bits: dict[int, np.ndarray] = {}
-
-    def recall(self, patch: int, key: int, count: int, find: Callable[[], np.ndarray]) -> np.ndarray:
-        """(count,) uint8, what `find` finds; it is asked once for a key."""
-        if key != self._key:
-            self._key = key
-            self._bits.clear()
-        if patch in self._bits:
-            return np.unpackbits(self._bits[patch], count=count)
-        flags = find()
-        self._bits[patch] = np.packbits(flags)
-        return flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +29,6 @@ class PatchBatch:
         features: The feature rows, for dropout.
         pairs: What is scored inside the patches.
         share: Rows of this batch as a fraction of all rows.
-        flags: Remembers what is hidden, where the batch is made anew in the middle of an epoch; None where it is not.
-        sections: (num_sections + 1,) first row of each section, see `SparseMatrix`; None for one.
     """
 
     patches: np.ndarray
@@ -61,8 +37,6 @@ class PatchBatch:
     features: FeatureTable
     pairs: PairSource
     share: float
-    flags: EpochFlags | None = None
-    sections: np.ndarray | None = None
 
     @cached_property
     def inputs(self) -> EncoderInput:
@@ -90,39 +64,20 @@ class PatchBatch:
         return self.pairs.device
 
     def training_inputs(
-        self, *, mask: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
+        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
     ) -> EncoderInput:
-        """What the encoder sees in this epoch: some edges hidden, some feature entries dropped."""
+        """What the encoder sees in this epoch: some edges hidden, some feature entries dropped.
+
+        scored: share of the edges that the epoch scores; they are found in the same pass.
+        """
         if mask == 0 and feature_dropout == 0:
             return self.inputs
-        propagation = self._visible(mask, seed, epoch, num_groups) if mask else self.inputs.propagation
+        propagation = self.inputs.propagation if mask == 0 else None
+        if propagation is None:
+            groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
+            propagation = self.pairs.mask.split(mask, scored, seed=seed, epoch=epoch, groups=groups)[0]
         features = self.features.dropped(feature_dropout, seed=seed, epoch=epoch)
         return EncoderInput(propagation, features, propagated=False)
-
-    def _visible(self, mask: float, seed: int, epoch: int, num_groups: int) -> SparseMatrix:
-        key = stream_key(seed, Purpose.MASK, epoch)
-        block, nodes = self.pairs.adjacency, self.pairs.nodes
-        groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
-        if self.device.type == "cpu":
-            dealt = None if groups is None else groups.numpy()
-
-            def find() -> np.ndarray:
-                return flag_hidden(block.indptr, block.indices, nodes, self.pairs.far_nodes, key, mask, dealt)
-
-            weights = None if self.pairs.all_alike else block.data
-            patch, count = int(self.patches[0]), len(block.indices)
-            hidden = find() if self.flags is None else self.flags.recall(patch, key, count, find)
-            return propagate_unflagged(block.indptr, block.indices, weights, hidden, self.sections)
-        weights = torch.from_numpy(block.data).to(self.device)
-        return propagate_visible_torch(
-            torch.from_numpy(block.indptr).to(self.device),
-            torch.from_numpy(block.indices).to(self.device),
-            weights,
-            torch.from_numpy(nodes).to(self.device),
-            key,
-            mask,
-            groups,
-        )
 
 
 def prepare_batches(
@@ -138,23 +93,18 @@ def prepare_batches(
     options: PairOptions | None = None,
     storage: str = "float32",
     device: torch.device | str = "cpu",
-    sections: Sequence[np.ndarray] | None = None,
+    patches: np.ndarray | None = None,
 ) -> list[PatchBatch]:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
 
     adjacency: (num_nodes, num_nodes) training edges. features: (num_nodes, num_features).
     held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
     propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
-    units: (num_nodes,) what masks deal into groups; None for single nodes. storage: in what dense features are held.
-    sections: the patches to cut, those of each section; None for all in one. Sums over the rows of a batch are made
-    section by section.
+    units: (num_nodes,) what masks assign to groups; None for single nodes. storage: in what dense features are held.
+    patches: the numbers of the patches to cut; None for all.
     """
-    sections = [np.arange(patch_set.num_patches)] if sections is None else sections
-    wanted = np.concatenate(sections)
+    wanted = np.arange(patch_set.num_patches) if patches is None else patches
     groups = [wanted] if together else [np.array([patch]) for patch in wanted]
-    bounds = None
-    if together and len(sections) > 1:
-        bounds = np.cumsum([0, *(patch_set.sizes[section].sum() for section in sections)])
     batches = []
     options, device = options or PairOptions(), torch.device(device)
     for group in groups:
@@ -163,26 +113,23 @@ def prepare_batches(
             part, adjacency, held_out, patch_set.num_rows, group, negatives_per_edge, device, units, options
         )
         rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
-        batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage, sections=bounds))
+        batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage))
     return batches
 
 
-def make_batch(
-    pairs: PairSource,
-    rows: Features,
-    *,
-    propagate_once: bool,
-    storage: str = "float32",
-    sections: np.ndarray | None = None,
-) -> PatchBatch:
-    """A batch of the patches of some pairs. rows: (num_rows, num_features) their features. sections: as it has them."""
+def make_batch(pairs: PairSource, rows: Features, *, propagate_once: bool, storage: str = "float32") -> PatchBatch:
+    """A batch of the patches of some pairs. rows: (num_rows, num_features) their features."""
     device, adjacency = pairs.device, pairs.adjacency
-    table = FeatureTable.build(rows, pairs.offsets, pairs.patches, device, storage, sections)
-    make_inputs: Callable[[], EncoderInput] = partial(
-        prepare_input, adjacency, None, device=device, propagate_once=False, held=table.matrix, sections=sections
-    )
+    table = FeatureTable.build(rows, pairs.nodes, device, storage)
+
+    def make_inputs(features: Features | None, once: bool) -> EncoderInput:
+        weighted = not pairs.all_alike
+        how = {"device": device, "propagate_once": once, "storage": storage, "weighted": weighted}
+        return prepare_input(adjacency, features, held=table.matrix, **how)
+
+    later: Callable[[], EncoderInput] = partial(make_inputs, None, False)
     if propagate_once:  # at once, because it needs the rows as they are, which are not kept
-        inputs = prepare_input(adjacency, rows, device=device, held=table.matrix, storage=storage, sections=sections)
-        make_inputs = lambda: inputs  # noqa: E731
+        inputs = make_inputs(rows, True)
+        later = lambda: inputs  # noqa: E731
     offsets = torch.from_numpy(pairs.offsets).to(device)
-    return PatchBatch(pairs.patches, offsets, make_inputs, table, pairs, float(pairs.shares.sum()), sections=sections)
+    return PatchBatch(pairs.patches, offsets, later, table, pairs, float(pairs.shares.sum()))

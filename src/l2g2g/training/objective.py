@@ -23,7 +23,7 @@ from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PatchBatch
 from l2g2g.training.home_pairs import HomePairs
 from l2g2g.training.methods import Alignment, PairChoice
-from l2g2g.training.node_exchange import PairExchange, find_homes
+from l2g2g.training.node_exchange import PairExchange
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
@@ -69,50 +69,35 @@ class GlobalPairs:
     Attributes:
         pairs: Edges and non-edges of the whole graph.
         shares: (num_nodes, 1) one over the number of patches that hold a node.
-        averages: (num_nodes, num_rows) what the rows of each section add to the mean over these patches; none for one
-            patch, or where it is never taken of all patches at once.
-        homes: (num_nodes,) the section in which the pairs that begin with a node are scored; None for one section.
+        average: (num_nodes, num_rows) the mean over these patches; None for one patch, or where it is never taken of
+            all patches at once.
         exchange: With the other ranks, where the patches lie on several.
     """
 
     pairs: PairSource | StoredPairs
     shares: Tensor
-    averages: Sequence[SparseMatrix] = ()
-    homes: np.ndarray | None = None
+    average: SparseMatrix | None = None
     exchange: PairExchange | None = None
 
     def assemble(self, aligned: Tensor) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable."""
-        if not self.averages:
-            return aligned
-        parts = aligned.split([average.shape[1] for average in self.averages])
-        means = [multiply(average, part) for average, part in zip(self.averages, parts, strict=True)]
-        return sum(means[1:], start=means[0])
+        return aligned if self.average is None else multiply(self.average, aligned)
 
     @cached_property
-    def sections(self) -> list[HomePairs]:
-        """The pairs of each section, of which a rank has one; none where all pairs are in one."""
-        if self.exchange is not None:
-            return [HomePairs(self.pairs, self.exchange.is_home)]
-        if self.homes is None:
-            return []
-        return [HomePairs(self.pairs, self.homes == section) for section in range(int(self.homes.max()) + 1)]
+    def home(self) -> HomePairs:
+        """The pairs that this rank scores."""
+        assert self.exchange is not None
+        return HomePairs(self.pairs, self.exchange.is_home)
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
         """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable.
 
         Of several ranks each scores a part of the pairs, and the embedding is its part of every mean.
         """
-        if not self.sections:
+        if self.exchange is None:
             return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
-        drawn = [section.draw(**_how_to_draw(settings, epoch)) for section in self.sections]
-        if self.exchange is not None:
-            embedding, brought = self.exchange.bring(embedding, drawn[0])
-            drawn = [brought]
-        num_edges = sum(each.num_edges or 0 for each in drawn)
-        parts = [each.weighed(num_edges) for each in drawn]
-        losses = [model.pair_loss(embedding, part.edges, part.non_edges) for part in parts]
-        return sum(losses[1:], start=losses[0])
+        embedding, drawn = self.exchange.bring(embedding, self.home.draw(**_how_to_draw(settings, epoch)))
+        return model.pair_loss(embedding, drawn.edges, drawn.non_edges)
 
 
 def prepare_global_pairs(
@@ -125,34 +110,30 @@ def prepare_global_pairs(
     units: np.ndarray | None = None,
     options: PairOptions | None = None,
     device: torch.device | str = "cpu",
-    sections: Sequence[np.ndarray] | None = None,
+    patches: np.ndarray | None = None,
     exchange: PairExchange | None = None,
+    batches: Sequence[PatchBatch] = (),
 ) -> GlobalPairs:
     """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
 
     only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
-    sections: the patches whose rows are averaged here, those of each section; None for all in one. exchange: with the
-    other ranks.
+    patches: the numbers of the patches whose rows are averaged here; None for all. exchange: with the other ranks.
+    batches: those of the patches; where there is one patch, its pairs are those of the whole graph.
     """
     whole = whole_graph(patch_set.num_nodes)
+    counts = np.bincount(patch_set.global_nodes, minlength=patch_set.num_nodes)
+    shares = torch.from_numpy((1.0 / counts).astype(np.float32)[:, None]).to(device)
+    if patch_set.num_patches == 1 and batches and not only_between:
+        return GlobalPairs(batches[0].pairs, shares)
     if only_between:
         held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
     pairs = prepare_pairs(
         whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device, units, options
     )
-    counts = np.bincount(patch_set.global_nodes, minlength=patch_set.num_nodes)
-    shares = torch.from_numpy((1.0 / counts).astype(np.float32)[:, None]).to(device)
     if patch_set.num_patches == 1:
         return GlobalPairs(pairs, shares)
-    averages = [
-        SparseMatrix.from_scipy(_average(patch_set if sections is None else patch_set.select(section), counts), device)
-        for section in (sections or [np.arange(patch_set.num_patches)])
-    ]
-    homes = None
-    if sections is not None and len(sections) > 1:
-        owners = np.repeat(np.arange(len(sections)), [len(section) for section in sections])
-        homes = find_homes(patch_set, owners[np.argsort(np.concatenate(sections))])
-    return GlobalPairs(pairs, shares, averages, homes, exchange)
+    here = patch_set if patches is None else patch_set.select(patches)
+    return GlobalPairs(pairs, shares, SparseMatrix.from_scipy(_average(here, counts), device), exchange)
 
 
 def _average(here: PatchSet, counts: np.ndarray) -> sp.csr_array:
@@ -320,6 +301,7 @@ def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, e
     """(num_rows, dim) embeddings of a batch as training sees them, each patch in its own frame, and the divergence."""
     inputs = batch.training_inputs(
         mask=settings.mask,
+        scored=_shares(settings)[1],
         feature_dropout=settings.feature_dropout,
         seed=settings.seed,
         epoch=epoch,
@@ -348,7 +330,7 @@ def encode_aligned(
 
 def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSettings) -> bool:
     """Inner products inside a patch do not see a rotation that all its vectors take."""
-    return settings.scope == "inside" and model.decoder is None and frame.only_rotates
+    return frame.is_identity or (settings.scope == "inside" and model.decoder is None and frame.only_rotates)
 
 
 def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:
@@ -366,7 +348,7 @@ def inside_loss(
     if settings.pairs == "all":
         return _dense_loss(model, embedding, batch)
     edges, non_edges = batch.pairs.draw(**_how_to_draw(settings, epoch))
-    return model.pair_loss(embedding, edges, non_edges, batch.sections)
+    return model.pair_loss(embedding, edges, non_edges)
 
 
 def global_loss(
@@ -378,13 +360,20 @@ def global_loss(
 
 def _how_to_draw(settings: ObjectiveSettings, epoch: int) -> dict[str, Any]:
     """What a source of pairs is told."""
+    hidden, scored = _shares(settings)
     return {
-        "fraction": (settings.mask or 1.0) * settings.score_fraction,
+        "hidden": hidden,
+        "scored": scored,
         "fresh": settings.fresh_negatives,
         "seed": settings.seed,
         "epoch": epoch,
         "num_groups": settings.mask_groups,
     }
+
+
+def _shares(settings: ObjectiveSettings) -> tuple[float, float]:
+    """The shares of the edges that an epoch hides from the encoder, and that it scores."""
+    return settings.mask, (settings.mask or 1.0) * settings.score_fraction
 
 
 def _subgraph_loss(

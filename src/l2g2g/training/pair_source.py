@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
 from l2g2g.graphs.graph import restrict
-from l2g2g.models.masking import deal_groups, hidden_pairs, hidden_pairs_torch, numbers_at
-from l2g2g.models.pair_patterns import PairPattern, join_patterns, rows_of, values_at, weigh_pairs
-from l2g2g.models.randomness import Purpose, stream_key
-from l2g2g.models.sampling import NegativePlan, draw_negatives, draw_negatives_torch, exclude, plan_negatives
+from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
+from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.pairs import Arcs, PairList, row_entries
+from l2g2g.models.sampling import NegativeDraws, NegativePlan, plan_negatives
 from l2g2g.patches.overlap import PatchSet
 
 
@@ -50,9 +49,9 @@ class PairSource:
         offsets: (num_patches + 1,) rows of each patch.
         patches: (num_patches,) the numbers of the patches.
         shares: (num_patches,) N_j / Σ N of all patches.
-        units: (num_rows,) what is dealt into the groups of a mask: nodes, or clusters of nodes.
+        units: (num_rows,) what is assigned to the groups of a mask: nodes, or clusters of nodes.
         negatives_per_edge: Non-edges drawn for every edge.
-        arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then `edges` holds these.
+        arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then these are scored.
         options: How pairs are drawn and counted.
         device: Where the tensors live.
     """
@@ -68,7 +67,6 @@ class PairSource:
     arcs: sp.csr_array | None
     options: PairOptions
     device: torch.device
-    _fixed: dict[int, PairPattern] = field(default_factory=dict, repr=False)
 
     @property
     def scored(self) -> sp.csr_array:
@@ -76,31 +74,34 @@ class PairSource:
         return self.adjacency if self.arcs is None else self.arcs
 
     @cached_property
-    def edges(self) -> PairPattern:
-        """All edges in both directions, weighted N_j / (Σ N · 2 M_j): the mean of every patch."""
+    def edges(self) -> ScoredEdges:
+        """All edges, weighted N_j / (Σ N · 2 M_j) in each direction: the mean of every patch."""
         matrix = self.scored
-        indptr, indices = (torch.from_numpy(each).to(self.device) for each in (matrix.indptr, matrix.indices))
-        weighted = self.options.weighted
-        return _weighed(matrix, indptr, indices, self.offsets, self.shares, weighted, twice=self.arcs is None)
+        indptr = matrix.indptr.astype(np.int64)
+        if self.arcs is not None:
+            rows, _ = row_entries(indptr[:-1], indptr[1:])
+            return self._weigh_list(rows, matrix.indices, matrix.data, self.shares)
+        indices = np.ascontiguousarray(matrix.indices, dtype=np.int32)
+        return self._weigh(Arcs(indptr[:-1], indptr[1:], indices, matrix.data.astype(np.float32, copy=False), "pair"))
 
     @cached_property
     def negatives(self) -> NegativePlan:
-        """How non-edges are drawn."""
-        excluded = exclude(self.adjacency, self.held_out)
+        """How non-edges are drawn; the weights of those of a patch add up to N_j / Σ N on average."""
         num_pairs = np.diff(self.scored.indptr[self.offsets].astype(np.int64)) // (2 if self.arcs is None else 1)
-        wanted = np.ceil(self.negatives_per_edge * num_pairs).astype(np.int64)
-        degrees = np.diff(self.adjacency.indptr) if self.options.by_degree else None
-        return plan_negatives(excluded, self.offsets, wanted, self.patches, degrees)
-
-    @cached_property
-    def negative_weights(self) -> Tensor:
-        """Weight of a non-edge, N_j / (Σ N · negatives of j): a scalar, or a column by rows."""
         shares = self.shares
         if self.backward is not None:  # a patch in which every arc has its reverse leaves all weight to the others
             has_reverses = np.diff(self.backward.indptr[self.offsets]) > 0
             shares = np.where(has_reverses, 1 - self.options.reversed_share, 1.0) * shares
-        drawn = np.diff(self.negatives.pair_offsets)
-        return _by_row(shares / np.maximum(drawn, 1), self.offsets).to(self.device)
+        return plan_negatives(
+            self.adjacency,
+            self.held_out,
+            self.nodes,
+            self.offsets,
+            np.ceil(self.negatives_per_edge * num_pairs).astype(np.int64),
+            patches=self.patches,
+            shares=shares,
+            by_degree=self.options.by_degree,
+        )
 
     @cached_property
     def backward(self) -> sp.csr_array | None:
@@ -108,88 +109,100 @@ class PairSource:
         return one_way_reversed(self.arcs) if self.arcs is not None and self.options.reversed_share else None
 
     @cached_property
-    def far_nodes(self) -> np.ndarray:
-        """(num_entries,) node numbers of the columns of the adjacency."""
-        if (self.nodes == np.arange(len(self.nodes))).all():
-            return self.adjacency.indices
-        return numbers_at(self.nodes.astype(self.adjacency.indices.dtype), self.adjacency.indices)
-
-    @cached_property
     def all_alike(self) -> bool:
         """Whether every edge has the weight 1."""
         return bool((self.adjacency.data == 1).all())
 
-    def draw(
-        self, fraction: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> tuple[PairPattern, PairPattern]:
-        """(edges, non-edges) that an epoch scores. fraction: of the edges; fresh: new non-edges every epoch."""
-        edges = self.edges
-        if fraction < 1.0 or num_groups:
-            edges = self.draw_edges(fraction, seed=seed, epoch=epoch, num_groups=num_groups)
-        negatives = self.fresh_negatives(seed=seed, epoch=epoch) if fresh else self.fixed_negatives(seed=seed)
-        return edges, self.add_reversed(negatives, fraction, seed=seed, epoch=epoch, num_groups=num_groups)
-
-    def fixed_negatives(self, *, seed: int) -> PairPattern:
-        """One set of non-edges for all epochs, drawn once."""
-        if seed not in self._fixed:
-            self._fixed[seed] = self.draw_negatives(seed=seed, epoch=0)
-        return self._fixed[seed]
-
-    def draw_negatives(self, *, seed: int, epoch: int) -> PairPattern:
-        """Non-edges of an epoch."""
-        return self._draw(seed, epoch, None)
-
-    def fresh_negatives(self, *, seed: int, epoch: int) -> PairPattern:
-        """Non-edges of this epoch, written where those of the last one were."""
-        return self._draw(seed, epoch, self._room)
-
     @cached_property
-    def _room(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Held from epoch to epoch where one batch has all patches; several would hold the rooms of all of them."""
-        if self.negatives.units is not None or self.shares.sum() < 1 - 1e-9:
-            return None
-        return np.empty(self.negatives.num_pairs, np.int32), np.empty(self.negatives.num_pairs, np.int32)
+    def mask(self) -> EdgeMask:
+        """Hides edges of an epoch."""
+        return EdgeMask(self.adjacency, self.nodes, weighted=not self.all_alike, device=self.device)
 
-    def _draw(self, seed: int, epoch: int, room: tuple[np.ndarray, np.ndarray] | None) -> PairPattern:
-        if self.device.type == "cpu":
-            return draw_negatives(self.negatives, self.negative_weights, seed=seed, epoch=epoch, room=room)
-        return draw_negatives_torch(self.negatives, self.negative_weights, seed=seed, epoch=epoch, device=self.device)
+    def draw(
+        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> tuple[ScoredEdges, NonEdges]:
+        """(edges, non-edges) that an epoch scores.
 
-    def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> Tensor | None:
-        """(num_rows,) groups of this epoch's mask, dealt anew; None for 0: every node is a group of its own."""
-        if num_groups == 0:
-            return None
-        return deal_groups(torch.from_numpy(self.units).to(self.device), num_groups, seed=seed, epoch=epoch)
-
-    def draw_edges(self, fraction: float, *, seed: int, epoch: int, num_groups: int = 0) -> PairPattern:
-        """The edges that are hidden from the encoder in this epoch, each once, weighted like `edges`."""
-        hidden = self.hidden(*self.edges.listed[:2], fraction, seed, epoch, num_groups)
-        return _weighed_list(self.scored, *hidden, self.offsets, self.shares, self.options.weighted)
-
-    def add_reversed(
-        self, negatives: PairPattern, fraction: float, *, seed: int, epoch: int, num_groups: int = 0
-    ) -> PairPattern:
-        """The negatives and, of a directed graph, the reverses of the one-way arcs that are hidden in this epoch."""
+        hidden: share of the edges that is hidden from the encoder; 0: none. scored: share that is scored, all of them
+        hidden where some are. fresh: new non-edges every epoch.
+        """
+        how = {"seed": seed, "epoch": epoch}
+        edges = self.edges
+        if scored < 1.0 or num_groups:
+            edges = self.draw_edges(hidden, scored, num_groups=num_groups, **how)
+        negatives = NegativeDraws(self.negatives, seed, epoch if fresh else 0)
         if self.backward is None:
-            return negatives
-        indptr, columns = (
-            torch.from_numpy(part).to(self.device) for part in (self.backward.indptr, self.backward.indices)
-        )
-        hidden = self.hidden(rows_of(indptr), columns, fraction, seed, epoch, num_groups)
-        shares = self.options.reversed_share * self.shares
-        return join_patterns(negatives, _weighed_list(self.backward, *hidden, self.offsets, shares, False))
+            return edges, negatives
+        return edges, negatives.listed.join(self._draw_reversed(scored, num_groups=num_groups, **how))
 
-    def hidden(
-        self, rows: Tensor, columns: Tensor, fraction: float, seed: int, epoch: int, num_groups: int
-    ) -> tuple[Tensor, Tensor]:
-        """(rows, columns) of the pairs of a list that are hidden in this epoch."""
-        key = stream_key(seed, Purpose.MASK, epoch)
+    def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> np.ndarray | None:
+        """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""
+        return None if num_groups == 0 else draw_groups(self.units, num_groups, seed=seed, epoch=epoch)
+
+    def draw_edges(
+        self, hidden: float, scored: float, *, seed: int, epoch: int, num_groups: int = 0
+    ) -> ScoredEdges:
+        """The edges that are scored in this epoch, weighted like `edges`."""
+        groups, how = self.draw_groups(num_groups, seed=seed, epoch=epoch), {"seed": seed, "epoch": epoch}
+        if self.arcs is None:
+            return self._weigh(self.mask.split(hidden or scored, scored, groups=groups, **how)[1])
+        rows, _ = row_entries(self.arcs.indptr[:-1], self.arcs.indptr[1:])
+        return self._choose_hidden(self.arcs, rows, scored, self.shares, groups, **how)
+
+    def _draw_reversed(self, scored: float, *, seed: int, epoch: int, num_groups: int) -> PairList:
+        """Of a directed graph the reverses of the one-way arcs that are scored in this epoch."""
+        assert self.backward is not None
         groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
-        if self.device.type == "cpu":
-            dealt = None if groups is None else groups.numpy()
-            return hidden_pairs(rows.numpy(), columns.numpy(), self.nodes, key, fraction, dealt)
-        nodes = torch.from_numpy(self.nodes).to(self.device)
-        return hidden_pairs_torch(rows, columns, nodes, key, fraction, groups)
+        rows, _ = row_entries(self.backward.indptr[:-1], self.backward.indptr[1:])
+        shares = self.options.reversed_share * self.shares
+        return self._choose_hidden(self.backward, rows, scored, shares, groups, seed=seed, epoch=epoch)
+
+    def _choose_hidden(
+        self,
+        matrix: sp.csr_array,
+        rows: np.ndarray,
+        fraction: float,
+        shares: np.ndarray,
+        groups: np.ndarray | None,
+        *,
+        seed: int,
+        epoch: int,
+    ) -> PairList:
+        nodes = self.nodes.astype(np.int32)
+        chosen = hidden_pairs(rows, matrix.indices, nodes, fraction, seed=seed, epoch=epoch, groups=groups)
+        return self._weigh_list(rows[chosen], matrix.indices[chosen], matrix.data[chosen], shares)
+
+    def _weigh(self, arcs: Arcs) -> Arcs:
+        """Arcs whose weights add up to the share of every patch: all alike, or in proportion to those they have."""
+        if self.options.weighted and arcs.kind == "pair":
+            rows, entries = row_entries(arcs.starts, arcs.ends)
+            weights = np.zeros(len(arcs.indices), np.float32)
+            weights[entries] = weigh_pairs(arcs.weights[entries], self._patch_of(rows), self.shares)
+            return replace(arcs, weights=weights)
+        before = np.concatenate([[0], np.cumsum(arcs.ends - arcs.starts)])[self.offsets]
+        per_patch = (self.shares / np.maximum(np.diff(before), 1)).astype(np.float32)
+        if len(per_patch) == 1:
+            return replace(arcs, weights=per_patch, kind="all")
+        return replace(arcs, weights=np.repeat(per_patch, np.diff(self.offsets)), kind="row")
+
+    def _weigh_list(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shares: np.ndarray) -> PairList:
+        """The same for pairs that are listed once."""
+        patch = self._patch_of(rows)
+        values = values if self.options.weighted else np.ones(len(rows), np.float32)
+        ends = np.ascontiguousarray(rows, dtype=np.int32), np.ascontiguousarray(columns, dtype=np.int32)
+        return PairList(*ends, weigh_pairs(values, patch, shares), "pair")
+
+    def _patch_of(self, rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.offsets, rows, side="right") - 1
+
+
+def weigh_pairs(values: np.ndarray, patch: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """(num_pairs,) float32 weights in proportion to the values that add up to the share of every patch.
+
+    values: (num_pairs,) positive. patch: (num_pairs,) patch of each pair. shares: (num_patches,).
+    """
+    totals = np.bincount(patch, weights=values, minlength=len(shares))
+    return (values * (shares / np.maximum(totals, 1e-30))[patch]).astype(np.float32)
 
 
 def prepare_pairs(
@@ -233,39 +246,3 @@ def one_way_reversed(arcs: sp.csr_array) -> sp.csr_array:
     wrong = sp.csr_array(flipped - flipped.multiply(ones), dtype=np.float32)
     wrong.eliminate_zeros()
     return restrict(wrong, wrong)  # in order, and with narrow indices
-
-
-def _weighed(
-    matrix: sp.csr_array,
-    indptr: Tensor,
-    indices: Tensor,
-    offsets: np.ndarray,
-    shares: np.ndarray,
-    weighted: bool,
-    *,
-    twice: bool,
-    rows: Tensor | None = None,
-) -> PairPattern:
-    """Some entries of a matrix as pairs whose weights add up to the share of every patch. rows: as in PairPattern."""
-    bounds = indptr[torch.from_numpy(offsets).to(indptr.device)].cpu().numpy().astype(np.int64)
-    if weighted:
-        weights = weigh_pairs(values_at(matrix, indptr, indices), bounds, shares)
-    else:
-        weights = _by_row(shares / np.maximum(np.diff(bounds), 1), offsets).to(indptr.device)
-    return PairPattern(indptr, indices, weights, twice=twice, rows=rows)
-
-
-def _weighed_list(
-    matrix: sp.csr_array, rows: Tensor, columns: Tensor, offsets: np.ndarray, shares: np.ndarray, weighted: bool
-) -> PairPattern:
-    """The same for entries that are told by their rows and columns, in order."""
-    indptr = torch.zeros(matrix.shape[0] + 1, dtype=torch.int32, device=rows.device)
-    torch.cumsum(torch.bincount(rows, minlength=matrix.shape[0]), 0, out=indptr[1:])
-    return _weighed(matrix, indptr, columns, offsets, shares, weighted, twice=False, rows=rows)
-
-
-def _by_row(per_patch: np.ndarray, offsets: np.ndarray) -> Tensor:
-    """(num_rows, 1) the number of the patch of every row, or a scalar where there is only one patch."""
-    if len(per_patch) == 1:
-        return torch.tensor(per_patch[0], dtype=torch.float32)
-    return torch.from_numpy(np.repeat(per_patch.astype(np.float32), np.diff(offsets))[:, None])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import overload
 
 import numpy as np
@@ -15,7 +14,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.feature_recipe import FeatureRecipe
 from l2g2g.models.held_back import HeldBack, drop_entries
 from l2g2g.patches.store import PatchStore, unit_weights
-from l2g2g.training.batches import EpochFlags, PatchBatch, make_batch
+from l2g2g.training.batches import PatchBatch, make_batch
 from l2g2g.training.pair_source import PairOptions, PairSource
 
 Loaded = tuple[sp.csr_array, Features | None]
@@ -66,7 +65,6 @@ class StoredBatches(Sequence[PatchBatch]):
         self.device = torch.device(device)
         self._kept: dict[int, PatchBatch] = {}
         self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a patch has to be looked at
-        self._epoch_flags = EpochFlags()
         self._room, self._kept_bytes = keep_bytes, kept_bytes
 
     def __len__(self) -> int:
@@ -118,7 +116,7 @@ class StoredBatches(Sequence[PatchBatch]):
     def size_of(self, batch: PatchBatch) -> int:
         """Bytes that a batch has when all its parts are made."""
         matrix, (per_arc, per_row) = batch.features.matrix, self._kept_bytes
-        features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.matrix.values().numel()
+        features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.num_entries
         # Features twice: an epoch drops some of their entries.
         return per_arc * batch.adjacency.nnz + per_row * batch.num_rows + 2 * features
 
@@ -151,8 +149,7 @@ class StoredBatches(Sequence[PatchBatch]):
         if not self.store.weighted:
             vars(pairs)["all_alike"] = True  # known, so that nobody looks at every edge
         features = self.recipe.apply(rows, nodes)
-        batch = make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
-        return batch if self.draws_pairs else replace(batch, flags=self._epoch_flags)
+        return make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
 
     def _held_out_of(self, nodes: np.ndarray) -> sp.csr_array:
         if self.draws_pairs:

@@ -7,14 +7,13 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
-from l2g2g.models.masking import deal_groups
-from l2g2g.models.pair_patterns import PairPattern, weigh_pairs
-from l2g2g.models.randomness import Purpose, stream_key
-from l2g2g.models.row_draws import draw_row_edges, draw_row_negatives
-from l2g2g.models.sampling import second_keys, share_out, shifts
-from l2g2g.training.stored_rows import StoredRows
+from l2g2g.core import kernels
+from l2g2g.models.masking import draw_groups, hidden_pairs
+from l2g2g.models.pairs import PairList
+from l2g2g.models.sampling import DrawPlan
+from l2g2g.training.pair_source import weigh_pairs
+from l2g2g.training.stored_rows import RowBlock, StoredRows
 
 
 class StoredPairs:
@@ -41,66 +40,66 @@ class StoredPairs:
     ) -> None:
         self.rows, self.held_out, self.negatives_per_edge = rows, held_out, negatives_per_edge
         self.weighted, self.device = weighted, torch.device(device)
-        self._fixed: dict[int, PairPattern] = {}
+        self._fixed: dict[int, PairList] = {}
 
     def draw(
-        self, fraction: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> tuple[PairPattern, PairPattern]:
-        """As in `PairSource`: the edges that are hidden in this epoch and its non-edges."""
+        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> tuple[PairList, PairList]:
+        """As in `PairSource`: the edges that are scored in this epoch and its non-edges."""
+        del hidden  # what is scored is a part of it
         if not fresh and seed in self._fixed:
-            return self._pass(fraction, seed, epoch, num_groups, None)[0], self._fixed[seed]
-        edges, negatives = self._pass(fraction, seed, epoch, num_groups, epoch if fresh else 0)
+            return self._pass(scored, seed, epoch, num_groups, None)[0], self._fixed[seed]
+        edges, negatives = self._pass(scored, seed, epoch, num_groups, epoch if fresh else 0)
         assert negatives is not None
         if not fresh:
             self._fixed[seed] = negatives
         return edges, negatives
 
     @cached_property
-    def _shares(self) -> tuple[np.ndarray, int]:
-        """(num_nodes,) the negatives that all nodes up to this one deserve together, and how many there are."""
+    def _plan(self) -> DrawPlan:
+        """How many negatives each node draws."""
         num_nodes, degrees = self.rows.num_nodes, self.rows.degrees
-        allowed = num_nodes - 1 - degrees - np.diff(self.held_out.indptr)
+        num_excluded = int(degrees.sum()) + self.held_out.nnz  # no held-out pair is a training edge
         wanted = np.ceil(self.negatives_per_edge * (degrees.sum() // 2)).astype(np.int64)
-        shares, pair_offsets = share_out(allowed, np.array([0, num_nodes]), np.array([wanted]))
-        return shares, int(pair_offsets[-1])
+        return DrawPlan.make(
+            np.arange(num_nodes),
+            np.array([0, num_nodes]),
+            np.array([0]),
+            np.array([wanted]),
+            np.array([num_nodes * (num_nodes - 1) - num_excluded]),
+            np.ones(1),
+        )
 
     def _pass(
-        self, fraction: float, seed: int, epoch: int, num_groups: int, negatives_of: int | None
-    ) -> tuple[PairPattern, PairPattern | None]:
+        self, scored: float, seed: int, epoch: int, num_groups: int, negatives_of: int | None
+    ) -> tuple[PairList, PairList | None]:
         """Read the graph once. negatives_of: the epoch whose negatives are drawn; None for none."""
-        num_nodes = self.rows.num_nodes
-        mask_key = stream_key(seed, Purpose.MASK, epoch)
-        groups = None
-        if num_groups:
-            groups = deal_groups(torch.arange(num_nodes), num_groups, seed=seed, epoch=epoch).numpy()
-        key = np.array([stream_key(seed, Purpose.NEGATIVES, negatives_of or 0)], np.uint64)
-        keys, shift = (int(key[0]), int(second_keys(key)[0])), shifts(key)[0]
-        held = self.held_out.indptr, self.held_out.indices
-        edges, values, negatives, start = [], [], [], 0
+        nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
+        groups = draw_groups(nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        edges, values, negatives = [], [], []
         for block in self.rows.blocks():
-            rows, columns, entries = draw_row_edges(block.indptr, block.indices, block.low, mask_key, fraction, groups)
-            edges.append((rows, columns))
+            rows = block.low + np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
+            upper = np.flatnonzero(block.indices > rows)
+            rows, columns = rows[upper].astype(np.int32), block.indices[upper]
+            chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
+            edges.append((rows[chosen], columns[chosen]))
             if self.weighted and block.weights is not None:
-                values.append(block.weights[entries])
+                values.append(block.weights[upper[chosen]])
             if negatives_of is not None:
-                shares, count = self._shares
-                ends = np.minimum(np.floor(shares[block.low : block.high] + shift).astype(np.int64), count)
-                starts = np.concatenate([[start], ends])
-                start = int(ends[-1]) if len(ends) else start
-                drawn = draw_row_negatives(block.indptr, block.indices, block.low, held, starts, num_nodes, keys)
-                negatives.append(drawn)
-        weights = torch.tensor(1.0 / max(1, sum(len(rows) for rows, _ in edges)), dtype=torch.float32)
-        if values:
-            found = torch.from_numpy(np.concatenate(values))
-            weights = weigh_pairs(found, np.array([0, len(found)]), np.ones(1))
-        pattern = self._pattern(edges, weights)
+                negatives.append(self._draw_negatives(block, seed, negatives_of))
+        rows, columns = (np.concatenate(side) for side in zip(*edges, strict=True))
+        weights = np.concatenate(values) if values else np.ones(len(rows), np.float32)
+        pairs = PairList(rows, columns, weigh_pairs(weights, np.zeros(len(rows), np.int64), np.ones(1)), "pair")
         if negatives_of is None:
-            return pattern, None
-        return pattern, self._pattern(negatives, torch.tensor(1.0 / max(1, self._shares[1]), dtype=torch.float32))
+            return pairs, None
+        rows, columns = (np.concatenate(side).astype(np.int32) for side in zip(*negatives, strict=True))
+        return pairs, PairList(rows, columns, self._plan.weights)
 
-    def _pattern(self, parts: list[tuple[np.ndarray, np.ndarray]], weights: Tensor) -> PairPattern:
-        rows, columns = (torch.from_numpy(np.concatenate(side)) for side in zip(*parts, strict=True))
-        indptr = torch.zeros(self.rows.num_nodes + 1, dtype=torch.int32)
-        torch.cumsum(torch.bincount(rows, minlength=self.rows.num_nodes), 0, out=indptr[1:])
-        indptr, rows, columns, weights = (part.to(self.device) for part in (indptr, rows, columns, weights))
-        return PairPattern(indptr, columns, weights, rows=rows)
+    def _draw_negatives(self, block: RowBlock, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, columns) of the negatives of the rows of a block."""
+        rows, columns = self._plan.draw_rows(np.arange(block.low, block.high), seed=seed, epoch=epoch)
+        indices = np.ascontiguousarray(block.indices, dtype=np.int32)
+        is_edge = kernels().find_entries(block.indptr.astype(np.int64), indices, rows - block.low, columns)
+        held = self.held_out.indptr.astype(np.int64), self.held_out.indices.astype(np.int32, copy=False)
+        allowed = ~(is_edge | kernels().find_entries(*held, rows, columns) | (rows == columns))
+        return rows[allowed], columns[allowed]

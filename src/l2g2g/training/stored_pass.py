@@ -18,8 +18,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import Encoder
 from l2g2g.models.feature_recipe import FeatureRecipe
-from l2g2g.models.product_kernel import multiply_rows
-from l2g2g.models.sparse import SparseMatrix, to_torch_csr
+from l2g2g.models.sparse import SparseMatrix, product
 from l2g2g.training.stored_rows import StoredRows
 
 _BLOCK_BYTES = 1 << 25
@@ -76,7 +75,7 @@ class StoredPass:
         for low, rows in feature_blocks(self.rows, self.recipe):
             held: Tensor | SparseMatrix
             if sp.issparse(rows):
-                held = SparseMatrix(to_torch_csr(rows), None)
+                held = SparseMatrix.from_scipy(sp.csr_array(rows))
             else:
                 held = torch.from_numpy(np.ascontiguousarray(rows))
             first, second = encoder.project(held)
@@ -103,10 +102,9 @@ def propagate_stored(rows: StoredRows, hidden: Tensor) -> Tensor:
 
 def propagated_blocks(rows: StoredRows, hidden: Tensor, bias: Tensor | None = None) -> Iterator[tuple[int, Tensor]]:
     """Â H + bias, some rows at a time, and where they begin."""
-    begun = None if bias is None else bias.detach().numpy().reshape(1, -1)
-    table = hidden.contiguous().numpy()
     for block, indptr, indices, values in rows.propagations():
-        yield block.low, torch.from_numpy(multiply_rows(indptr, indices, values, table, begun))
+        part = sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, len(hidden)))
+        yield block.low, product(SparseMatrix.from_scipy(part), hidden, None if bias is None else bias.detach())
 
 
 def feature_blocks(rows: StoredRows, recipe: FeatureRecipe, scaled: bool = True) -> Iterator[tuple[int, Features]]:

@@ -15,7 +15,6 @@ from l2g2g.alignment.packed_pairs import pack_pairs, unpack_pairs
 from l2g2g.alignment.pairs import PairMoments, measure_pairs
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.sparse import sum_parts
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.distributed import MessageCount, Ranks
 from l2g2g.training.node_exchange import Holders, PairExchange, add_up_nodes
@@ -28,21 +27,17 @@ class Alone:
     Attributes:
         is_first: Whether vectors of all nodes end here.
         has_all: Whether all patches are here.
-        sections: The patches here, those of each section. One process has two, and sums over its patches section by
-            section: as two ranks with a section each do.
+        patches: The numbers of the patches here, ascending.
         exchange: Brings vectors of pairs from other ranks; None where there are none.
-
-    Args:
-        sections: None for all patches in one.
     """
 
     is_first = True
     has_all = True
     exchange: PairExchange | None = None
 
-    def __init__(self, patch_set: PatchSet, sections: list[np.ndarray] | None = None) -> None:
+    def __init__(self, patch_set: PatchSet, patches: np.ndarray | None = None) -> None:
         self.patch_set = patch_set
-        self.sections = [np.arange(patch_set.num_patches)] if sections is None else sections
+        self.patches = np.arange(patch_set.num_patches) if patches is None else patches
 
     def measure_pairs(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments:
         """What the shared nodes of all pairs say, in the precision in which ranks tell each other."""
@@ -57,16 +52,12 @@ class Alone:
 
     def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
         """(num_nodes, dim) vectors of all nodes, where they are used, from the rows of the patches here."""
-        if len(self.sections) == 1:
-            return self._add_up(stacked, self.sections[0], frame)
-        patches = stacked.split(self.patch_set.sizes.tolist())
-        parts = [self._add_up(torch.cat([patches[each] for each in own]), own, frame) for own in self.sections]
-        return sum_parts(parts)
+        return self._add_up(stacked, frame)
 
-    def _add_up(self, stacked: Tensor, patches: np.ndarray, frame: Frame) -> Tensor:
-        """(num_nodes, dim) what some patches add to the mean of every node. stacked: (num_rows, dim) their rows."""
-        part, device = self.patch_set.select(patches), stacked.device
-        aligned = apply_frame(stacked, torch.from_numpy(part.offsets).to(device), frame.part(patches))
+    def _add_up(self, stacked: Tensor, frame: Frame) -> Tensor:
+        """(num_nodes, dim) what the patches here add to the mean of every node. stacked: (num_rows, dim) their rows."""
+        part, device = self.patch_set.select(self.patches), stacked.device
+        aligned = apply_frame(stacked, torch.from_numpy(part.offsets).to(device), frame.part(self.patches))
         shares = torch.from_numpy(self._node_shares[part.global_nodes][:, None]).to(device, stacked.dtype)
         total = stacked.new_zeros(part.num_nodes, stacked.shape[1])
         return total.index_add_(0, torch.from_numpy(part.global_nodes).to(device), aligned.mul_(shares))
@@ -94,15 +85,13 @@ class Share(Alone):
         apart: Nothing is shared and nobody looks before the end, so nothing is sent in training.
 
     Attributes:
-        patches: The patches of this rank, ascending.
         ask, answers: Further numbers that are added up with the gradients, and the sums of the last epoch.
     """
 
     has_all = False
 
     def __init__(self, ranks: Ranks, patch_set: PatchSet, owners: np.ndarray, *, apart: bool = False) -> None:
-        self.patches = np.flatnonzero(owners == ranks.rank)
-        super().__init__(patch_set, [self.patches])
+        super().__init__(patch_set, np.flatnonzero(owners == ranks.rank))
         self.ask: Callable[[], list[float]] = list
         self.answers: list[float] = []
         ranks.sent = MessageCount()  # those of this training
@@ -133,7 +122,7 @@ class Share(Alone):
 
     def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
         """All vectors on rank 0, and none on the others."""
-        return add_up_nodes(self.ranks, self.holders, self._add_up(stacked, self.patches, frame))
+        return add_up_nodes(self.ranks, self.holders, self._add_up(stacked, frame))
 
     def decide(self, judge: Callable[[], Any]) -> Any:
         """What rank 0 finds."""

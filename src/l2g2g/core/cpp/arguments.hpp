@@ -30,6 +30,7 @@ struct ProductArguments {
     bool loops;              // whether row r of the table counts for row r of the result too
     const float* added;      // what is added to the scaled sum; null: nothing
     int64_t added_stride;    // 0: the same row for all
+    bool scale_added;        // whether scale is applied after adding
     float* out;              // (num_rows, width)
 };
 
@@ -186,6 +187,14 @@ struct DropArguments {
     float* out;
 };
 
+// One step of Adam (Kingma and Ba 2015) on `count` numbers; correction: 1 - beta^step of the means and of the squares.
+struct AdamArguments {
+    float *values, *means, *squares;
+    const float* gradient;
+    int64_t count;
+    float rate, mean_correction, square_correction;
+};
+
 struct Kernels {
     const char* name;
     void (*multiply)(const ProductArguments&);
@@ -201,6 +210,7 @@ struct Kernels {
     int64_t (*list_negatives)(const ListDrawArguments&);
     void (*split_masked)(const MaskArguments&);
     void (*drop_dense)(const DropArguments&);
+    void (*step_adam)(const AdamArguments&);
     void (*hash_nodes)(const int32_t* nodes, int64_t count, uint64_t key, uint32_t* hashes);
     void (*hash_pairs)(const int32_t* one, const int32_t* other, int64_t count, uint64_t key, uint32_t* words);
 };

@@ -56,5 +56,6 @@ void bind_tensors(nb::module_& module);    // products, layers, pair losses, neg
 void bind_csr(nb::module_& module);        // csr.cpp
 void bind_partition(nb::module_& module);  // partition.cpp
 void bind_search(nb::module_& module);     // search.cpp
+void bind_packing(nb::module_& module);    // packing.cpp
 
 }  // namespace l2g2g

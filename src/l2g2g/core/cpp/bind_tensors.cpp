@@ -76,7 +76,7 @@ Dropout make_dropout(const Maybe<Vector<uint32_t>>& hashes, uint64_t key, uint64
 }
 
 void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out, Maybe<Vector<float>> scale, bool loops, Maybe<Matrix<float>> added,
-              Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold, float factor) {
+              Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold, float factor, bool scale_added) {
     const int64_t rows = matrix.num_rows(), width = static_cast<int64_t>(table.shape(1));
     check_shape(static_cast<int64_t>(table.shape(0)) == matrix.num_columns(), "the table must have a row per column of the matrix");
     check_shape(static_cast<int64_t>(out.shape(0)) == rows && static_cast<int64_t>(out.shape(1)) == width, "out has the wrong shape");
@@ -86,7 +86,7 @@ void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out
     check_shape(!added || (static_cast<int64_t>(added->shape(1)) == width && (added->shape(0) == 1 || static_cast<int64_t>(added->shape(0)) == rows)),
                 "added has the wrong shape");
     const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), table.data(), width, data(scale), loops,
-                                        added ? added->data() : nullptr, added && added->shape(0) > 1 ? width : (added && rows == 1 ? 0 : 0), out.data()};
+                                        added ? added->data() : nullptr, added && added->shape(0) > 1 ? width : 0, scale_added, out.data()};
     const nb::gil_scoped_release release;
     if (width && rows) active->multiply(arguments);
 }
@@ -365,6 +365,13 @@ void drop_dense(Matrix<float> values, Vector<uint32_t> hashes, uint64_t key, uin
     active->drop_dense({values.data(), hashes.data(), static_cast<int64_t>(values.shape(0)), static_cast<int64_t>(values.shape(1)), key, threshold, factor, out.data()});
 }
 
+void step_adam(VectorOut<float> values, Vector<float> gradient, VectorOut<float> means, VectorOut<float> squares, float rate, float mean_correction, float square_correction) {
+    const size_t count = values.size();
+    check_shape(gradient.size() == count && means.size() == count && squares.size() == count, "parameters, gradient and moments must be as many");
+    const nb::gil_scoped_release release;
+    active->step_adam({values.data(), means.data(), squares.data(), gradient.data(), static_cast<int64_t>(count), rate, mean_correction, square_correction});
+}
+
 }  // namespace
 
 void bind_tensors(nb::module_& module) {
@@ -396,8 +403,8 @@ checked: skip the checks, for patterns that a kernel made.)")
         .def("count", &CsrMatrix::count, "Entries of all rows.");
 
     module.def("multiply", &multiply, "matrix"_a, "table"_a.noconvert(), "out"_a.noconvert(), "scale"_a.noconvert().none() = nb::none(), "loops"_a = false,
-               "added"_a.noconvert().none() = nb::none(), "node_hashes"_a.noconvert().none() = nb::none(), "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f,
-               R"(out = added + scale * (matrix @ table + table where loops).
+               "added"_a.noconvert().none() = nb::none(), "node_hashes"_a.noconvert().none() = nb::none(), "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f, "scale_added"_a = false,
+               R"(out = added + scale * (matrix @ table + table where loops), or scale * (added + ...) with scale_added.
 
 matrix: Csr (rows, columns). table: (columns, width) float32. out: (rows, width) float32. scale: (rows,) float32.
 loops: whether row r of the table counts for row r. added: (1, width) or (rows, width) float32.
@@ -464,6 +471,11 @@ left, right, of_left, of_right: (num_rows, width) float32, packed order.)")
 An entry is hidden if the hash of its two nodes is below hidden_below and its ends lie in different groups, and scored if
 it is also below scored_below. out_indices, out_values: (num_entries,). visible_ends, scored_starts: (rows,) int64.
 scale: (rows,) float32, 1 / sqrt(1 + weight of the visible entries).)");
+    module.def("step_adam", &step_adam, "values"_a.noconvert(), "gradient"_a.noconvert(), "means"_a.noconvert(), "squares"_a.noconvert(), "rate"_a, "mean_correction"_a,
+               "square_correction"_a,
+               R"(One step of Adam with beta 0.9 and 0.999 and epsilon 1e-8, in place. All arrays: (count,) float32.
+
+mean_correction, square_correction: 1 - beta^step.)");
     module.def("hash_nodes", &hash_nodes, "nodes"_a.noconvert(), "key"_a, "out"_a.noconvert(), "out[i] = hash of nodes[i]. nodes: int32, out: uint32.");
     module.def("hash_pairs", &hash_pairs, "one"_a.noconvert(), "other"_a.noconvert(), "key"_a, "out"_a.noconvert(),
                "out[i] = hash of the pair of nodes (one[i], other[i]), the same in both directions. int32, int32, uint32.");

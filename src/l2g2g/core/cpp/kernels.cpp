@@ -18,6 +18,8 @@
 
 #include "masks.hpp"
 
+#include "adam.hpp"
+
 #define JOIN_(one, two) one##two
 #define JOIN(one, two) JOIN_(one, two)
 #define TEXT_(name) #name
@@ -28,7 +30,7 @@ namespace l2g2g {
 const Kernels& JOIN(kernels_, LEVEL)() {
     static const Kernels kernels = {
         TEXT(LEVEL),      multiply,   multiply_transposed, forward_layer,  backward_layer,  move_rows,    score_arcs, score_list,
-        multiply_ends,    spread_to_ends, score_negatives, list_negatives, split_masked,    drop_dense,   hash_nodes, hash_pairs,
+        multiply_ends,    spread_to_ends, score_negatives, list_negatives, split_masked,    drop_dense,   step_adam, hash_nodes, hash_pairs,
     };
     return kernels;
 }

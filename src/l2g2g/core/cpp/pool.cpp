@@ -35,19 +35,32 @@ class Pool {
         context_ = context;
         failure_ = nullptr;
         next_.store(0, std::memory_order_relaxed);
-        busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+        helpers_.store(0, std::memory_order_release);  // open: workers may join
         round_.fetch_add(1, std::memory_order_release);
         round_.notify_all();
         take(0);
-        for (int look = 0;; ++look) {
-            const int busy = busy_.load(std::memory_order_acquire);
-            if (busy == 0) break;
-            if (look > kLooks) busy_.wait(busy, std::memory_order_acquire);
-        }
+        close();
         if (failure_) std::rethrow_exception(failure_);
     }
 
   private:
+    // Ends a round once no worker is in it. A worker that has not come yet is not waited for: on a busy machine it may take
+    // milliseconds until it gets a core, and there is nothing left to do for it.
+    void close() {
+        for (int look = 0;; ++look) {
+            int helpers = 0;
+            if (helpers_.compare_exchange_weak(helpers, kClosed, std::memory_order_acquire)) return;
+            if (look > kLooks && helpers != 0) helpers_.wait(helpers, std::memory_order_acquire);
+        }
+    }
+
+    bool join() {
+        int helpers = helpers_.load(std::memory_order_relaxed);
+        while (helpers != kClosed)
+            if (helpers_.compare_exchange_weak(helpers, helpers + 1, std::memory_order_acq_rel)) return true;
+        return false;
+    }
+
     void take(int thread) {
         try {
             for (int64_t part; (part = next_.fetch_add(1, std::memory_order_relaxed)) < num_parts_;) task_(context_, part, thread);
@@ -65,13 +78,15 @@ class Pool {
             round_.wait(seen, std::memory_order_acquire);
             seen = round_.load(std::memory_order_acquire);
             if (stop_.load(std::memory_order_relaxed)) return;
+            if (!join()) continue;
             take(thread);
-            if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+            if (helpers_.fetch_sub(1, std::memory_order_acq_rel) == 1) helpers_.notify_one();
         }
     }
 
+    static constexpr int kClosed = -1;
     std::atomic<uint32_t> round_{0};
-    std::atomic<int> busy_{0};
+    std::atomic<int> helpers_{kClosed};  // workers in this round
     std::atomic<int64_t> next_{0};
     std::atomic<bool> stop_{false};
     int64_t num_parts_ = 0;

@@ -99,7 +99,7 @@ INLINE int64_t count_items(const Csr& matrix, int64_t per_thread) {
     return threads == 1 || work < 20000 ? 1 : threads * per_thread;
 }
 
-// out[r] = added[r] + scale[r] (table[r] where loops + sum of the entries of row r)
+// out[r] = added[r] + scale[r] (table[r] where loops + sum of the entries of row r), or with scale_added scale[r] (added[r] + ...)
 template <int W, bool Dropped> void multiply_range(const ProductArguments& a, int64_t low, int64_t high) {
     for (int64_t row = low; row < high; ++row) {
         Row<W> sum;
@@ -108,9 +108,10 @@ template <int W, bool Dropped> void multiply_range(const ProductArguments& a, in
         else
             sum.clear(a.width);
         add_row<W, Dropped>(sum, a.matrix, a.dropout, row, a.table, a.width);
-        const float factor = (a.scale ? a.scale[row] : 1.0f) * (Dropped ? a.dropout.factor : 1.0f);
-        if (a.scale || Dropped) sum.scale(factor, a.width);
+        if (Dropped) sum.scale(a.dropout.factor, a.width);
+        if (a.scale && !a.scale_added) sum.scale(a.scale[row], a.width);
         if (a.added) sum.add(a.added + row * a.added_stride, a.width);
+        if (a.scale && a.scale_added) sum.scale(a.scale[row], a.width);
         sum.write(a.out + row * a.width, a.width);
     }
 }

@@ -1,0 +1,123 @@
+"""Convolutions: a GCN encoder with ReLUs and its gradient, in a few native passes over the rows (CPU, float32).
+
+Z = Â (… ReLU(Â X W₀ + b₀) W₁ …) + b + X W_skip. The factors D^(-1/2) of Â are applied by the passes before and after each
+product, ReLU and the next weights in the pass of the product before them. `Encoder` says the same in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from l2g2g.core import native, num_threads
+from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.models.features import FeatureRows
+from l2g2g.models.sparse import (
+    SparseMatrix,
+    add_parts,
+    multiply_table,
+    multiply_transposed_table,
+    runs_native,
+    scale_rows,
+)
+
+_WIDEST = 512
+_FEW_COLUMNS = 256  # as in `sparse`
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What a pass is told beside its parameters.
+
+    Attributes:
+        propagation: (num_rows, num_rows) Â.
+        features: (num_rows, num_features) X, or Â X where `propagated`.
+        propagated: Whether the first propagation is already in the features; they are sparse then.
+        mean, factor: What is subtracted from every row of X, and what the rest is multiplied with; None for nothing.
+    """
+
+    propagation: SparseMatrix
+    features: Tensor | SparseMatrix
+    propagated: bool
+    mean: Tensor | None
+    factor: float
+
+
+def can_convolve(network: Network, parameters: Sequence[Tensor]) -> bool:
+    """Whether these passes can do it: float32 on the CPU, widths that kernels take."""
+    if not runs_native(*parameters) or (network.propagated and isinstance(network.features, Tensor)):
+        return False
+    return all(part.shape[-1] <= _WIDEST for part in parameters)
+
+
+def convolve(network: Network, weights: Sequence[Tensor], biases: Sequence[Tensor], skip: Tensor | None) -> Tensor:
+    """(num_rows, width) vectors, differentiable in the parameters. At least two weights."""
+    return _Convolve.apply(network, len(weights), skip, *weights, *biases)
+
+
+class _Convolve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, network: Network, num_layers: int, skip: Tensor | None, *parameters: Tensor) -> Tensor:
+        tables = [part.detach().contiguous().numpy() for part in parameters]
+        weights, biases = tables[:num_layers], tables[num_layers:]
+        scale, loops = network.propagation.scale, network.propagation.loops
+        rows = FeatureRows(network.features, network.mean, network.factor)
+        added = biases[-1][None]
+        if network.propagated:
+            assert isinstance(network.features, SparseMatrix)
+            matrix, table, first_scale, first_loops = network.features, weights[0], None, False
+        else:
+            table, own = rows.project(weights[0], None if skip is None else skip.detach().numpy(), scale, biases[-1])
+            added = added if own is None else own
+            matrix, first_scale, first_loops = network.propagation, scale, loops
+        hidden = []
+        for layer in range(num_layers - 1):
+            inner, outer = blank_table(len(matrix.starts), table.shape[1]), weights[layer + 1]
+            out = blank_table(len(inner), outer.shape[1])
+            native().forward_layer(matrix.csr, table, biases[layer], outer, inner, out, first_scale, first_loops, scale)
+            hidden.append(inner)
+            matrix, table, first_scale, first_loops = network.propagation, out, scale, loops
+        ctx.network, ctx.rows, ctx.hidden, ctx.weights, ctx.has_skip = network, rows, hidden, weights, skip is not None
+        return torch.from_numpy(multiply_table(network.propagation, table, added, is_scaled=True))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        network: Network = ctx.network
+        own = gradient.contiguous().numpy()
+        propagation, weights, num_layers = network.propagation, ctx.weights, len(ctx.weights)
+        of_weights: list[np.ndarray | None] = [None] * num_layers
+        of_biases: list[np.ndarray | None] = [None] * num_layers
+        of_biases[-1] = own.sum(0)
+        outer = multiply_table(propagation, own)
+        for layer in reversed(range(num_layers - 1)):
+            inner: np.ndarray = ctx.hidden[layer]
+            by_features = layer == 0 and network.propagated
+            matrix = network.features if by_features else propagation
+            assert isinstance(matrix, SparseMatrix)
+            scatters = by_features and matrix.num_columns <= _FEW_COLUMNS
+            parts, width = num_threads(), inner.shape[1]
+            of_bias, of_weight = zero_table(parts, width), zero_table(parts, width, outer.shape[1])
+            of_sums = None if scatters else blank_table(*inner.shape)
+            of_table = zero_table(parts, matrix.num_columns, width) if scatters else None
+            turned = np.ascontiguousarray(weights[layer + 1].T)
+            scale = None if by_features else propagation.scale
+            native().backward_layer(
+                matrix.csr, inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale
+            )
+            of_biases[layer], of_weights[layer + 1] = add_parts(of_bias), add_parts(of_weight)
+            if of_table is not None:
+                of_weights[0] = add_parts(of_table)
+            elif by_features:
+                of_weights[0] = multiply_transposed_table(matrix, of_sums)
+            else:
+                outer = multiply_table(propagation, of_sums, is_scaled=True)
+        of_skip = None
+        if not network.propagated:
+            of_weights[0], of_skip = ctx.rows.gradients(outer, own if ctx.has_skip else None)
+        found = [of_skip, *of_weights, *of_biases]
+        return (None, None, *(None if each is None else torch.from_numpy(each) for each in found))
