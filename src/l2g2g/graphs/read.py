@@ -14,7 +14,7 @@ from l2g2g.graphs.archives import check_unpacked_size, load_arrays
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.graph import Graph, check_features
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
-from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted
+from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
 from l2g2g.graphs.read_edges import EdgeTable, edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
 from l2g2g.graphs.read_features import VectorTable, read_features
 from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
@@ -55,6 +55,7 @@ def read_graph(
     Returns:
         The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance,
         with the ids in `node_ids`, unless features come by node number: then the ids are these numbers.
+        Ids in text are integers where every id is written as one; otherwise all are text: "001" is not "1".
         Nodes of a feature table that no edge names come last, as isolated nodes.
 
     Raises:
@@ -137,7 +138,9 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, direct
         return graph.renamed(name)
     sources, targets, node_ids = edges.numbered()
     features = None
-    if vectors is not None:
+    if vectors is not None and vectors.ids is not None:
+        if edges.has_integer_ids:
+            refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
         node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
         features = vectors.by_node(node_ids, source_name)
     graph = Graph.from_arcs(

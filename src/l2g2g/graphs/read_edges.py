@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,8 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import read_parquet
-from l2g2g.graphs.node_ids import encode
-from l2g2g.graphs.text_tables import INTEGER, NUMBER, is_number, open_text_table
+from l2g2g.graphs.node_ids import NEGATIVE, IdKind, encode, find_id_kind
+from l2g2g.graphs.text_tables import NUMBER, is_number, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +24,7 @@ _ID_HEADERS = {
     *("src", "dst", "dest", "destination", "u", "v"),
     *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
 }
-_NEGATIVE = "is negative; ids are integers from 0 or text"
+_WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 _WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
 
 
@@ -95,10 +94,9 @@ def read_text_edges(path: Path) -> EdgeTable:
 
     table = open_text_table(path)
     check_num_columns(table.num_columns, str(path))
-    types = [pa.int64(), pa.int64(), pa.float64()][: table.num_columns]
     skip_first = not any(is_number(cell) for cell in table.first_row[:2])
     try:
-        with_header_or_without = table.columns(types, skip_first=skip_first)
+        with_header_or_without = table.edge_columns(skip_first=skip_first)
         columns, is_fast = with_header_or_without, len(with_header_or_without[0]) > 0
     except pa.ArrowInvalid:
         columns, is_fast = [], False
@@ -154,7 +152,7 @@ def make_edge_table(columns: list[pa.ChunkedArray], source_name: str, row_name: 
     """Check ids and weights; ids become int64 in both columns or text in both."""
     weights = check_weight_column(columns[2], source_name, row_name) if len(columns) == 3 else None
     ids = [plain_ids(column, source_name, row_name) for column in columns[:2]]
-    sources, targets = _common_ids(ids, source_name, row_name)
+    sources, targets = typed_ids(ids, find_id_kind(ids), source_name, row_name)
     return EdgeTable(sources, targets, weights, source_name, row_name)
 
 
@@ -215,40 +213,27 @@ def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int
     raise InputError(f"{source_name}: ids are {column.type}; use integers or text as ids")
 
 
-def _common_ids(
-    ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Both columns as int64, or both as text where one id of either is no integer of 64 bits."""
+def typed_ids(
+    ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: Callable[[int], str]
+) -> list[pa.ChunkedArray]:
+    """Both columns as int64 or both as text, by the kind of all ids of the table; refuse negatives and decimals."""
     import pyarrow as pa
-
-    if not all(pa.types.is_int64(column.type) for column in ids):
-        ids = [column.cast(pa.string()) for column in ids]
-        if not all(are_numbers(column) for column in ids):
-            return ids[0], ids[1]  # names, perhaps with numbers among them
-        refuse_odd_numbers(ids, source_name, row_name)
-    else:
-        refuse_negative(ids, source_name, row_name)
-    with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay text
-        ids = [column.cast(pa.int64()) for column in ids]
-    return ids[0], ids[1]
-
-
-def refuse_odd_numbers(ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> None:
-    """Refuse ids that are all numbers in text, but not all of them integers from 0."""
     import pyarrow.compute as pc
 
-    def is_odd(column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pc.invert(pc.match_substring_regex(column, INTEGER))
-
-    _refuse(ids, is_odd, source_name, row_name, "is not a whole number; use integers or text as ids")
-    _refuse(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, _NEGATIVE)
-
-
-def refuse_negative(ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> None:
-    """Refuse integers below 0."""
-    import pyarrow.compute as pc
-
-    _refuse(ids, lambda column: pc.less(column, 0), source_name, row_name, _NEGATIVE)
+    ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
+    if kind is IdKind.INTEGERS:
+        _refuse(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
+    elif kind is IdKind.LONG_INTEGERS:
+        _refuse(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, NEGATIVE)
+    elif kind is IdKind.NUMBERS:
+        _refuse(
+            ids,
+            lambda column: pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER)),
+            source_name,
+            row_name,
+            "is not a whole number; use integers or text as ids",
+        )
+    return ids
 
 
 def _refuse(
