@@ -16,7 +16,7 @@ class L2G2GError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_one_line(str(message)))
+        super().__init__(one_line(str(message)))
 
 
 class InputError(L2G2GError, ValueError):
@@ -76,7 +76,8 @@ def find_interruption(error: BaseException) -> Interrupted | KeyboardInterrupt |
     return None
 
 
-def _one_line(message: str) -> str:
+def one_line(message: str) -> str:
+    """A message that quotes what stands in a file, as one printable line of bounded length."""
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 2 :]}"
     if message.isprintable():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_parquet, parquet_batches
+from l2g2g.graphs.headers import find_header, may_be_header
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.read_edges import (
     EdgeTable,
     check_num_columns,
     check_weight_column,
-    has_header,
     plain_ids,
     typed_ids,
 )
 from l2g2g.graphs.text_batches import TextBatches, open_text_batches
-from l2g2g.graphs.text_tables import find_line, is_number
+from l2g2g.graphs.text_tables import find_line
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 Columns = list["pa.ChunkedArray"]
@@ -64,20 +65,23 @@ class EdgeBatches:
             yield EdgeTable(ids[0], ids[1], weights, self.source_name, row_name)
 
 
-def open_text_edges(path: Path) -> EdgeBatches:
-    """Open an edge list of any common dialect."""
+def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = ()) -> EdgeBatches:
+    """Open an edge list of any common dialect. known_ids: see `find_header`."""
     import pyarrow as pa
 
     batches = open_text_batches(path, _TEXT_AT_ONCE)
     check_num_columns(batches.num_columns, str(path))
-    skip_first = not any(is_number(cell) for cell in batches.first_row[:2])
-    pieces = partial(_number_pieces, batches, skip_first)
+    is_text = may_be_header(batches.first_row)
+    pieces = partial(_number_pieces, batches, is_text)
     try:
         is_fast = sum(len(columns[0]) for columns in pieces()) > 0
     except pa.ArrowInvalid:
         is_fast = False
+    # Of rows that are all integers a few tell as much as all.
+    other_rows = partial(_first_rows, pieces) if is_fast else partial(_text_pieces, batches, True)
+    skip_first = find_header(path, batches.first_row, other_rows, known_ids)
+    is_fast = is_fast and skip_first == is_text
     if not is_fast:
-        skip_first = has_header(batches.first_row, partial(_text_pieces, batches, True))
         pieces = partial(_text_pieces, batches, skip_first)
     if not any(len(columns[0]) for columns in pieces()):
         raise InputError(f"{path}: only a header; it needs at least one edge")
@@ -115,6 +119,10 @@ def open_parquet_edges(path: Path, memory_limit: int) -> EdgeBatches:
 def _number_pieces(batches: TextBatches, skip_first: bool) -> Iterator[Columns]:
     for number, table in enumerate(batches.tables()):
         yield table.edge_columns(skip_first=skip_first and number == 0)
+
+
+def _first_rows(pieces: Pieces) -> list[Columns]:
+    return [next(columns for columns in pieces() if len(columns[0]))]
 
 
 def _text_pieces(batches: TextBatches, skip_first: bool) -> Iterator[Columns]:

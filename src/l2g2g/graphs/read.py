@@ -78,7 +78,7 @@ def read_graph(
             return _with_features(read_graphsaint(Path(source), directed=directed), vectors, name)
         path = find_graph_file(source)
         if path is not None:
-            return _read_file(path, vectors, name, memory_limit, directed)
+            return _read_file(path, vectors, name, memory_limit, directed, known_ids)
         return _with_features(load_dataset(str(source), data_dir, seed, directed=directed), vectors, name)
     return _with_features(*_from_object(source, vectors, directed), name)
 
@@ -96,7 +96,12 @@ def find_graph_file(source: str | Path) -> Path | None:
 
 
 def _read_file(
-    path: Path, vectors: VectorTable | None, name: str | None, memory_limit: int | None, directed: bool
+    path: Path,
+    vectors: VectorTable | None,
+    name: str | None,
+    memory_limit: int | None,
+    directed: bool,
+    known_ids: np.ndarray | None,
 ) -> Graph:
     ending = path.suffix.lower()
     check_ending(path)
@@ -109,8 +114,10 @@ def _read_file(
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
         graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
         return _with_features(graph, vectors, name)
-    edges = read_parquet_edges(path, memory_limit) if ending == ".parquet" else read_text_edges(path)
-    return _from_edges(edges, vectors, name, directed)
+    if ending == ".parquet":
+        return _from_edges(read_parquet_edges(path, memory_limit), vectors, name, directed)
+    nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
+    return _from_edges(read_text_edges(path, nodes), vectors, name, directed)
 
 
 def check_ending(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,21 +12,14 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import read_parquet
+from l2g2g.graphs.headers import find_header, may_be_header
 from l2g2g.graphs.node_ids import NEGATIVE, IdKind, encode, find_id_kind
-from l2g2g.graphs.text_tables import NUMBER, is_number, open_text_table
+from l2g2g.graphs.text_tables import NUMBER, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Names that head a column of a table whose ids are text, where nothing else tells a header from an edge.
-_ID_HEADERS = {
-    *("source", "target", "source_id", "target_id", "sourceid", "targetid", "source_node", "target_node"),
-    *("from", "to", "from_id", "to_id", "fromnodeid", "tonodeid", "from_node", "to_node"),
-    *("src", "dst", "dest", "destination", "u", "v"),
-    *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
-}
 _WHOLE_NUMBER = r"^[+-]?[0-9]+$"
-_WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,21 +82,23 @@ class EdgeTable:
         return columns[0], columns[1]
 
 
-def read_text_edges(path: Path) -> EdgeTable:
-    """Read an edge list of any common dialect."""
+def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = ()) -> EdgeTable:
+    """Read an edge list of any common dialect. known_ids: see `find_header`."""
     import pyarrow as pa
 
     table = open_text_table(path)
     check_num_columns(table.num_columns, str(path))
-    skip_first = not any(is_number(cell) for cell in table.first_row[:2])
-    try:
-        with_header_or_without = table.edge_columns(skip_first=skip_first)
-        columns, is_fast = with_header_or_without, len(with_header_or_without[0]) > 0
-    except pa.ArrowInvalid:
-        columns, is_fast = [], False
-    if not is_fast:
-        skip_first = has_header(table.first_row, lambda: [table.texts(skip_first=True)])
-        columns = table.texts(skip_first=skip_first)
+    is_text = may_be_header(table.first_row)
+    integers: list[pa.ChunkedArray] | None = None
+    with suppress(pa.ArrowInvalid):
+        integers = table.edge_columns(skip_first=is_text)
+
+    def other_rows() -> list[list[pa.ChunkedArray]]:
+        return [table.texts(skip_first=True) if integers is None else integers]
+
+    skip_first = find_header(path, table.first_row, other_rows, known_ids)
+    is_parsed = skip_first == is_text
+    columns = integers if integers is not None and is_parsed else table.texts(skip_first=skip_first)
     if len(columns[0]) == 0:
         raise InputError(f"{path}: only a header; it needs at least one edge")
 
@@ -162,30 +158,6 @@ def check_num_columns(num_columns: int, source_name: str) -> None:
         raise InputError(f"{source_name}: only {num_columns} column; it needs source and target")
     if num_columns > 3:
         raise InputError(f"{source_name}: {num_columns} columns; keep source, target and at most one weight")
-
-
-def has_header(first_row: list[str], rest: Callable[[], Iterable[list[pa.ChunkedArray]]]) -> bool:
-    """Whether the first line names the columns of a table whose rows are not all integers that fit 64 bits.
-
-    rest: the columns of all other lines as text, in one piece or several; asked for only where they decide.
-    """
-    if any(is_number(cell) for cell in first_row):
-        return False
-    if {cell.lower() for cell in first_row[:2]} <= _ID_HEADERS or first_row[-1].lower() in _WEIGHT_HEADERS:
-        return True
-    num_rows = 0
-    for columns in rest():
-        if not all(are_numbers(column) for column in columns[:2]):
-            return False
-        num_rows += len(columns[0])
-    return num_rows > 0
-
-
-def are_numbers(column: pa.ChunkedArray) -> bool:
-    """Whether every text of a column reads as a number."""
-    import pyarrow.compute as pc
-
-    return bool(pc.all(pc.match_substring_regex(column, NUMBER), min_count=0).as_py())
 
 
 def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
