@@ -25,6 +25,19 @@ class InputError(L2G2GError, ValueError):
     exit_code = 2
 
 
+class MissingAttributeError(InputError, AttributeError):
+    """An attribute that this object cannot have: `hasattr` is False, and `dir` and notebooks leave it out.
+
+    Example:
+        >>> class Model:
+        ...     @property
+        ...     def module_(self):
+        ...         raise MissingAttributeError("the model has no module")
+        >>> hasattr(Model(), "module_")
+        False
+    """
+
+
 class ResourceError(L2G2GError, OSError):
     """Not enough memory or disk, or no permission."""
 
