@@ -9,10 +9,12 @@ from typer.testing import CliRunner
 
 from l2g2g import L2G2G, bounded, bounded_evaluation, cli, sources
 from l2g2g.bounded import embed_stored
-from l2g2g.bounded_evaluation import evaluate_stored
+from l2g2g.bounded_evaluation import evaluate_source, evaluate_stored
 from l2g2g.budget import StoredSizes, fit_budget, show_size
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.experiment import embed_graph
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.write import read_embedding, write_embedding
 from l2g2g.patches.store import has_patches, open_patches
@@ -114,6 +116,58 @@ def test_what_needs_the_whole_graph_is_refused(store, from_disk):
     for option in ({"mask_by": "clusters"}, {"negative_sampling": "degree"}, {"structure": "blend"}):
         with pytest.raises(InputError, match="whole graph in memory"):
             embed_stored(store, make_config(**{**SMALL, **option}, memory=PLENTY))
+
+
+@pytest.mark.parametrize("name", ["plain", "noisy"])
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_a_weighted_loss_without_weights_is_refused_alike_everywhere(request, name, preset, tmp_path, monkeypatch):
+    graph = request.getfixturevalue(name)
+    stored = write_graph(graph, tmp_path / "store")
+    config = make_config("l2g2g", preset, **SMALL, weighted_loss=True)
+    limited = replace(config, memory=PLENTY)
+    monkeypatch.setattr(bounded, "fit_patches", lambda *_: pytest.fail("cut for nothing"))
+    calls = [
+        lambda: embed_graph(graph, config),
+        lambda: evaluate_source(graph, config),
+        lambda: embed_stored(stored, config),
+        lambda: embed_stored(stored, limited),
+        lambda: evaluate_stored(stored, config),
+        lambda: evaluate_stored(stored, limited),
+    ]
+    for fits in (True, False):
+        for module in (bounded, bounded_evaluation):
+            monkeypatch.setattr(module, "fits_memory", lambda *_, fits=fits: fits)
+        for call in calls:
+            with pytest.raises(InputError) as caught:
+                call()
+            assert str(caught.value) == f"{graph.name}: its edges have no weights; leave --weighted-loss out"
+    assert not has_patches(stored.directory)
+
+
+@pytest.mark.parametrize("command", ["embed", "evaluate"])
+def test_a_weighted_loss_without_weights_on_the_command_line(plain, tmp_path, monkeypatch, from_disk, command):
+    edges = edge_list(plain, tmp_path / "edges.csv")
+    store = str(write_graph(plain, tmp_path / "store").directory)
+    options = ["--weighted-loss", *small_options(), *(["-o", str(tmp_path / "o.npy")] if command == "embed" else [])]
+    monkeypatch.setattr(bounded_evaluation, "fits_memory", lambda *_: False)
+    monkeypatch.setattr(sources, "estimate_memory", lambda *_: PLENTY)  # what is read goes to disk
+    for arguments in ([str(edges)], [store], [store, "--memory", "100GB"], [str(edges), "--memory", "90GB"]):
+        _, printed, error = run([command, *arguments, *options])
+        assert (error.exit_code, printed) == (2, "")
+        assert "its edges have no weights; leave --weighted-loss out" in str(error)
+    assert not (tmp_path / "o.npy").exists()
+
+
+def test_a_weighted_loss_on_disk_counts_weights(plain, tmp_path, from_disk):
+    sources_, targets = plain.edges()
+    weights = np.random.default_rng(0).integers(1, 9, plain.num_edges).astype(float)
+    graph = Graph.from_arcs(sources_, targets, weights, num_nodes=plain.num_nodes)
+    stored = write_graph(graph, tmp_path / "store")
+    config = make_config(**SMALL, memory=PLENTY)
+    losses = [
+        embed_stored(stored, replace(config, weighted_loss=counted)).trained.history.losses for counted in (True, False)
+    ]
+    assert not np.allclose(*losses)
 
 
 def test_too_small_a_limit_is_refused_with_one_that_would_do():

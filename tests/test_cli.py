@@ -66,6 +66,40 @@ def test_embed_prints_one_json_line_and_writes_the_ids(run, edges, with_features
     assert np.isfinite(vectors).all()
 
 
+@pytest.fixture(scope="module")
+def friends(edges):
+    """The same edges under a header of unusual names."""
+    path = edges.parent / "friends.csv"
+    path.write_text(edges.read_text().replace("source,target", "person,friend"))
+    return path
+
+
+def test_what_the_first_row_was_taken_for_is_told(run, edges, friends, tmp_path):
+    few = ["--method", "gae", "--epochs", 1, "--dim", 3]
+    store = tmp_path / "store"
+    told = f"read {friends}: columns person → friend, header skipped"
+    for command in (["embed", friends, "-o", tmp_path / "o.npy", *few], ["prepare", friends, "--store", store]):
+        code, out, err = run(*command)
+        assert (code, err.splitlines()[0]) == (0, told)
+        assert "header" not in out
+    assert np.load(tmp_path / "o.npy").shape == (120, 3)
+    bare = edges.parent / "bare.csv"
+    bare.write_text(edges.read_text().replace("source,target\n", ""))
+    _, _, err = run("evaluate", bare, *few)
+    assert err.splitlines()[0] == f"read {bare}: no header, first row is an edge"
+
+
+def test_what_the_first_row_was_taken_for_is_not_told_to_programs(run, friends, tmp_path, monkeypatch):
+    embed = ["embed", friends, "-o", tmp_path / "o.npy", "--method", "gae", "--epochs", 1, "--dim", 3]
+    assert run(*embed, "--quiet") == (0, "", "")
+    _, out, err = run(*embed, "--json")
+    assert (json.loads(out)["num_nodes"], err) == (120, "")
+    assert run("prepare", friends, "--store", tmp_path / "store", "--quiet") == (0, "", "")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert run("plan", friends)[2] == ""
+
+
 @pytest.mark.parametrize("ending", [".csv", ".txt", ".npy"])
 def test_every_output_format(run, edges, tmp_path, ending):
     output = tmp_path / f"out{ending}"
@@ -84,8 +118,9 @@ def test_streams_results_on_stdout_and_messages_on_stderr(run, edges, tmp_path):
     code, out, err = run(*arguments)
     assert code == 0
     assert out.startswith(f"{tmp_path / 'out.csv'}: 120 vectors of 16 numbers, gae, 1 epochs")
-    (line,) = err.splitlines()
-    assert line.startswith("edges: 120 nodes, ")
+    first, second = err.splitlines()
+    assert first == f"read {edges}: columns source → target, header skipped"
+    assert second.startswith("edges: 120 nodes, ")
     assert run(*arguments, "--quiet") == (0, "", "")
 
 
@@ -93,7 +128,8 @@ def test_names_with_brackets_are_printed_as_they_are(run, edges, tmp_path):
     odd = tmp_path / "a[bold]b.csv"
     odd.write_text(edges.read_text())
     _, _, err = run("embed", odd, "-o", tmp_path / "out.csv", "--method", "gae", "--epochs", 0)
-    assert err.startswith("a[bold]b: 120 nodes")
+    assert err.startswith(f"read {odd}: columns source")
+    assert "\na[bold]b: 120 nodes" in err
 
 
 @pytest.mark.filterwarnings("default")

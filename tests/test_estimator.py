@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 import l2g2g
 from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError, read_graph
 from l2g2g.config import Config
+from l2g2g.graphs.store import write_graph
 
 ESTIMATORS = [GAE, VGAE, FastGAE, GAEL2G, L2G2G, VL2G2G]
 LOCAL = [GAEL2G, L2G2G, VL2G2G]
@@ -146,6 +147,55 @@ def test_validation_can_be_turned_off(noisy):
     held, all_edges = (GAE(dim=4, epochs=12, validation_fraction=f).fit(noisy).history_ for f in (0.05, 0.0))
     assert [epoch for epoch, _ in held.validations] == [5, 10, 12]
     assert all_edges.validations == []
+
+
+@pytest.fixture(scope="module")
+def shown(noisy, plain, tmp_path_factory):
+    """Models in every state, and whether each has a module and what new nodes need."""
+    folder = tmp_path_factory.mktemp("shown")
+    write_graph(noisy, folder / "store")
+    fitted = GAE(dim=4, epochs=1).fit(noisy)
+    fitted.save(folder / "model")
+    return {
+        "unfitted": (GAE(dim=4), False, False),
+        "unfitted patches": (L2G2G(dim=4), False, False),
+        "features": (fitted, True, True),
+        "no features": (GAE(dim=4, epochs=1).fit(plain), False, True),
+        "no features, patches": (L2G2G(dim=4, epochs=1, patches=2).fit(plain), False, True),
+        "a frame for each patch": (GAEL2G(dim=4, epochs=1, patches=2).fit(noisy), False, True),
+        "on disk": (L2G2G(dim=4, epochs=1, patches=2).fit(folder / "store"), False, False),
+        "loaded": (GAE.load(folder / "model"), True, True),
+    }
+
+
+SHOWN = ["unfitted", "unfitted patches", "features", "no features", "no features, patches"]
+
+
+@pytest.mark.parametrize("state", [*SHOWN, "a frame for each patch", "on disk", "loaded"])
+def test_a_model_can_be_shown_and_completed(shown, state):
+    model, has_module, has_fitted = shown[state]
+    assert hasattr(model, "module_") == ("module_" in dir(model)) == has_module
+    assert hasattr(model, "fitted") == ("fitted" in dir(model)) == has_fitted
+    for name in dir(model):
+        getattr(model, name)
+    for name, _ in inspect.getmembers(type(model), lambda member: isinstance(member, property)):
+        getattr(model, name, None)
+    assert type(model).__name__ in repr(model)
+    assert "<" in model._repr_html_()
+    assert model._repr_mimebundle_()["text/plain"] == repr(model)
+
+
+def test_a_missing_module_says_why(shown, noisy):
+    for state, reason in (
+        ("no features", "columns made from the structure"),
+        ("a frame for each patch", "from 2 patches"),
+        ("on disk", "fitted on a graph on disk"),
+        ("unfitted", "not fitted"),
+    ):
+        with pytest.raises(AttributeError, match=reason):
+            _ = shown[state][0].module_
+    with pytest.raises(InputError, match="fitted on a graph on disk"):
+        shown["on disk"][0].transform(noisy)
 
 
 def test_the_package_names_what_it_promises():

@@ -121,7 +121,7 @@ def test_pairs_by_inner_product(run, one_file, model, tmp_path):
     (tmp_path / "pairs.csv").write_text("n1,n2\nn3,n100\n")
     code, out, err = run("predict", one_file, "--pairs", tmp_path / "pairs.csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"read {tmp_path / 'pairs.csv'}: no header, first row is an edge\n")
     assert [(row["source"], row["target"]) for row in rows] == [("n1", "n2"), ("n3", "n100")]
     score = model.embedding_[1] @ model.embedding_[2]
     assert float(rows[0]["score"]) == pytest.approx(score, rel=1e-4)
@@ -192,7 +192,7 @@ def test_a_training_of_an_evaluation_by_its_name(run, edges, tmp_path):
     ],
 )
 def test_one_line_for_what_cannot_be_predicted(run, one_file, edges, arguments, message):
-    code, out, err = run("predict", one_file, *[edges if word == "EDGES" else word for word in arguments])
+    code, out, err = run("predict", one_file, "-q", *[edges if word == "EDGES" else word for word in arguments])
     assert (code, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1

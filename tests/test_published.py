@@ -84,6 +84,15 @@ def test_an_index_is_kept_for_next_time(named, tmp_path):
     assert path.stat().st_mtime_ns == changed
 
 
+def test_the_first_pair_is_no_header_where_one_of_its_nodes_is_known(named, tmp_path):
+    path = tmp_path / "pairs.csv"
+    first, second, third, fourth = named.node_ids[:4]
+    path.write_text(f"{first},{second}\n{third},{fourth}\n")
+    assert [rows.tolist() for rows in named.read_pairs(path)] == [[0, 2], [1, 3]]
+    path.write_text(f"one,other\n{third},{fourth}\n")
+    assert [rows.tolist() for rows in named.read_pairs(path)] == [[2], [3]]
+
+
 def test_pairs_from_a_file(named, tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text("source,target\nreact,lodash\nleft-pad,express\n")

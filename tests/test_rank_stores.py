@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from l2g2g.bounded import embed_stored
+from l2g2g.bounded_evaluation import evaluate_stored
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.store import open_graph, write_graph
@@ -127,3 +129,12 @@ class Two:
 def test_what_ranks_cannot_share(store, options, message):
     with pytest.raises(InputError, match=message):
         embed_stored(open_graph(store), make_config(**{**SMALL, **options}), ranks=Two())
+
+
+@pytest.mark.parametrize("with_features", [True, False])
+def test_a_weighted_loss_without_weights_is_refused_before_ranks_cut(with_features, tmp_path):
+    graph = make_graph()
+    stored = write_graph(graph if with_features else replace(graph, features=None), tmp_path / "store")
+    for call in (embed_stored, evaluate_stored):
+        with pytest.raises(InputError, match="its edges have no weights; leave --weighted-loss out"):
+            call(stored, make_config(**SMALL, weighted_loss=True), ranks=Two())

@@ -21,7 +21,7 @@ from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.held_back import HeldBack
 from l2g2g.models.structure import fit_products
 from l2g2g.patches.store import PatchStore
-from l2g2g.preparation import loop_settings, make_model
+from l2g2g.preparation import loop_settings, make_model, refuse_missing_weights
 from l2g2g.rank_share import check_patches, describe_messages, make_team
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
@@ -64,6 +64,7 @@ def embed_stored(
     ranks: those of a torchrun job. Each reads only its own patches, and keeps to `config.memory` by itself; the first
     cuts where that is needed, and gets the vectors. patches: used in memory, however they were cut.
     """
+    refuse_missing_weights(graph, config)
     clock = Stopwatch()
     fraction = 0.0
     if config.epochs != 0 and graph.num_edges >= _LEAST_EDGES:
@@ -263,6 +264,4 @@ def _prepare_features(rows: StoredRows, config: Config) -> tuple[FeatureRecipe, 
     counts = FeatureCounts(graph.num_nodes, int(rows.degrees.sum()), graph.num_features, facts.num_entries)
     if compression_pays(counts, config):
         raise InputError("--feature-width needs all features in memory; raise --memory, or give --feature-width 0")
-    if config.weighted_loss and not graph.weighted:
-        raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
     return recipe, counts, facts

@@ -22,6 +22,7 @@ from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, run_split, train
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Protocol
 from l2g2g.graphs.store import StoredGraph
+from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
@@ -67,6 +68,7 @@ def evaluate_stored(
 
     ranks: as in `embed_stored`; only the first scores, the others return an empty line.
     """
+    refuse_missing_weights(graph, config)
     started, clock = time.perf_counter(), Stopwatch()
     prepare_torch(config, 2 * graph.num_edges)
     if ranks is not None:

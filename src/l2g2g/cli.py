@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import threading
@@ -30,7 +31,7 @@ from l2g2g.model_commands import (
 from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.plan_commands import look_ahead, plan
 from l2g2g.profile_option import note_run, takes_profile
-from l2g2g.rank_option import is_first, open_run_of, takes_ranks
+from l2g2g.rank_option import is_first, is_later_rank, open_run_of, takes_ranks
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
 from l2g2g.store_commands import prepare
@@ -404,7 +405,7 @@ def main(arguments: list[str] | None = None) -> None:
     silent = bool({"--quiet", "-q", "--json"} & set(arguments))
     quiet = bool({"--quiet", "-q"} & set(arguments))
     try:
-        with warnings.catch_warnings(), _ending_politely():
+        with warnings.catch_warnings(), _ending_politely(), _showing_log(silent=silent or is_later_rank()):
             # A warning is a message for the user like any other, not a line of our source. That a checkpoint
             # could not be used must also reach those who read JSON.
             warnings.showwarning = lambda message, kind, *_, **__: (
@@ -443,6 +444,30 @@ def main(arguments: list[str] | None = None) -> None:
         if not error.format_message():  # a group without a command has shown its help
             sys.exit(2)
         _fail(error, _usage(error), 2, debug)
+
+
+class _LogLines(logging.Handler):
+    """Shows every record of the log as a line on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _say(record.getMessage())
+
+
+@contextmanager
+def _showing_log(*, silent: bool) -> Iterator[None]:
+    """Show what the library logs, such as how it read a file; from Python it stays silent unless logging is set up."""
+    if silent:
+        yield
+        return
+    log, lines = logging.getLogger("l2g2g"), _LogLines()
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(lines)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
 
 
 @contextmanager

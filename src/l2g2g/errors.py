@@ -16,13 +16,26 @@ class L2G2GError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_one_line(str(message)))
+        super().__init__(one_line(str(message)))
 
 
 class InputError(L2G2GError, ValueError):
     """Bad input or usage: a file, a row, a value or an option that cannot be used as it is."""
 
     exit_code = 2
+
+
+class MissingAttributeError(InputError, AttributeError):
+    """An attribute that this object cannot have: `hasattr` is False, and `dir` and notebooks leave it out.
+
+    Example:
+        >>> class Model:
+        ...     @property
+        ...     def module_(self):
+        ...         raise MissingAttributeError("the model has no module")
+        >>> hasattr(Model(), "module_")
+        False
+    """
 
 
 class ResourceError(L2G2GError, OSError):
@@ -76,7 +89,8 @@ def find_interruption(error: BaseException) -> Interrupted | KeyboardInterrupt |
     return None
 
 
-def _one_line(message: str) -> str:
+def one_line(message: str) -> str:
+    """A message that quotes what stands in a file, as one printable line of bounded length."""
     if len(message) > _LONGEST_MESSAGE:
         message = f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 2 :]}"
     if message.isprintable():

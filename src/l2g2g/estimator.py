@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.bounded import embed_stored
 from l2g2g.config import Config, make_config
-from l2g2g.errors import InputError, Interrupted
+from l2g2g.errors import InputError, Interrupted, MissingAttributeError
 from l2g2g.estimator_input import read_grown, read_training, set_columns
 from l2g2g.experiment import embed_graph
 from l2g2g.fitted import Fitted
@@ -330,7 +330,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         """What new nodes need: model, frame, the way nodes are read and the state of the known ones."""
         check_is_fitted(self, "embedding_")
         if self._state is None:
-            raise InputError(
+            raise MissingAttributeError(
                 "the model lacks what new nodes need: it was fitted on a graph on disk, or saved by an older version; "
                 "fit it on a graph in memory"
             )

@@ -15,6 +15,7 @@ from l2g2g.feature_choices import FeatureCounts, compression_pays
 from l2g2g.fitted import make_autoencoder
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
+from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.inputs import InputMap, fit_inputs
@@ -119,10 +120,15 @@ def prepare(
     return Prepared(batches, global_pairs, whole, elsewhere)
 
 
-def pair_options(graph: Graph, config: Config) -> PairOptions:
-    """How pairs are drawn and counted; what the graph cannot give is refused."""
+def refuse_missing_weights(graph: Graph | StoredGraph, config: Config) -> None:
+    """Refuse a loss that counts weights on a graph that has none, in memory or on disk."""
     if config.weighted_loss and not graph.weighted:
         raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
+
+
+def pair_options(graph: Graph, config: Config) -> PairOptions:
+    """How pairs are drawn and counted; what the graph cannot give is refused."""
+    refuse_missing_weights(graph, config)
     if graph.directed != config.directed:
         wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
         raise InputError(f"{graph.name}: the graph {wrong}")

@@ -104,7 +104,8 @@ class Published:
             raise InputError(f"{path}: no such file of pairs")
         if path.suffix.lower() != ".parquet" and not is_text_file(path):
             raise InputError(f"{path}: unknown ending of a file of pairs; use .csv, .tsv, .txt (also .gz) or .parquet")
-        table = read_parquet_edges(path) if path.suffix.lower() == ".parquet" else read_text_edges(path)
+        is_parquet = path.suffix.lower() == ".parquet"
+        table = read_parquet_edges(path) if is_parquet else read_text_edges(path, [self.node_ids])
         return self._rows_in(table, "source"), self._rows_in(table, "target")
 
     def top_links(self, count: int) -> TopLinks:

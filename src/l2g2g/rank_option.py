@@ -76,6 +76,11 @@ def _run_joined(command: Callable[..., None], timeout: float | None, given: dict
             raise SystemExit(error.exit_code) from error
 
 
+def is_later_rank() -> bool:
+    """Whether torchrun started this process as another rank than the first; asked before the ranks have met."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "1") and os.environ.get("RANK", "0") not in ("", "0")
+
+
 def is_first(ranks: Ranks | None) -> bool:
     """Whether this process prints and writes."""
     return ranks is None or ranks.is_first

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, MissingAttributeError
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.encoder import EncoderInput
@@ -36,12 +36,14 @@ class EncoderModule(nn.Module):
     def __init__(self, fitted: Fitted) -> None:
         super().__init__()
         if not fitted.model.shares_encoder or fitted.known.num_patches > 1:
-            raise InputError(
+            raise MissingAttributeError(
                 f"the vectors come from {fitted.known.num_patches} patches, each in a frame of its own; a module needs "
                 f"one shared encoder and assembly='whole'"
             )
         if fitted.inputs.structure is not None:
-            raise InputError("the model reads columns made from the structure; a module needs features alone")
+            raise MissingAttributeError(
+                "the model reads columns made from the structure; a module needs features alone"
+            )
         self.encoder = copy.deepcopy(fitted.model.encoder_of(0))
         self.dim = fitted.config.dim
         self.inputs = fitted.inputs

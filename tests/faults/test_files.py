@@ -87,6 +87,14 @@ def test_strings_work_and_decimals_do_not(embed):
     is_refused(embed(text([*RING, (3, 1.5)])), "line 61", "1.5", "whole number")
 
 
+@pytest.mark.fault(18)
+def test_leading_zeros_are_kept(embed, tmp_path):
+    padded = [(f"{u:03}", f"{v:03}") for u, v in RING]
+    is_embedded(embed(text([*padded, ("000", "1")])), 31)  # 001 and 1 are two names
+    ids = (tmp_path / "out.npy.ids.txt").read_text().splitlines()
+    assert ids == [*(dict.fromkeys(name for pair in padded for name in pair)), "1"]
+
+
 @pytest.mark.fault(19)
 def test_duplicates_are_merged_and_counted(capsys, tmp_path, happened):
     (tmp_path / "edges.csv").write_text(text([*RING, RING[0], RING[5][::-1]]))

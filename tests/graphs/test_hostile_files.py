@@ -25,7 +25,7 @@ def arrays(**changes):
 
 
 def test_a_cell_longer_than_the_parser_takes(tmp_path):
-    (tmp_path / "e.csv").write_text("a,b\n" + "x" * 200_000 + ",y\n")
+    (tmp_path / "e.csv").write_text("a,b\n" + "x" * 200_000 + ",b\n")
     assert read_graph(tmp_path / "e.csv").num_edges == 2
     (tmp_path / "e.csv").write_text("x" * 200_000 + "\na,b\n")
     with pytest.raises(InputError, match="column"):

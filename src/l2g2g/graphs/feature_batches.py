@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from l2g2g.graphs.archives import (
     read_npy_rows,
 )
 from l2g2g.graphs.graph import Features, check_features
+from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.read_features import (
     VectorTable,
     check_finite,
@@ -150,59 +152,43 @@ def _open_text(batches: TextBatches) -> NamedFeatures:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
     skip_first = has_header(batches.first_row)
     titles = batches.first_row[1:] if skip_first else None
-    id_type = _find_id_type(batches, skip_first)
+    pieces = _text_pieces(batches, skip_first)
+    first = next(pieces, None)
+    if first is None:
+        raise InputError(f"{path}: only a header; it needs one row per node")
+    has_integers = find_id_kind(ids for _, ids, _ in chain([first], pieces)) is IdKind.INTEGERS
 
     def row_name(row: int) -> str:
         return f"line {find_line(path, row + int(skip_first))}"
 
     def tables() -> Iterator[VectorTable]:
-        for first_row, ids, vectors in _text_pieces(batches, skip_first, id_type):
+        quoted = not has_integers and batches.quoted
+        for first_row, ids, vectors in _text_pieces(batches, skip_first, quoted=quoted):
             here = partial(_name_row, row_name, first_row)
             check_finite(vectors, str(path), here, titles, first_row)
-            yield VectorTable(vectors, distinct_ids(ids, str(path), here), str(path))
+            ids = ids.cast(pa.int64()) if has_integers else ids
+            yield VectorTable(vectors, distinct_ids(ids, str(path), here), str(path), here)
 
-    return NamedFeatures(str(path), batches.num_columns - 1, pa.types.is_integer(id_type), tables, row_name)
-
-
-def _find_id_type(batches: TextBatches, skip_first: bool) -> pa.DataType:
-    """int64 where all ids are integers, otherwise text; cells that should be numbers and are none are refused."""
-    import pyarrow as pa
-
-    for id_type in (pa.int64(), pa.string()):
-        try:
-            num_rows = sum(len(ids) for _, ids, _ in _text_pieces(batches, skip_first, id_type))
-        except pa.ArrowInvalid:
-            continue
-        if num_rows == 0:
-            raise InputError(f"{batches.path}: only a header; it needs one row per node")
-        return id_type
-    return pa.string()  # the piece that cannot be read says why when its turn comes
+    return NamedFeatures(str(path), batches.num_columns - 1, has_integers, tables, row_name)
 
 
 def _text_pieces(
-    batches: TextBatches, skip_first: bool, id_type: pa.DataType
+    batches: TextBatches, skip_first: bool, *, quoted: bool = False
 ) -> Iterator[tuple[int, pa.ChunkedArray, np.ndarray]]:
-    """Rows before the piece, its ids and its (num_rows, num_features) numbers."""
+    """Rows before the piece, its ids as text and its (num_rows, num_features) numbers. quoted: see `TextTable`."""
     import pyarrow as pa
 
     first_row = 0
-    is_text = pa.types.is_string(id_type)
-    for number, table in enumerate(batches.tables(quoted=is_text and batches.quoted)):
+    for number, table in enumerate(batches.tables(quoted=quoted)):
         skip = skip_first and number == 0
-        types = [id_type, *[pa.float32()] * (table.num_columns - 1)]
+        types = [pa.string(), *[pa.float32()] * (table.num_columns - 1)]
         try:
             ids, *columns = table.columns(types, skip_first=skip)
         except pa.ArrowInvalid:
-            if is_text:
-                before = first_row + int(skip_first and not skip)
-                raise InputError(text_among_numbers(table, skip, before)) from None
-            raise
+            before = first_row + int(skip_first and not skip)
+            raise InputError(text_among_numbers(table, skip, before)) from None
         if len(ids):
-            yield (
-                first_row,
-                table.trimmed(ids) if is_text else ids,
-                np.column_stack([column.to_numpy() for column in columns]),
-            )
+            yield first_row, table.trimmed(ids), np.column_stack([column.to_numpy() for column in columns])
         first_row += len(ids)
 
 

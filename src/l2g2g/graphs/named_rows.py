@@ -9,7 +9,7 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.array_writer import FolderWriter
 from l2g2g.graphs.feature_batches import NamedFeatures
-from l2g2g.graphs.node_ids import as_text, quoted
+from l2g2g.graphs.node_ids import as_text, quoted, refuse_negative
 from l2g2g.graphs.numbering import IntegerNumbers, TextNumbers
 from l2g2g.graphs.scratch import ScratchFile
 
@@ -29,10 +29,14 @@ def match_features(
     num_rows = 0
     for table in features.tables():
         assert table.ids is not None
+        if isinstance(matched, IntegerNumbers) and (table.ids < 0).any():
+            if not may_add:
+                _refuse_stranger(features, table.ids[int(np.argmax(table.ids < 0))], known, graph_name)
+            refuse_negative(table.ids, features.source_name, table.row_name)
         found = _number(matched, table.ids)
         if matched.num_ids > len(row_of_node):
             if not may_add:
-                _refuse_stranger(features, found, table.ids, known, graph_name)
+                _refuse_stranger(features, table.ids[int(np.argmax(found >= known))], known, graph_name)
             more = np.full(max(matched.num_ids, 3 * len(row_of_node) // 2) - len(row_of_node), -1, np.int64)
             row_of_node = np.concatenate([row_of_node, more])
         again = row_of_node[found] >= 0
@@ -56,12 +60,11 @@ def match_features(
     return matched if matched.num_ids > known else numbers
 
 
-def _refuse_stranger(features: NamedFeatures, found: np.ndarray, ids: np.ndarray, known: int, graph_name: str) -> None:
+def _refuse_stranger(features: NamedFeatures, stranger: object, known: int, graph_name: str) -> None:
     num_rows = sum(len(table.vectors) for table in features.tables())
-    stranger = quoted(ids[int(np.argmax(found >= known))])
     raise InputError(
         f"{features.source_name}: {num_rows:,} feature rows but {known:,} nodes in {graph_name}: "
-        f"{stranger} is no node of the graph; drop that row or correct the id"
+        f"{quoted(stranger)} is no node of the graph; drop that row or correct the id"
     )
 
 

@@ -2,14 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.text_tables import NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# An integer as it is written out: no sign but a minus, no leading zeros. Any other text is a name: "001" is not "1".
+_CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]*)$"
+NEGATIVE = "is negative; ids are integers from 0 or text"
+
+
+class IdKind(IntEnum):
+    """What the ids of a table are, all of them together. Only INTEGERS are read as integers, all others as text."""
+
+    INTEGERS = 0  # canonical integers that fit 64 bits
+    LONG_INTEGERS = 1  # canonical integers, some beyond 64 bits
+    NUMBERS = 2  # numbers, some not canonical integers: 001, +1, 1.0
+    NAMES = 3  # text that is not a number is among them
+
+
+def find_id_kind(columns: Iterable[pa.ChunkedArray | pa.Array]) -> IdKind:
+    """Decide for all id columns of a table at once whether their ids are integers or text.
+
+    columns: int64 or text, whole or piece by piece; the first name ends the search.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> find_id_kind([pa.array(["1", "-2"]), pa.array([3])]), find_id_kind([pa.array(["001", "2"])])
+        (<IdKind.INTEGERS: 0>, <IdKind.NUMBERS: 2>)
+    """
+    kind = IdKind.INTEGERS
+    for column in columns:
+        kind = max(kind, _kind_of(column))
+        if kind is IdKind.NAMES:
+            break
+    return kind
+
+
+def integers_or_text(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """A column of text as int64 where all its ids are integers, otherwise as it is."""
+    import pyarrow as pa
+
+    return column.cast(pa.int64()) if find_id_kind([column]) is IdKind.INTEGERS else column
+
+
+def _kind_of(column: pa.ChunkedArray | pa.Array) -> IdKind:
+    import pyarrow as pa
+
+    if pa.types.is_int64(column.type):
+        return IdKind.INTEGERS
+    if _all_match(column, _CANONICAL_INTEGER):
+        try:
+            column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return IdKind.LONG_INTEGERS
+        return IdKind.INTEGERS
+    return IdKind.NUMBERS if _all_match(column, NUMBER) else IdKind.NAMES
+
+
+def _all_match(column: pa.ChunkedArray | pa.Array, pattern: str) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py())
 
 
 def as_node_ids(values: np.ndarray | list, source: str) -> np.ndarray:
@@ -49,6 +110,13 @@ def check_unique(node_ids: np.ndarray, source: str) -> None:
     raise InputError(
         f"{source}: {quoted(node_ids[repeated])} is in row {first} and in row {repeated}; keep one of them"
     )
+
+
+def refuse_negative(node_ids: np.ndarray, source: str, row_name: Callable[[int], str]) -> None:
+    """Refuse integers below 0; name the row."""
+    if node_ids.dtype.kind == "i" and (node_ids < 0).any():
+        row = int(np.argmax(node_ids < 0))
+        raise InputError(f"{source}: {row_name(row)}: node {node_ids[row]} {NEGATIVE}")
 
 
 def quoted(node_id: object) -> str:

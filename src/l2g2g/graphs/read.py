@@ -14,7 +14,7 @@ from l2g2g.graphs.archives import check_unpacked_size, load_arrays
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.graph import Graph, check_features
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
-from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted
+from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
 from l2g2g.graphs.read_edges import EdgeTable, edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
 from l2g2g.graphs.read_features import VectorTable, read_features
 from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
@@ -55,6 +55,7 @@ def read_graph(
     Returns:
         The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance,
         with the ids in `node_ids`, unless features come by node number: then the ids are these numbers.
+        Ids in text are integers where every id is written as one; otherwise all are text: "001" is not "1".
         Nodes of a feature table that no edge names come last, as isolated nodes.
 
     Raises:
@@ -77,7 +78,7 @@ def read_graph(
             return _with_features(read_graphsaint(Path(source), directed=directed), vectors, name)
         path = find_graph_file(source)
         if path is not None:
-            return _read_file(path, vectors, name, memory_limit, directed)
+            return _read_file(path, vectors, name, memory_limit, directed, known_ids)
         return _with_features(load_dataset(str(source), data_dir, seed, directed=directed), vectors, name)
     return _with_features(*_from_object(source, vectors, directed), name)
 
@@ -95,7 +96,12 @@ def find_graph_file(source: str | Path) -> Path | None:
 
 
 def _read_file(
-    path: Path, vectors: VectorTable | None, name: str | None, memory_limit: int | None, directed: bool
+    path: Path,
+    vectors: VectorTable | None,
+    name: str | None,
+    memory_limit: int | None,
+    directed: bool,
+    known_ids: np.ndarray | None,
 ) -> Graph:
     ending = path.suffix.lower()
     check_ending(path)
@@ -108,8 +114,10 @@ def _read_file(
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
         graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
         return _with_features(graph, vectors, name)
-    edges = read_parquet_edges(path, memory_limit) if ending == ".parquet" else read_text_edges(path)
-    return _from_edges(edges, vectors, name, directed)
+    if ending == ".parquet":
+        return _from_edges(read_parquet_edges(path, memory_limit), vectors, name, directed)
+    nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
+    return _from_edges(read_text_edges(path, nodes), vectors, name, directed)
 
 
 def check_ending(path: Path) -> None:
@@ -137,7 +145,9 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, direct
         return graph.renamed(name)
     sources, targets, node_ids = edges.numbered()
     features = None
-    if vectors is not None:
+    if vectors is not None and vectors.ids is not None:
+        if edges.has_integer_ids:
+            refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
         node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
         features = vectors.by_node(node_ids, source_name)
     graph = Graph.from_arcs(

@@ -12,21 +12,14 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import read_parquet
-from l2g2g.graphs.node_ids import encode
-from l2g2g.graphs.text_tables import INTEGER, NUMBER, is_number, open_text_table
+from l2g2g.graphs.headers import find_header, may_be_header
+from l2g2g.graphs.node_ids import NEGATIVE, IdKind, encode, find_id_kind
+from l2g2g.graphs.text_tables import NUMBER, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Names that head a column of a table whose ids are text, where nothing else tells a header from an edge.
-_ID_HEADERS = {
-    *("source", "target", "source_id", "target_id", "sourceid", "targetid", "source_node", "target_node"),
-    *("from", "to", "from_id", "to_id", "fromnodeid", "tonodeid", "from_node", "to_node"),
-    *("src", "dst", "dest", "destination", "u", "v"),
-    *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
-}
-_NEGATIVE = "is negative; ids are integers from 0 or text"
-_WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
+_WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,22 +82,23 @@ class EdgeTable:
         return columns[0], columns[1]
 
 
-def read_text_edges(path: Path) -> EdgeTable:
-    """Read an edge list of any common dialect."""
+def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = ()) -> EdgeTable:
+    """Read an edge list of any common dialect. known_ids: see `find_header`."""
     import pyarrow as pa
 
     table = open_text_table(path)
     check_num_columns(table.num_columns, str(path))
-    types = [pa.int64(), pa.int64(), pa.float64()][: table.num_columns]
-    skip_first = not any(is_number(cell) for cell in table.first_row[:2])
-    try:
-        with_header_or_without = table.columns(types, skip_first=skip_first)
-        columns, is_fast = with_header_or_without, len(with_header_or_without[0]) > 0
-    except pa.ArrowInvalid:
-        columns, is_fast = [], False
-    if not is_fast:
-        skip_first = has_header(table.first_row, lambda: [table.texts(skip_first=True)])
-        columns = table.texts(skip_first=skip_first)
+    is_text = may_be_header(table.first_row)
+    integers: list[pa.ChunkedArray] | None = None
+    with suppress(pa.ArrowInvalid):
+        integers = table.edge_columns(skip_first=is_text)
+
+    def other_rows() -> list[list[pa.ChunkedArray]]:
+        return [table.texts(skip_first=True) if integers is None else integers]
+
+    skip_first = find_header(path, table.first_row, other_rows, known_ids)
+    is_parsed = skip_first == is_text
+    columns = integers if integers is not None and is_parsed else table.texts(skip_first=skip_first)
     if len(columns[0]) == 0:
         raise InputError(f"{path}: only a header; it needs at least one edge")
 
@@ -154,7 +148,7 @@ def make_edge_table(columns: list[pa.ChunkedArray], source_name: str, row_name: 
     """Check ids and weights; ids become int64 in both columns or text in both."""
     weights = check_weight_column(columns[2], source_name, row_name) if len(columns) == 3 else None
     ids = [plain_ids(column, source_name, row_name) for column in columns[:2]]
-    sources, targets = _common_ids(ids, source_name, row_name)
+    sources, targets = typed_ids(ids, find_id_kind(ids), source_name, row_name)
     return EdgeTable(sources, targets, weights, source_name, row_name)
 
 
@@ -164,30 +158,6 @@ def check_num_columns(num_columns: int, source_name: str) -> None:
         raise InputError(f"{source_name}: only {num_columns} column; it needs source and target")
     if num_columns > 3:
         raise InputError(f"{source_name}: {num_columns} columns; keep source, target and at most one weight")
-
-
-def has_header(first_row: list[str], rest: Callable[[], Iterable[list[pa.ChunkedArray]]]) -> bool:
-    """Whether the first line names the columns of a table whose rows are not all integers that fit 64 bits.
-
-    rest: the columns of all other lines as text, in one piece or several; asked for only where they decide.
-    """
-    if any(is_number(cell) for cell in first_row):
-        return False
-    if {cell.lower() for cell in first_row[:2]} <= _ID_HEADERS or first_row[-1].lower() in _WEIGHT_HEADERS:
-        return True
-    num_rows = 0
-    for columns in rest():
-        if not all(are_numbers(column) for column in columns[:2]):
-            return False
-        num_rows += len(columns[0])
-    return num_rows > 0
-
-
-def are_numbers(column: pa.ChunkedArray) -> bool:
-    """Whether every text of a column reads as a number."""
-    import pyarrow.compute as pc
-
-    return bool(pc.all(pc.match_substring_regex(column, NUMBER), min_count=0).as_py())
 
 
 def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
@@ -215,40 +185,27 @@ def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int
     raise InputError(f"{source_name}: ids are {column.type}; use integers or text as ids")
 
 
-def _common_ids(
-    ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Both columns as int64, or both as text where one id of either is no integer of 64 bits."""
+def typed_ids(
+    ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: Callable[[int], str]
+) -> list[pa.ChunkedArray]:
+    """Both columns as int64 or both as text, by the kind of all ids of the table; refuse negatives and decimals."""
     import pyarrow as pa
-
-    if not all(pa.types.is_int64(column.type) for column in ids):
-        ids = [column.cast(pa.string()) for column in ids]
-        if not all(are_numbers(column) for column in ids):
-            return ids[0], ids[1]  # names, perhaps with numbers among them
-        refuse_odd_numbers(ids, source_name, row_name)
-    else:
-        refuse_negative(ids, source_name, row_name)
-    with suppress(pa.ArrowInvalid):  # beyond 64 bits they stay text
-        ids = [column.cast(pa.int64()) for column in ids]
-    return ids[0], ids[1]
-
-
-def refuse_odd_numbers(ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> None:
-    """Refuse ids that are all numbers in text, but not all of them integers from 0."""
     import pyarrow.compute as pc
 
-    def is_odd(column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pc.invert(pc.match_substring_regex(column, INTEGER))
-
-    _refuse(ids, is_odd, source_name, row_name, "is not a whole number; use integers or text as ids")
-    _refuse(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, _NEGATIVE)
-
-
-def refuse_negative(ids: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> None:
-    """Refuse integers below 0."""
-    import pyarrow.compute as pc
-
-    _refuse(ids, lambda column: pc.less(column, 0), source_name, row_name, _NEGATIVE)
+    ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
+    if kind is IdKind.INTEGERS:
+        _refuse(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
+    elif kind is IdKind.LONG_INTEGERS:
+        _refuse(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, NEGATIVE)
+    elif kind is IdKind.NUMBERS:
+        _refuse(
+            ids,
+            lambda column: pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER)),
+            source_name,
+            row_name,
+            "is not a whole number; use integers or text as ids",
+        )
+    return ids
 
 
 def _refuse(

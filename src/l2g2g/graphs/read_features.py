@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, read_parquet
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
+from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, integers_or_text, quoted
 from l2g2g.graphs.read_npz import features_from_arrays
 from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, is_text_file, open_text_table
 
@@ -23,6 +24,10 @@ _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index
 _NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
 
 
+def _row_name(row: int) -> str:
+    return f"row {row + 1}"
+
+
 @dataclass(frozen=True, eq=False)
 class VectorTable:
     """One vector per row, with or without an id.
@@ -31,12 +36,14 @@ class VectorTable:
         vectors: (num_rows, num_columns), dense or sparse.
         ids: (num_rows,) integers or text, each once; None where a row is a node number.
         source_name: What errors call the table.
+        row_name: From a row number to what errors call that row ("line 7").
         spared: Ids that need no row; None where all do.
     """
 
     vectors: Features
     ids: np.ndarray | None
     source_name: str
+    row_name: Callable[[int], str] = _row_name
     spared: np.ndarray | None = None
 
     def by_node(self, node_ids: np.ndarray, graph_name: str) -> np.ndarray:
@@ -108,7 +115,7 @@ def vectors_from_table(table: pa.Table, source_name: str, first_row: int = 0) ->
     vectors = _from_list_column(table, source_name) if is_list else _from_number_columns(table, source_name)
     titles = table.column_names[1:] if not is_list else None
     check_finite(vectors, source_name, row_name, titles, first_row)
-    return VectorTable(vectors, distinct_ids(table.column(0), source_name, row_name), source_name)
+    return VectorTable(vectors, distinct_ids(table.column(0), source_name, row_name), source_name, row_name)
 
 
 def _as_table(source: Any) -> pa.Table:
@@ -146,23 +153,20 @@ def _vectors_from_text(table: TextTable) -> VectorTable:
     skip_first = has_header(table.first_row)
     numbers: list[pa.DataType] = [pa.float32()] * (table.num_columns - 1)
     try:
-        columns = table.columns([pa.int64(), *numbers], skip_first=skip_first)
+        ids, *columns = table.columns([pa.string(), *numbers], skip_first=skip_first)
     except pa.ArrowInvalid:
-        try:
-            columns = table.columns([pa.string(), *numbers], skip_first=skip_first)
-            columns[0] = table.trimmed(columns[0])
-        except pa.ArrowInvalid:
-            raise InputError(text_among_numbers(table, skip_first)) from None
-    if len(columns[0]) == 0:
+        raise InputError(text_among_numbers(table, skip_first)) from None
+    if len(ids) == 0:
         raise InputError(f"{path}: only a header; it needs one row per node")
 
     def row_name(row: int) -> str:
         return f"line {table.line_number(row, skip_first=skip_first)}"
 
-    vectors = np.column_stack([column.to_numpy() for column in columns[1:]])
+    vectors = np.column_stack([column.to_numpy() for column in columns])
     titles = table.first_row[1:] if skip_first else None
     check_finite(vectors, str(path), row_name, titles)
-    return VectorTable(vectors, distinct_ids(columns[0], str(path), row_name), str(path))
+    ids = integers_or_text(table.trimmed(ids))
+    return VectorTable(vectors, distinct_ids(ids, str(path), row_name), str(path), row_name)
 
 
 def has_header(first_row: list[str]) -> bool:

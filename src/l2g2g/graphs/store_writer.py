@@ -143,7 +143,8 @@ class _Job:
             return open_npy_edges(self.path, features.shape[0] if isinstance(features, NumberedFeatures) else None)
         if ending == ".parquet":
             return open_parquet_edges(self.path, int(_PIECE_SHARE * self.memory_bytes))
-        return open_text_edges(self.path)
+        named = features.tables() if isinstance(features, NamedFeatures) else ()
+        return open_text_edges(self.path, (table.ids for table in named if table.ids is not None))
 
     def _collect(
         self,

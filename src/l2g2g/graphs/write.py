@@ -15,7 +15,7 @@ import numpy as np
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, read_arrow, write_arrow
-from l2g2g.graphs.node_ids import as_node_ids, check_unique
+from l2g2g.graphs.node_ids import as_node_ids, check_unique, integers_or_text
 from l2g2g.graphs.read_features import read_vector_file, vectors_from_table
 from l2g2g.graphs.stored_ids import NodeIds, StoredIds
 from l2g2g.graphs.text_tables import is_text_file
@@ -316,9 +316,7 @@ def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _as_integers(ids: np.ndarray) -> np.ndarray:
-    """Ids as integers where each is one and written as Python would write it; "007" stays text."""
-    try:
-        integers = ids.astype(np.int64)
-    except (ValueError, OverflowError):
-        return ids
-    return integers if (integers.astype(str).astype(object) == ids).all() else ids
+    """Ids that were read as text, as integers where all of them are."""
+    import pyarrow as pa
+
+    return np.asarray(integers_or_text(pa.array(ids, pa.string())).to_numpy(zero_copy_only=False))

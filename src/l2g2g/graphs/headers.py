@@ -1,0 +1,91 @@
+"""Headers of edge lists: whether the first row names the columns or is an edge, and the line that tells the user."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from l2g2g.errors import one_line
+from l2g2g.graphs.node_ids import IdKind, find_id_kind
+from l2g2g.graphs.text_tables import is_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ID_HEADERS = {
+    *("source", "target", "source_id", "target_id", "sourceid", "targetid", "source_node", "target_node"),
+    *("from", "to", "from_id", "to_id", "fromnodeid", "tonodeid", "from_node", "to_node"),
+    *("src", "dst", "dest", "destination", "u", "v"),
+    *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
+}
+_WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
+_log = logging.getLogger(__name__)
+
+
+def may_be_header(first_row: list[str]) -> bool:
+    """Whether the first row can name the columns: its ids are no numbers."""
+    return not any(is_number(cell) for cell in first_row[:2])
+
+
+def find_header(
+    path: Path,
+    first_row: list[str],
+    other_rows: Callable[[], Iterable[list[pa.ChunkedArray]]],
+    known_ids: Iterable[np.ndarray] = (),
+) -> bool:
+    """Decide whether the first row of an edge list is a header, and log the decision.
+
+    It is one if it has the usual names, or two names neither of which occurs again: above integers none does, and above
+    names a pair of nodes without any other edge is rarer than a header. A number as its weight speaks for an edge,
+    unless all other ids are numbers.
+
+    Args:
+        path: The file, for the log.
+        first_row: Cells of the first row, two or three.
+        other_rows: Columns of all other rows, in one piece or several; read only where they decide.
+        known_ids: Ids that are nodes for sure (of a feature table, of a finished model).
+    """
+    found = may_be_header(first_row) and _names_columns(first_row, other_rows, known_ids)
+    if found:
+        weight = f", weight {first_row[2]}" if len(first_row) > 2 else ""
+        decision = f"columns {first_row[0]} → {first_row[1]}{weight}, header skipped"
+    else:
+        decision = "no header, first row is an edge"
+    _log.info("%s", one_line(f"read {path}: {decision}"))
+    return found
+
+
+def _names_columns(
+    first_row: list[str],
+    other_rows: Callable[[], Iterable[list[pa.ChunkedArray]]],
+    known_ids: Iterable[np.ndarray],
+) -> bool:
+    names = [cell.lower() for cell in first_row]
+    has_weight = any(is_number(cell) for cell in first_row[2:])
+    if not has_weight and (set(names[:2]) <= _ID_HEADERS or set(names[2:]) & _WEIGHT_HEADERS):
+        return True
+    if names[0] == names[1]:
+        return False
+    num_rows = 0
+    for columns in other_rows():
+        if any(_occurs(first_row[:2], column) for column in columns[:2]):
+            return False
+        if has_weight and find_id_kind(columns[:2]) is IdKind.NAMES:
+            return False
+        num_rows += len(columns[0])
+    return num_rows > 0 and not any(_occurs(first_row[:2], ids) for ids in known_ids)
+
+
+def _occurs(names: list[str], ids: pa.ChunkedArray | np.ndarray) -> bool:
+    """Whether one of the names is among the ids, which may be integers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = pa.array(ids) if isinstance(ids, np.ndarray) else ids
+    if pa.types.is_integer(column.type):
+        return False
+    return bool(pc.any(pc.is_in(column, value_set=pa.array(names, column.type)), min_count=0).as_py())
