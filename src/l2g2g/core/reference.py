@@ -64,7 +64,11 @@ def count_between(
         found[cluster] = 0
         columns.append(np.flatnonzero(found).astype(np.int32))
         counts.append(found[columns[-1]])
-    return _bounds(np.array([len(part) for part in columns[1:]], np.int64)), np.concatenate(columns), np.concatenate(counts)
+    return (
+        _bounds(np.array([len(part) for part in columns[1:]], np.int64)),
+        np.concatenate(columns),
+        np.concatenate(counts),
+    )
 
 
 def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -253,7 +257,10 @@ def best_pairs(
     """
     num_nodes, num_others, found = len(order), len(other_starts) - 1, np.zeros(len(tiles), np.int64)
     for tile, (one, other) in enumerate(zip(tiles // num_others, tiles % num_others, strict=True)):
-        sources, targets = order[starts[one] : starts[one + 1]], other_order[other_starts[other] : other_starts[other + 1]]
+        sources, targets = (
+            order[starts[one] : starts[one + 1]],
+            other_order[other_starts[other] : other_starts[other + 1]],
+        )
         block = products[tile, : len(sources), : len(targets)]
         wanted = block >= np.float32(threshold)
         if same and one == other:

@@ -160,7 +160,9 @@ def _csr(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, size: int)
 
 def group_by_label(labels: np.ndarray, num_labels: int) -> tuple[np.ndarray, np.ndarray]:
     """(num_nodes,) nodes by label, ascending inside one, and (num_labels + 1,) where the nodes of each label begin."""
-    return np.argsort(labels, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=num_labels))])
+    return np.argsort(labels, kind="stable"), np.concatenate(
+        [[0], np.cumsum(np.bincount(labels, minlength=num_labels))]
+    )
 
 
 def patch_graph(counts: sp.csr_array, labels: np.ndarray, mean_degree: float) -> tuple[np.ndarray, int]:
