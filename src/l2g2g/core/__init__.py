@@ -20,9 +20,7 @@ except ImportError:
     _native = None
 
 Backend = Literal["auto", "native", "torch"]
-INSTALL_HINT = (
-    "the native core is not built, so l2g2g runs several times slower; install g++ and python3-dev, then reinstall"
-)
+INSTALL_HINT = "the native core is not built, so l2g2g runs several times slower; install g++ and python3-dev, then reinstall"
 _backend: Backend = "auto"
 
 

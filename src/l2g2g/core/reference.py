@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 # Kernels on graphs: NumPy arrays in, NumPy arrays out, the same names and arguments as in `_native`.
@@ -40,7 +42,7 @@ def cut_edges(
     indptr: np.ndarray, indices: np.ndarray, held_indptr: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(sources, targets), source < target, of the edges that no patch holds. held: CSR of the patches of each node."""
-    patches = [set(held[begin:end].tolist()) for begin, end in zip(held_indptr[:-1], held_indptr[1:], strict=True)]
+    patches = [set(held[begin:end].tolist()) for begin, end in pairwise(held_indptr)]
     sources = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     targets = indices[indptr[0] : indptr[-1]]
     pairs = zip(sources.tolist(), targets.tolist(), strict=True)
@@ -64,11 +66,8 @@ def count_between(
         found[cluster] = 0
         columns.append(np.flatnonzero(found).astype(np.int32))
         counts.append(found[columns[-1]])
-    return (
-        _bounds(np.array([len(part) for part in columns[1:]], np.int64)),
-        np.concatenate(columns),
-        np.concatenate(counts),
-    )
+    lengths = np.array([len(part) for part in columns[1:]], np.int64)
+    return _bounds(lengths), np.concatenate(columns), np.concatenate(counts)
 
 
 def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -186,7 +185,7 @@ def draw_candidates(
     indices: np.ndarray,
     num_candidates: int,
 ) -> np.ndarray:
-    """(num_rows, num_candidates) nodes that are neither the row's fixed node nor joined to it; -1 where there are fewer.
+    """(num_rows, num_candidates) nodes that are neither the fixed node nor joined to it; -1 where there are fewer.
 
     Round order[low:high] from a start inside, then above and below by turns.
     """
@@ -252,7 +251,7 @@ def best_pairs(
 ) -> np.ndarray:
     """(num_tiles,) how many pairs were kept of each pair of groups: the best that reach a threshold and are not known.
 
-    products: (num_tiles, height, width) scores of the nodes of group tile // num_others with those of tile % num_others.
+    products: (num_tiles, height, width) scores of nodes of group tile // num_others with those of tile % num_others.
     Kept pairs go into the rows of `scores` and `keys` (source · num_nodes + target).
     """
     num_nodes, num_others, found = len(order), len(other_starts) - 1, np.zeros(len(tiles), np.int64)
