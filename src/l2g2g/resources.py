@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from l2g2g import core
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 
@@ -30,6 +31,7 @@ def prepare_torch(config: Config, num_arcs: int) -> None:
 
     threads = choose_threads(config, num_arcs)
     torch.set_num_threads(threads)
+    core.set_num_threads(threads)
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     try:
         torch.empty(1, device=config.device)
