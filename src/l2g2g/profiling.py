@@ -94,7 +94,7 @@ def record() -> Iterator[Recording]:
     recording = Recording()
     modules = _load_rooms()
     places: list[tuple[Any, str, Any]] = []
-    originals = _functions_of(modules)
+    originals = _functions_of(modules) + _native_kernels()
     for owner, name, label, value in originals:
         function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
         wrapped: Any = recording.wrap(label, function)
@@ -155,6 +155,13 @@ def _functions_of(modules: list[ModuleType]) -> list[tuple[Any, str, str, Any]]:
                     if isinstance(each, _WRAPPABLE) and not method.startswith("__") and _is_own(each, module)
                 ]
     return found + [item for item in compiled if item[1] not in inner]
+
+
+def _native_kernels() -> list[tuple[Any, str, str, Any]]:
+    """The same of the native kernels; none where the core is not built."""
+    core = sys.modules.get("l2g2g.core._native")
+    functions = vars(core).items() if core else ()
+    return [(core, name, f"core.{name}", value) for name, value in list(functions) if not name.startswith("_")]
 
 
 def _is_own(method: Any, module: ModuleType) -> bool:

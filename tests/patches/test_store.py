@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import HEADER_BYTES
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.patches import store_writer, stored_overlap
+from l2g2g.patches import store_writer
 from l2g2g.patches.overlap import count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import has_patches, open_patches, write_patches
@@ -103,9 +103,7 @@ def test_overlaps_from_disk_are_those_from_memory(seed, wanted, method, tmp_path
     assert found.num_joined == expected.num_joined
 
 
-@pytest.mark.parametrize("most_dense", [0, 100])
-def test_cut_edges_are_counted_from_disk(most_dense, tmp_path, monkeypatch):
-    monkeypatch.setattr(stored_overlap, "_MOST_DENSE_CLUSTERS", most_dense)
+def test_cut_edges_are_counted_from_disk(tmp_path):
     graph = make_graph("none")
     labels = partition(graph.adjacency, 8)
     found = count_stored_cut_edges(write_graph(graph, tmp_path), labels, 8)

@@ -8,7 +8,7 @@ from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import StoredGraph, write_graph
 from l2g2g.patches.partition import fennel, partition
-from l2g2g.patches.streaming import Loads, stream_partition
+from l2g2g.patches.streaming import stream_partition
 
 
 @pytest.fixture
@@ -59,16 +59,3 @@ def test_no_cluster_is_empty(tmp_path):
     assert stream_partition(star, 1).tolist() == [0] * 10
     with pytest.raises(InputError, match="only 10 nodes"):
         stream_partition(star, 11)
-
-
-def test_the_tree_leads_to_the_least_loaded_cluster():
-    from l2g2g.patches.streaming import _change_load
-
-    generator = np.random.default_rng(0)
-    loads = Loads(13)
-    for _ in range(300):
-        cluster = int(generator.integers(13))
-        _change_load(
-            cluster, 1 if loads.loads[cluster] == 0 or generator.random() < 0.6 else -1, loads.loads, loads.tree
-        )
-        assert loads.tree[1] == np.argmin(loads.loads)

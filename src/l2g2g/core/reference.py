@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,279 @@ def pack_pattern(
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), (union % max(1, num_rows)).astype(np.int32)
 
 
+def induced_indptr(indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """(num_rows + 1,) row bounds of the block-diagonal induced submatrices of all patches."""
+    return induce(indptr, indices, np.ones(len(indices), np.float32), nodes, offsets)[0]
+
+
+def induce(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, nodes: np.ndarray, offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, indices, values) of the block-diagonal induced submatrices of all patches.
+
+    nodes: (num_rows,) patch after patch; patch p has the rows offsets[p]:offsets[p + 1].
+    """
+    lengths = np.zeros(len(nodes), np.int64)
+    new_indices, new_values = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
+    row_of_node = np.full(len(indptr) - 1, -1, np.int32)
+    for patch in range(len(offsets) - 1):
+        rows = np.arange(offsets[patch], offsets[patch + 1])
+        row_of_node[nodes[rows]] = rows
+        for row in rows:
+            entries = slice(indptr[nodes[row]], indptr[nodes[row] + 1])
+            columns = row_of_node[indices[entries]]
+            inside = columns >= 0
+            lengths[row] = inside.sum()
+            new_indices.append(columns[inside])
+            new_values.append(values[entries][inside])
+        row_of_node[nodes[rows]] = -1
+    return _bounds(lengths), np.concatenate(new_indices), np.concatenate(new_values)
+
+
+def cut_edges(
+    indptr: np.ndarray, indices: np.ndarray, held_indptr: np.ndarray, held: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(sources, targets), source < target, of the edges that no patch holds. held: CSR of the patches of each node."""
+    patches = [set(held[begin:end].tolist()) for begin, end in pairwise(held_indptr)]
+    sources = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    targets = indices[indptr[0] : indptr[-1]]
+    pairs = zip(sources.tolist(), targets.tolist(), strict=True)
+    cut = np.array([source < target and patches[source].isdisjoint(patches[target]) for source, target in pairs], bool)
+    return sources[cut], targets[cut]
+
+
+def count_between(
+    indptr: np.ndarray, indices: np.ndarray, labels: np.ndarray, members: np.ndarray, starts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(indptr, columns, counts): entries of each cluster's rows whose column is in another cluster.
+
+    members: rows, cluster after cluster; cluster c has members[starts[c]:starts[c + 1]]. labels: of the columns.
+    """
+    columns, counts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    num_clusters = len(starts) - 1
+    for cluster in range(num_clusters):
+        rows = members[starts[cluster] : starts[cluster + 1]]
+        entries = [labels[indices[indptr[row] : indptr[row + 1]]] for row in rows]
+        found = np.bincount(np.concatenate([np.empty(0, np.int32), *entries]), minlength=num_clusters)
+        found[cluster] = 0
+        columns.append(np.flatnonzero(found).astype(np.int32))
+        counts.append(found[columns[-1]])
+    lengths = np.array([len(part) for part in columns[1:]], np.int64)
+    return _bounds(lengths), np.concatenate(columns), np.concatenate(counts)
+
+
 def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """(num_pairs,) bool, whether a CSR pattern with sorted columns has an entry at each (row, column); all int64."""
-    width = int(max(columns.max(initial=0), indices.max(initial=0))) + 1
-    held = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) * width + indices
-    wanted = rows * width + columns
-    place = np.minimum(np.searchsorted(held, wanted), max(len(held) - 1, 0))
-    return held[place] == wanted if len(held) else np.zeros(len(rows), bool)
+    """(num_pairs,) place of each pair's entry in a CSR pattern with ascending columns, -1 where there is none."""
+    found = np.full(len(rows), -1, np.int64)
+    for pair, (row, column) in enumerate(zip(rows, columns, strict=True)):
+        place = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], column)
+        if place < indptr[row + 1] and indices[place] == column:
+            found[pair] = place
+    return found
+
+
+def fennel(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    first_node: int,
+    labels: np.ndarray,
+    loads: np.ndarray,
+    alpha: float,
+    limit: int,
+) -> int:
+    """Give every node of a block of rows its best cluster, in place; returns how many were somewhere else before.
+
+    The best has most neighbours less the price 1.5 alpha sqrt(load); a cluster of `limit` nodes takes no more. Of equal
+    clusters without a neighbour the least loaded is taken, then the first.
+    """
+    num_moved = 0
+    for node in range(first_node, first_node + len(indptr) - 1):
+        before = labels[node]
+        if before >= 0:
+            loads[before] -= 1
+        around = labels[indices[indptr[node - first_node] : indptr[node - first_node + 1]]]
+        neighbours = np.bincount(around[around >= 0], minlength=len(loads))
+        scores = neighbours - 1.5 * alpha * np.sqrt(loads)
+        scores[((loads >= limit) | (neighbours == 0)) & (loads > loads.min())] = -np.inf
+        labels[node] = int(scores.argmax())
+        loads[labels[node]] += 1
+        num_moved += int(labels[node] != before)
+    return num_moved
+
+
+def grow_overlaps(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    labels: np.ndarray,
+    members: np.ndarray,
+    starts: np.ndarray,
+    pairs: np.ndarray,
+    wanted: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(clusters, nodes): nodes to add to clusters, so that the two clusters of a pair share about `wanted`.
+
+    Half come from either side: those with most edges to the other side first, then breadth first.
+    """
+    clusters, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    sizes = np.diff(starts)
+    for first, second in pairs:
+        from_first = min(sizes[first], max((wanted + 1) // 2, wanted - sizes[second]))
+        from_second = min(sizes[second], wanted - from_first)
+        for giver, taker, quota in ((first, second, from_first), (second, first, from_second)):
+            inside = members[starts[giver] : starts[giver + 1]]
+            nodes.append(_grow_from_boundary(indptr, indices, labels, inside, taker, quota))
+            clusters.append(np.full(quota, taker))
+    return np.concatenate(clusters), np.concatenate(nodes)
+
+
+def _grow_from_boundary(
+    indptr: np.ndarray, indices: np.ndarray, labels: np.ndarray, inside: np.ndarray, taker: int, quota: int
+) -> np.ndarray:
+    """(quota,) nodes of a cluster: those with most edges to the taker, then their neighbours, and so on."""
+    neighbours = {int(node): indices[indptr[node] : indptr[node + 1]] for node in inside}
+    ties = np.array([(labels[neighbours[int(node)]] == taker).sum() for node in inside], np.int64)
+    order = np.argsort(-ties, kind="stable")
+    queue = inside[order[ties[order] > 0]].tolist()[:quota]
+    rest = iter(inside[order].tolist())
+    head = 0
+    while len(queue) < quota:
+        if head == len(queue):  # the search is exhausted: a new start
+            queue.append(next(node for node in rest if node not in queue))
+            continue
+        for node in neighbours[queue[head]].tolist():
+            if node in neighbours and node not in queue and len(queue) < quota:
+                queue.append(node)
+        head += 1
+    return np.array(queue, np.int64)
+
+
+def inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """(num_pairs,) float64 inner products of the rows of each pair, summed in the order of the columns."""
+    total = np.zeros(len(sources))
+    for column in embedding.T.astype(np.float64):
+        total += column[sources] * column[targets]
+    return total
+
+
+def areas_under_curves(edges: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+    """(AUC, average precision) of ascending scores of edges against those of others. Equal scores pass together."""
+    thresholds, passed = np.unique(edges, return_counts=True)
+    thresholds, passed = thresholds[::-1], passed[::-1]
+    below, not_above = (np.searchsorted(others, thresholds, side=side) for side in ("left", "right"))
+    won = passed @ (below + 0.5 * (not_above - below))
+    found, mistaken = np.cumsum(passed), len(others) - below
+    precision = passed @ (found / (found + mistaken))
+    return float(won / (len(edges) * len(others))), float(precision / len(edges))
+
+
+def draw_candidates(
+    fixed: np.ndarray,
+    order: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    starts: np.ndarray,
+    downwards: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    num_candidates: int,
+) -> np.ndarray:
+    """(num_rows, num_candidates) nodes that are neither the fixed node nor joined to it; -1 where there are fewer.
+
+    Round order[low:high] from a start inside, then above and below by turns.
+    """
+    found = np.full((len(fixed), num_candidates), -1, np.int64)
+    for row, node in enumerate(fixed):
+        allowed = np.ones(len(order), bool)
+        allowed[indices[indptr[node] : indptr[node + 1]]] = False
+        allowed[node] = False
+        same = np.concatenate([order[starts[row] : high[row]], order[low[row] : starts[row]]])
+        below, above = order[: low[row]][::-1], order[high[row] :]
+        same, below, above = (part[allowed[part]].tolist() for part in (same, below, above))
+        down = bool(downwards[row])
+        taken = same[:num_candidates]
+        while len(taken) < num_candidates and (below or above):
+            taken.append((below if (down and below) or not above else above).pop(0))
+            down = not down
+        found[row, : len(taken)] = taken
+    return found
+
+
+def keep_best(block: np.ndarray, first: int, own: np.ndarray, scores: np.ndarray, nodes: np.ndarray) -> None:
+    """Merge a block of scores into the k best so far of each row, in place. Of equals those that came first stay first.
+
+    block: (num_rows, num_columns), its columns the nodes from `first` on; own: the node that a row must not find.
+    """
+    columns = np.broadcast_to(first + np.arange(block.shape[1]), block.shape)
+    block = np.where(columns == own[:, None], -np.inf, block)
+    all_scores, all_nodes = np.concatenate([scores, block], axis=1), np.concatenate([nodes, columns], axis=1)
+    best = np.argsort(-all_scores, axis=1, kind="stable")[:, : scores.shape[1]]
+    scores[:] = np.take_along_axis(all_scores, best, axis=1)
+    nodes[:] = np.take_along_axis(all_nodes, best, axis=1)
+
+
+def bound_boxes(
+    low: np.ndarray,
+    high: np.ndarray,
+    other_low: np.ndarray,
+    other_high: np.ndarray,
+    longest: np.ndarray,
+    other_longest: np.ndarray,
+) -> np.ndarray:
+    """(num_boxes, num_others): the largest inner product that two boxes allow, at most that of the longest vectors."""
+    bounds = np.zeros((len(low), len(other_low)))
+    for a, b, c, d in zip(low.T, high.T, other_low.T, other_high.T, strict=True):
+        bounds += np.maximum.reduce([np.outer(one, other) for one in (a, b) for other in (c, d)])
+    return np.minimum(bounds, np.outer(longest, other_longest))
+
+
+def best_pairs(
+    products: np.ndarray,
+    tiles: np.ndarray,
+    order: np.ndarray,
+    starts: np.ndarray,
+    other_order: np.ndarray,
+    other_starts: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    threshold: float,
+    same: bool,
+    one_way: bool,
+    scores: np.ndarray,
+    keys: np.ndarray,
+) -> np.ndarray:
+    """(num_tiles,) how many pairs were kept of each pair of groups: the best that reach a threshold and are not known.
+
+    products: (num_tiles, height, width) scores of nodes of group tile // num_others with those of tile % num_others.
+    Kept pairs go into the rows of `scores` and `keys` (source · num_nodes + target).
+    """
+    num_nodes, num_others, found = len(order), len(other_starts) - 1, np.zeros(len(tiles), np.int64)
+    for tile, (one, other) in enumerate(zip(tiles // num_others, tiles % num_others, strict=True)):
+        sources, targets = (
+            order[starts[one] : starts[one + 1]],
+            other_order[other_starts[other] : other_starts[other + 1]],
+        )
+        block = products[tile, : len(sources), : len(targets)]
+        wanted = block >= np.float32(threshold)
+        if same and one == other:
+            wanted &= np.triu(np.ones_like(wanted), k=1)
+        elif not same:
+            wanted &= (sources[:, None] != targets) if one_way else (sources[:, None] < targets)
+        rows, columns = np.nonzero(wanted)
+        values, sources, targets = block[rows, columns], sources[rows], targets[columns]
+        unknown = find_entries(indptr, indices, sources, targets) < 0
+        values, sources, targets = values[unknown], sources[unknown], targets[unknown]
+        if same:
+            sources, targets = np.minimum(sources, targets), np.maximum(sources, targets)
+        pairs = sources * num_nodes + targets
+        best = np.lexsort((pairs, -values))[: scores.shape[1]]
+        found[tile] = len(best)
+        scores[tile, : len(best)], keys[tile, : len(best)] = values[best], pairs[best]
+    return found
+
+
+def _bounds(lengths: np.ndarray) -> np.ndarray:
+    """Row bounds from the lengths of rows."""
+    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 # Random numbers: see core/cpp/hashing.hpp. NumPy's uint32 wraps around as C++'s does.

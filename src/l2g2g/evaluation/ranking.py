@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from l2g2g.core import kernels
 from l2g2g.errors import NumericalError
 from l2g2g.evaluation.links import PairScorer, score_inner_products
 
@@ -125,50 +125,6 @@ def matched_candidates(
     high = np.searchsorted(in_order, train_degrees[replaced], side="right")
     starts = generator.integers(low, high)
     downwards = generator.integers(0, 2, len(fixed)).astype(np.bool_)
-    return _walk(fixed, order, low, high, starts, downwards, known.indptr, known.indices, num_candidates)
-
-
-@njit(cache=True)
-def is_known(indptr: np.ndarray, indices: np.ndarray, row: int, column: int) -> bool:
-    """Whether a CSR pattern with sorted columns has an entry there."""
-    place = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], column)
-    return place < indptr[row + 1] and indices[place] == column
-
-
-@njit(cache=True)
-def _walk(
-    fixed: np.ndarray,
-    order: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    starts: np.ndarray,
-    downwards: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    num_candidates: int,
-) -> np.ndarray:
-    """Round order[low:high], the nodes of the same degree, from a random start; then above and below by turns."""
-    found = np.empty((len(fixed), num_candidates), np.int64)
-    for row in range(len(fixed)):
-        node, count = fixed[row], 0
-        size = high[row] - low[row]
-        below, above, down = low[row] - 1, high[row], downwards[row]
-        step = 0
-        while count < num_candidates and (step < size or below >= 0 or above < len(order)):
-            if step < size:
-                other = order[low[row] + (starts[row] - low[row] + step) % size]
-                step += 1
-                outside = False
-            elif (down and below >= 0) or above >= len(order):
-                other = order[below]
-                below -= 1
-                outside = True
-            else:
-                other = order[above]
-                above += 1
-                outside = True
-            if other != node and not is_known(indptr, indices, node, other):
-                found[row, count] = other
-                count += 1
-                down = down != outside  # turn round after every node taken outside
-    return found
+    places = (np.ascontiguousarray(each, np.int64) for each in (fixed, order, low, high, starts))
+    pattern = np.ascontiguousarray(known.indptr, np.int64), np.ascontiguousarray(known.indices, np.int32)
+    return kernels().draw_candidates(*places, downwards, *pattern, num_candidates)

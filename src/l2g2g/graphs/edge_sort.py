@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 
 from l2g2g.graphs.array_writer import ArrayWriter, FolderWriter
 from l2g2g.graphs.graph import Cleaning
@@ -19,8 +18,8 @@ from l2g2g.graphs.scratch import ScratchFile
 
 _PAIRS_AT_ONCE = 1 << 20
 # Bytes of memory for every arc of a bucket while it is sorted and merged.
-_BYTES_PER_ARC = 14
-_BYTES_PER_WEIGHTED_ARC = 38
+_BYTES_PER_ARC = 32
+_BYTES_PER_WEIGHTED_ARC = 64
 _MOST_BUCKETS = 500  # a file is open for each
 
 
@@ -49,14 +48,14 @@ class EdgeSorter:
         if largest >= len(self._degrees):
             more = np.zeros(max(largest + 1, 3 * len(self._degrees) // 2) - len(self._degrees), np.int32)
             self._degrees = np.concatenate([self._degrees, more])
-        pairs = np.empty((len(sources), 2), np.int32)
-        count = _join(sources.astype(np.int32, copy=False), targets.astype(np.int32, copy=False), pairs, self._degrees)
-        self.num_self_loops += len(sources) - count
-        self._pairs.write(pairs[:count])
+        is_edge = sources != targets
+        pairs = np.stack([sources[is_edge], targets[is_edge]], axis=1).astype(np.int32, copy=False)
+        np.add.at(self._degrees, pairs.ravel(), 1)
+        self.num_self_loops += len(sources) - len(pairs)
+        self._pairs.write(pairs)
         if self._weights is not None:
             assert weights is not None
-            kept = weights.astype(np.float32) if count == len(sources) else weights[sources != targets]
-            self._weights.write(kept.astype(np.float32, copy=False))
+            self._weights.write(weights[is_edge].astype(np.float32, copy=False))
 
     def write_rows(self, writer: FolderWriter, num_nodes: int) -> Cleaning:
         """Write indptr, indices and perhaps weights; returns what was changed on the way."""
@@ -87,24 +86,27 @@ class EdgeSorter:
         bucket_of = np.repeat(np.arange(len(counts), dtype=np.int16), np.diff(bounds))
         if len(counts) == 1:
             keys, values = np.empty(counts[0], np.int64), np.empty(counts[0] if self.weighted else 0, np.float32)
-            places = np.zeros(1, np.int64)
+            place = 0
             for pairs, weights in self._pieces():
-                _deal(pairs, weights, bucket_of, bounds, places, keys, values)
+                here = slice(place, place + 2 * len(pairs))
+                keys[here] = _keys(pairs, bucket_of, bounds)[1]
+                if self.weighted:
+                    values[here] = np.repeat(weights, 2)
+                place += 2 * len(pairs)
             yield 0, len(degrees), keys, values
             return
         files = [ScratchFile(self._folder / f"bucket-{number}") for number in range(len(counts))]
         value_files = [ScratchFile(self._folder / f"bucket-weights-{number}") for number in range(len(counts))]
-        keys = np.empty(2 * _PAIRS_AT_ONCE, np.int64)
-        values = np.empty(2 * _PAIRS_AT_ONCE if self.weighted else 0, np.float32)
         for pairs, weights in self._pieces():
-            starts = _starts(pairs, bucket_of, len(counts))
-            places = starts[:-1].copy()
-            _deal(pairs, weights, bucket_of, bounds, places, keys, values)
+            buckets, keys = _keys(pairs, bucket_of, bounds)
+            order = np.argsort(buckets, kind="stable")
+            starts = np.searchsorted(buckets[order], np.arange(len(counts) + 1))
+            keys, values = keys[order], weights[order // 2] if self.weighted else weights
             for number in range(len(counts)):
                 files[number].write(keys[starts[number] : starts[number + 1]])
                 if self.weighted:
                     value_files[number].write(values[starts[number] : starts[number + 1]])
-        del keys, values
+            del buckets, order, keys, values
         self._pairs.remove()
         for number in range(len(counts)):
             values = value_files[number].take(np.float32)
@@ -141,13 +143,12 @@ class _Merged:
             order = np.argsort(keys, kind="stable")  # in the order of the input: both directions sum up alike
             keys, values = keys[order], values[order]
             del order
-        columns, lengths = np.empty(len(keys), np.int32), np.zeros(high - low, np.int64)
-        count, distinct = _merge(keys, values, columns, lengths)
+        columns, values, lengths, distinct = _merge(keys, values, high - low)
         self.indptr.append(self.num_entries + np.cumsum(lengths))
-        self.indices.append(columns[:count])
+        self.indices.append(columns)
         if self.weights is not None:
-            self.weights.append(values[:count])
-        self.num_entries += count
+            self.weights.append(values)
+        self.num_entries += len(columns)
         self.num_distinct += distinct
         self.num_isolated += int((lengths == 0).sum())
 
@@ -163,81 +164,33 @@ def _cut(degrees: np.ndarray, most_arcs: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(bounds), np.diff(passed_by)
 
 
-@njit(cache=True)
-def _join(sources: np.ndarray, targets: np.ndarray, pairs: np.ndarray, degrees: np.ndarray) -> int:
-    """Edges that are no self-loops as pairs, counted at both ends; returns how many."""
-    count = 0
-    for row in range(len(sources)):
-        source, target = sources[row], targets[row]
-        if source != target:
-            pairs[count, 0] = source
-            pairs[count, 1] = target
-            count += 1
-            degrees[source] += 1
-            degrees[target] += 1
-    return count
-
-
-@njit(cache=True)
-def _starts(pairs: np.ndarray, bucket_of: np.ndarray, num_buckets: int) -> np.ndarray:
-    """(num_buckets + 1,) where the arcs of each bucket begin, once those of these pairs are dealt."""
-    starts = np.zeros(num_buckets + 1, np.int64)
-    for row in range(len(pairs)):
-        starts[bucket_of[pairs[row, 0]] + 1] += 1
-        starts[bucket_of[pairs[row, 1]] + 1] += 1
-    return np.cumsum(starts)
-
-
-@njit(cache=True)
-def _deal(
-    pairs: np.ndarray,
-    weights: np.ndarray,
-    bucket_of: np.ndarray,
-    bounds: np.ndarray,
-    places: np.ndarray,
-    keys: np.ndarray,
-    values: np.ndarray,
-) -> None:
-    """Both directions of every pair to the next place of their bucket.
+def _keys(pairs: np.ndarray, bucket_of: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both directions of every pair, one behind the other: (2 num_pairs,) buckets and keys.
 
     A key is (row in the bucket, column, whether the direction is not the one that was given), most important first.
     """
-    for pair in range(len(pairs)):
-        for side in range(2):
-            row, column = pairs[pair, side], pairs[pair, 1 - side]
-            bucket = bucket_of[row]
-            place = places[bucket]
-            places[bucket] = place + 1
-            keys[place] = ((np.int64(row) - bounds[bucket]) << 32) | (np.int64(column) << 1) | side
-            if len(weights):
-                values[place] = weights[pair]
+    rows = pairs.ravel()
+    buckets = bucket_of[rows]
+    keys = rows - bounds[buckets]
+    keys <<= 32
+    keys |= pairs[:, ::-1].ravel().astype(np.int64) << 1
+    keys[1::2] |= 1
+    return buckets, keys
 
 
-@njit(cache=True)
-def _merge(keys: np.ndarray, values: np.ndarray, columns: np.ndarray, lengths: np.ndarray) -> tuple[int, int]:
-    """One entry for each row and column of sorted keys; values are merged in place.
+def _merge(keys: np.ndarray, values: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """One entry for each row and column of sorted keys: (columns, weights, lengths of the rows, distinct arcs given).
 
     Weights of arcs that repeat a direction are summed; of the two directions the heavier counts.
-    Returns how many entries there are, and how many distinct arcs were given.
     """
-    count, distinct, place = 0, 0, 0
-    while place < len(keys):
-        pair = keys[place] >> 1
-        given, reverse = np.float32(0), np.float32(0)
-        was_given = False
-        while place < len(keys) and keys[place] >> 1 == pair:
-            if keys[place] & 1 == 0:
-                was_given = True
-            if len(values):
-                if keys[place] & 1 == 0:
-                    given += values[place]
-                else:
-                    reverse += values[place]
-            place += 1
-        columns[count] = pair & 0x7FFFFFFF
-        lengths[pair >> 31] += 1
-        if len(values):
-            values[count] = max(given, reverse)
-        distinct += was_given
-        count += 1
-    return count, distinct
+    is_first = np.ones(len(keys), bool)
+    np.not_equal(keys[1:] >> 1, keys[:-1] >> 1, out=is_first[1:])
+    firsts = keys[is_first]
+    columns = (firsts >> 1 & 0x7FFFFFFF).astype(np.int32)
+    lengths = np.bincount(firsts >> 32, minlength=num_rows)
+    distinct = len(firsts) - int(np.count_nonzero(firsts & 1))  # the given direction comes first
+    if len(values) == 0:
+        return columns, values, lengths, distinct
+    sums = np.zeros((len(firsts), 2), np.float32)
+    np.add.at(sums.reshape(-1), 2 * (np.cumsum(is_first) - 1) + (keys & 1), values)  # one by one, in the input's order
+    return columns, sums.max(axis=1), lengths, distinct

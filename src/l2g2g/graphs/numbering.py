@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_AT_ONCE = 1 << 16  # ids between two looks at the room that is left
-# Larger ids than this go through hashing; smaller ones find their number in a table over all values.
+_AT_ONCE = 1 << 18  # ids between two looks at the room that is left
+# Larger ids than this are looked up in sorted arrays; smaller ones find their number in a table over all values.
 _LARGEST_TABLE = 1 << 27
+_BYTES_PER_TEXT = 33 + 32  # of an id and its number as Python objects, without the text
 
 
 class IntegerNumbers:
@@ -29,8 +30,8 @@ class IntegerNumbers:
     def __init__(self) -> None:
         self.num_ids = 0
         self._ids = np.empty(_AT_ONCE, np.int64)
-        self._slots: np.ndarray = np.full(4 * _AT_ONCE, -1, np.int32)
-        self._hashed = False
+        self._table: np.ndarray = np.full(_AT_ONCE, -1, np.int32)
+        self._runs: _SortedRuns | None = None  # instead of the table, once an id is too large for it
 
     @classmethod
     def up_to(cls, num_ids: int) -> IntegerNumbers:
@@ -43,7 +44,7 @@ class IntegerNumbers:
     @property
     def num_bytes(self) -> int:
         """Memory that all this takes."""
-        return self._ids.nbytes + self._slots.nbytes
+        return self._ids.nbytes + (self._table.nbytes if self._runs is None else self._runs.num_bytes)
 
     @property
     def ids(self) -> np.ndarray:
@@ -56,23 +57,78 @@ class IntegerNumbers:
         numbers = np.empty(len(ids), np.int32)
         for low in range(0, len(ids), _AT_ONCE):
             part = ids[low : low + _AT_ONCE]
-            self._make_room(int(part.max()))
-            kernel = _number_hashed if self._hashed else _number_by_table
-            self.num_ids = kernel(part, numbers[low : low + _AT_ONCE], self._slots, self._ids, self.num_ids)
+            largest = int(part.max())
+            if self._runs is None and largest >= _LARGEST_TABLE:
+                self._runs = _SortedRuns()
+                self._runs.add(self.ids, np.arange(self.num_ids, dtype=np.int32))
+                self._table = self._table[:0].copy()
+            find = self._by_table if self._runs is None else self._by_runs
+            numbers[low : low + _AT_ONCE] = find(part, largest)
         return numbers
 
-    def _make_room(self, largest: int) -> None:
-        self._ids = _with_room(self._ids, self.num_ids, _AT_ONCE)
-        if not self._hashed and largest < _LARGEST_TABLE:
-            if largest >= len(self._slots):
-                more = np.full(max(largest + 1, 2 * len(self._slots)) - len(self._slots), -1, np.int32)
-                self._slots = np.concatenate([self._slots, more])
+    def _by_table(self, wanted: np.ndarray, largest: int) -> np.ndarray:
+        if largest >= len(self._table):
+            more = np.full(max(largest + 1, 2 * len(self._table)) - len(self._table), -1, np.int32)
+            self._table = np.concatenate([self._table, more])
+        new = wanted[self._table[wanted] < 0]
+        if len(new):
+            places = np.arange(len(new), dtype=np.int32)
+            self._table[new[::-1]] = places[::-1]  # of equal ids the last one that is written, the first, stays
+            fresh = new[self._table[new] == places]
+            self._table[fresh] = self._append(fresh)
+        return self._table[wanted]
+
+    def _by_runs(self, wanted: np.ndarray, largest: int) -> np.ndarray:
+        import pyarrow as pa
+
+        assert self._runs is not None
+        encoded = pa.array(wanted).dictionary_encode()  # in the order of first appearance
+        distinct = encoded.dictionary.to_numpy()
+        numbers = self._runs.find(distinct)
+        is_new = numbers < 0
+        if is_new.any():
+            numbers[is_new] = self._append(distinct[is_new])
+            self._runs.add(distinct[is_new], numbers[is_new])
+        return numbers[encoded.indices.to_numpy()]
+
+    def _append(self, fresh: np.ndarray) -> np.ndarray:
+        """Keep new ids; returns their numbers."""
+        first, self.num_ids = self.num_ids, self.num_ids + len(fresh)
+        if self.num_ids > len(self._ids):
+            self._ids = np.concatenate([self._ids, np.empty(max(len(fresh), len(self._ids) // 2), np.int64)])
+        self._ids[first : self.num_ids] = fresh
+        return np.arange(first, self.num_ids, dtype=np.int32)
+
+
+class _SortedRuns:
+    """Numbers of ids in sorted arrays, each less than half as long as the one before: few to search, rarely merged."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(ids.nbytes + numbers.nbytes for ids, numbers in self._runs)
+
+    def find(self, wanted: np.ndarray) -> np.ndarray:
+        """(num_wanted,) int32 numbers, -1 for ids that are not there."""
+        order = np.argsort(wanted)  # sorted, so that each search begins where the last one ended
+        in_order, found = wanted[order], np.full(len(wanted), -1, np.int32)
+        for ids, numbers in self._runs:
+            places = np.minimum(np.searchsorted(ids, in_order), len(ids) - 1)
+            here = ids[places] == in_order
+            found[order[here]] = numbers[places[here]]
+        return found
+
+    def add(self, ids: np.ndarray, numbers: np.ndarray) -> None:
+        """Take ids that are not there yet."""
+        if len(ids) == 0:
             return
-        wanted = _num_slots(self.num_ids + _AT_ONCE)
-        if not self._hashed or wanted > len(self._slots):
-            self._hashed = True
-            self._slots = np.full(max(wanted, 4 * _AT_ONCE), -1, np.int32)
-            _fill_hashed(self.ids, self._slots)
+        while self._runs and len(self._runs[-1][0]) < 2 * len(ids):
+            more_ids, more_numbers = self._runs.pop()
+            ids, numbers = np.concatenate([more_ids, ids]), np.concatenate([more_numbers, numbers])
+        order = np.argsort(ids, kind="stable")
+        self._runs.append((ids[order], numbers[order]))
 
 
 class TextNumbers:
@@ -87,193 +143,63 @@ class TextNumbers:
     """
 
     def __init__(self) -> None:
-        self.num_ids = 0
-        self._bytes = np.empty(_AT_ONCE, np.uint8)
-        self._ends: np.ndarray = np.zeros(_AT_ONCE + 1, np.int64)  # id i ends at ends[i + 1]
-        self._slots: np.ndarray = np.full(4 * _AT_ONCE, -1, np.int32)
+        self._numbers: dict[bytes, int] = {}  # UTF-8, in the order of the numbers
+        self._content_bytes = 0
+
+    @property
+    def num_ids(self) -> int:
+        """Ids so far."""
+        return len(self._numbers)
 
     @property
     def num_bytes(self) -> int:
-        """Memory that all this takes."""
-        return self._bytes.nbytes + self._ends.nbytes + self._slots.nbytes
+        """Memory that all this takes, about."""
+        return sys.getsizeof(self._numbers) + _BYTES_PER_TEXT * self.num_ids + self._content_bytes
 
     @property
     def content(self) -> np.ndarray:
         """Bytes of all ids one after the other, in UTF-8."""
-        return self._bytes[: self._ends[self.num_ids]]
+        return np.frombuffer(b"".join(self._numbers), np.uint8)
 
     @property
     def offsets(self) -> np.ndarray:
         """(num_ids + 1,) where each id begins in `content`."""
-        return self._ends[: self.num_ids + 1]
+        lengths = np.fromiter(map(len, self._numbers), np.int64, self.num_ids)
+        return np.concatenate([[0], np.cumsum(lengths)])
 
     @property
     def ids(self) -> np.ndarray:
         """(num_ids,) ids as strings, in the order of their numbers."""
-        content, ends = self.content.tobytes(), self.offsets.tolist()
         array = np.empty(self.num_ids, dtype=object)
-        array[:] = [content[ends[number] : ends[number + 1]].decode() for number in range(self.num_ids)]
+        array[:] = [text.decode() for text in self._numbers]
         return array
 
     def number(self, *columns: Any) -> list[np.ndarray]:
         """(num_rows,) int32 numbers of each column of text; row by row, the first column before the second."""
-        found = [np.empty(len(column), np.int32) for column in columns]
-        for low in range(0, len(columns[0]), _AT_ONCE):
-            parts = [_text_buffers(column[low : low + _AT_ONCE]) for column in columns]
-            num_bytes = sum(len(content) for content, _ in parts)
-            self._bytes = _with_room(self._bytes, int(self._ends[self.num_ids]), num_bytes)
-            self._ends = _with_room(self._ends, self.num_ids + 1, _AT_ONCE * len(parts))
-            wanted = _num_slots(self.num_ids + _AT_ONCE * len(parts))
-            if wanted > len(self._slots):
-                self._slots = np.full(wanted, -1, np.int32)
-                _fill_text(self._bytes, self._ends, self.num_ids, self._slots)
-            second = parts[1] if len(parts) > 1 else (np.empty(0, np.uint8), np.empty(0, np.int64))
-            self.num_ids = _number_text(
-                parts[0][0],
-                parts[0][1],
-                second[0],
-                second[1],
-                found[0][low : low + _AT_ONCE],
-                found[-1][low : low + _AT_ONCE],
-                self._bytes,
-                self._ends,
-                self._slots,
-                self.num_ids,
-            )
+        import pyarrow as pa
+
+        num_rows, found = len(columns[0]), [np.empty(len(column), np.int32) for column in columns]
+        for low in range(0, num_rows, _AT_ONCE):
+            parts = [_as_binary(column[low : low + _AT_ONCE]) for column in columns]
+            by_row = np.arange(len(parts) * len(parts[0])).reshape(len(parts), -1).T.ravel()
+            encoded = pa.concat_arrays(parts).take(pa.array(by_row)).dictionary_encode()
+            numbers = self._number_distinct(encoded.dictionary)[encoded.indices.to_numpy()]
+            for place, column in enumerate(found):
+                column[low : low + _AT_ONCE] = numbers[place :: len(parts)]
+        return found
+
+    def _number_distinct(self, texts: pa.LargeBinaryArray) -> np.ndarray:
+        """(num_texts,) numbers of texts that are all different."""
+        numbers, first_new = self._numbers, len(self._numbers)
+        found = np.array([numbers.setdefault(text, len(numbers)) for text in texts.to_pylist()], np.int32)
+        lengths = np.diff(np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1])
+        self._content_bytes += int(lengths[found >= first_new].sum())
         return found
 
 
-def _text_buffers(column: pa.ChunkedArray | list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """UTF-8 bytes and (num_rows + 1,) int64 offsets of a column of text."""
+def _as_binary(column: pa.ChunkedArray | list[str]) -> pa.LargeBinaryArray:
+    """A column of text as UTF-8 bytes."""
     import pyarrow as pa
 
     array = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else pa.array(column, pa.string())
-    array = array.cast(pa.large_string())
-    offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
-    data = array.buffers()[2]
-    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return content[offsets[0] : offsets[-1]].copy(), offsets - offsets[0]
-
-
-def _with_room(array: np.ndarray, used: int, more: int) -> np.ndarray:
-    """The same numbers in an array that has room for more."""
-    if used + more <= len(array):
-        return array
-    larger = np.zeros(max(used + more, 3 * len(array) // 2), array.dtype)
-    larger[:used] = array[:used]
-    return larger
-
-
-def _num_slots(num_ids: int) -> int:
-    """A power of two, at least half as large again: then searches stay short."""
-    return 1 << int(3 * num_ids // 2).bit_length()
-
-
-@njit(cache=True)
-def _number_by_table(wanted: np.ndarray, numbers: np.ndarray, table: np.ndarray, ids: np.ndarray, num_ids: int) -> int:
-    for place in range(len(wanted)):
-        number = table[wanted[place]]
-        if number < 0:
-            number = num_ids
-            table[wanted[place]] = number
-            ids[number] = wanted[place]
-            num_ids += 1
-        numbers[place] = number
-    return num_ids
-
-
-@njit(cache=True)
-def _mix(value: int | np.uint64) -> np.uint64:
-    mixed = np.uint64(value)
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return mixed ^ (mixed >> np.uint64(33))
-
-
-@njit(cache=True)
-def _find_slot(wanted: int, slots: np.ndarray, ids: np.ndarray) -> np.uint64:
-    """The slot that holds the number of an id, or the empty one where it belongs."""
-    mask = np.uint64(len(slots) - 1)
-    slot = _mix(wanted) & mask
-    while slots[slot] >= 0 and ids[slots[slot]] != wanted:
-        slot = (slot + np.uint64(1)) & mask
-    return slot
-
-
-@njit(cache=True)
-def _number_hashed(wanted: np.ndarray, numbers: np.ndarray, slots: np.ndarray, ids: np.ndarray, num_ids: int) -> int:
-    for place in range(len(wanted)):
-        slot = _find_slot(wanted[place], slots, ids)
-        if slots[slot] < 0:
-            slots[slot] = num_ids
-            ids[num_ids] = wanted[place]
-            num_ids += 1
-        numbers[place] = slots[slot]
-    return num_ids
-
-
-@njit(cache=True)
-def _fill_hashed(ids: np.ndarray, slots: np.ndarray) -> None:
-    for number in range(len(ids)):
-        slots[_find_slot(ids[number], slots, ids)] = number
-
-
-@njit(cache=True)
-def _find_text_slot(text: np.ndarray, slots: np.ndarray, content: np.ndarray, ends: np.ndarray) -> np.uint64:
-    """As `_find_slot`, for text."""
-    value = np.uint64(0xCBF29CE484222325)
-    for place in range(len(text)):
-        value = (value ^ np.uint64(text[place])) * np.uint64(0x100000001B3)
-    mask = np.uint64(len(slots) - 1)
-    slot = _mix(value) & mask
-    while slots[slot] >= 0:
-        start, end = ends[slots[slot]], ends[slots[slot] + 1]
-        same = end - start == len(text)
-        place = 0
-        while same and place < len(text):
-            same = content[start + place] == text[place]
-            place += 1
-        if same:
-            break
-        slot = (slot + np.uint64(1)) & mask
-    return slot
-
-
-@njit(cache=True)
-def _fill_text(content: np.ndarray, ends: np.ndarray, num_ids: int, slots: np.ndarray) -> None:
-    for number in range(num_ids):
-        slots[_find_text_slot(content[ends[number] : ends[number + 1]], slots, content, ends)] = number
-
-
-@njit(cache=True)
-def _number_text(
-    first: np.ndarray,
-    first_offsets: np.ndarray,
-    second: np.ndarray,
-    second_offsets: np.ndarray,
-    first_numbers: np.ndarray,
-    second_numbers: np.ndarray,
-    content: np.ndarray,
-    ends: np.ndarray,
-    slots: np.ndarray,
-    num_ids: int,
-) -> int:
-    num_columns = 2 if len(second_offsets) else 1
-    for row in range(len(first_offsets) - 1):
-        for column in range(num_columns):
-            if column == 0:
-                text = first[first_offsets[row] : first_offsets[row + 1]]
-            else:
-                text = second[second_offsets[row] : second_offsets[row + 1]]
-            slot = _find_text_slot(text, slots, content, ends)
-            if slots[slot] < 0:
-                slots[slot] = num_ids
-                start = ends[num_ids]
-                content[start : start + len(text)] = text
-                ends[num_ids + 1] = start + len(text)
-                num_ids += 1
-            if column == 0:
-                first_numbers[row] = slots[slot]
-            else:
-                second_numbers[row] = slots[slot]
-    return num_ids
+    return array.cast(pa.large_string()).cast(pa.large_binary())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from l2g2g.core import kernels
 from l2g2g.neighbours.sides import Sides
 
 _QUERIES = 256  # rows of a block
@@ -30,24 +30,12 @@ def search_exactly(sides: Sides, rows: np.ndarray, k: int) -> tuple[np.ndarray, 
     return nodes, scores + np.float32(sides.bias)
 
 
-@njit(cache=True, parallel=True)
 def keep_best(block: np.ndarray, first: int, own: np.ndarray, scores: np.ndarray, nodes: np.ndarray) -> None:
     """Merge a block of scores into the k best so far of each row, in place.
 
     block: (num_rows, num_columns), its columns the nodes from `first` on. own: (num_rows,) the node that a row must
-    not find. scores, nodes: (num_rows, k), sorted from the best down. Blocks must come in the order of the nodes.
+    not find. scores: (num_rows, k) float32, nodes: (num_rows, k) int64, sorted from the best down. Blocks must come in
+    the order of the nodes.
     """
-    k = scores.shape[1]
-    for row in prange(block.shape[0]):
-        lowest = scores[row, k - 1]
-        for column in range(block.shape[1]):
-            score = block[row, column]
-            if score > lowest and first + column != own[row]:
-                place = k - 1
-                while place > 0 and scores[row, place - 1] < score:
-                    scores[row, place] = scores[row, place - 1]
-                    nodes[row, place] = nodes[row, place - 1]
-                    place -= 1
-                scores[row, place] = score
-                nodes[row, place] = first + column
-                lowest = scores[row, k - 1]
+    block, own = np.ascontiguousarray(block, np.float32), np.ascontiguousarray(own, np.int64)
+    kernels().keep_best(block, first, own, scores, nodes)

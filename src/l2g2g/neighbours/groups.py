@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numba import njit, prange
+
+from l2g2g.core import kernels
 
 _MARGIN = 1e-5  # of the largest product of lengths: what rounding of single scores may add
 
@@ -71,28 +72,6 @@ def _direction(part: np.ndarray) -> np.ndarray:
 def bound_scores(left: Groups, right: Groups) -> np.ndarray:
     """(num_left, num_right) float32: no inner product of a vector of one group with one of the other is larger."""
     margin = _MARGIN * float(left.longest.max()) * float(right.longest.max())
-    sides = (np.ascontiguousarray(part, dtype=np.float64) for part in (left.low, left.high, right.low, right.high))
-    bounds = _bound_boxes(*sides, left.longest.astype(np.float64), right.longest.astype(np.float64))  # type: ignore[call-arg]
+    parts = left.low, left.high, right.low, right.high, left.longest, right.longest
+    bounds = kernels().bound_boxes(*(np.ascontiguousarray(part, np.float64) for part in parts))
     return np.nextafter((bounds + margin).astype(np.float32), np.float32(np.inf))
-
-
-@njit(cache=True, parallel=True)
-def _bound_boxes(
-    low: np.ndarray,
-    high: np.ndarray,
-    other_low: np.ndarray,
-    other_high: np.ndarray,
-    longest: np.ndarray,
-    other_longest: np.ndarray,
-) -> np.ndarray:
-    """The largest sum of products that two boxes allow, or the product of the longest vectors, whichever is less."""
-    bounds = np.empty((len(low), len(other_low)))
-    for one in prange(len(low)):
-        for other in range(len(other_low)):
-            total = 0.0
-            for place in range(low.shape[1]):
-                a, b = low[one, place], high[one, place]
-                c, d = other_low[other, place], other_high[other, place]
-                total += max(max(a * c, a * d), max(b * c, b * d))
-            bounds[one, other] = min(total, longest[one] * other_longest[other])
-    return bounds

@@ -8,16 +8,16 @@ left to find. Where that takes too long, the rest is left out, and a random part
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit, prange
 from threadpoolctl import threadpool_limits
 
+from l2g2g.core import kernels, native
 from l2g2g.errors import InputError
-from l2g2g.evaluation.ranking import is_known
 from l2g2g.neighbours.groups import Groups, bound_scores, make_groups, principal_axes
 from l2g2g.neighbours.sides import Sides
 
@@ -27,6 +27,7 @@ _FIRST_TILES, _MOST_TILES = 64, 8192  # pairs of groups that are scored between 
 _MOST_KEPT = 20_000_000  # pairs kept in one such round
 _MOST_PRODUCTS = 4e12  # about a minute on two cores
 _SAMPLED_TILES = 2048
+_SCORES_AT_ONCE = 1 << 20  # 4 MB: they are still in the cache when they are looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +95,15 @@ class _Search:
     """The best pairs so far, and the pairs of groups ("tiles") that may hold better ones."""
 
     def __init__(self, sides: Sides, left: Groups, right: Groups, known: sp.csr_array, count: int) -> None:
-        self.sides, self.left, self.right, self.known, self.count = sides, left, right, known, count
+        self.sides, self.left, self.right, self.count = sides, left, right, count
+        self.known = np.ascontiguousarray(known.indptr, np.int64), np.ascontiguousarray(known.indices, np.int32)
         self.scores, self.keys = np.empty(0, np.float32), np.empty(0, np.int64)
         self.num_scored = 0
-        sizes = np.diff(right.starts)
-        self.width = -(-int(sizes.max()) // 16) * 16
-        self.rows = sides.left[left.order]
-        self.columns = _lay_out(sides.right[right.order], right.starts, self.width)
+        largest = max(np.diff(left.starts).max(), np.diff(right.starts).max())
+        self.width = -(-int(largest) // 16) * 16
+        self.rows = _lay_out(sides.left[left.order], left.starts, self.width)
+        columns = self.rows if sides.same else _lay_out(sides.right[right.order], right.starts, self.width)
+        self.columns = np.ascontiguousarray(columns.transpose(0, 2, 1))
 
     @property
     def threshold(self) -> float:
@@ -143,24 +146,22 @@ class _Search:
         """Scores and keys (source · num_nodes + target) of the pairs that may be among the best."""
         kept = min(count, self.width**2)
         scores, keys = np.empty((len(tiles), kept), np.float32), np.empty((len(tiles), kept), np.int64)
-        with threadpool_limits(1, "blas"):  # our own threads take a tile each
-            found = _score_tiles(
-                tiles,
-                self.rows,
-                self.columns,
-                self.left.order,
-                self.left.starts,
-                self.right.order,
-                self.right.starts,
-                self.known.indptr,
-                self.known.indices,
-                np.float32(self.threshold),
-                self.sides.same,
-                self.sides.one_way,
-                scores,
-                keys,
-            )
+        found = np.empty(len(tiles), np.int64)
+        groups = self.left.order, self.left.starts, self.right.order, self.right.starts
         ones, others = np.divmod(tiles, self.right.num_groups)
+        options = self.threshold, self.sides.same, self.sides.one_way
+
+        def score(here: slice) -> None:
+            products = np.matmul(self.rows[ones[here]], self.columns[others[here]])
+            kept_here = scores[here], keys[here]
+            found[here] = kernels().best_pairs(products, tiles[here], *groups, *self.known, *options, *kept_here)
+
+        at_once = max(1, _SCORES_AT_ONCE // self.width**2)
+        parts = [slice(low, low + at_once) for low in range(0, len(tiles), at_once)]
+        core = native()
+        # Our own threads take some tiles each: a product of two groups is too small to be shared by several.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(core.num_threads() if core else 1) as threads:
+            list(threads.map(score, parts))
         self.num_scored += int((np.diff(self.left.starts)[ones] * np.diff(self.right.starts)[others]).sum())
         present = np.arange(kept) < found[:, None]
         return scores[present], keys[present]
@@ -172,94 +173,8 @@ class _Search:
 
 
 def _lay_out(table: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
-    """(num_groups, dim, width): the vectors of each group as columns, zeros after them."""
-    blocks = np.zeros((len(starts) - 1, table.shape[1], width), np.float32)
+    """(num_groups, width, dim): the vectors of each group, zeros after them."""
+    blocks = np.zeros((len(starts) - 1, width, table.shape[1]), np.float32)
     for group, (low, high) in enumerate(pairwise(starts)):
-        blocks[group, :, : high - low] = table[low:high].T
+        blocks[group, : high - low] = table[low:high]
     return blocks
-
-
-@njit(cache=True, parallel=True)
-def _score_tiles(
-    tiles: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    order: np.ndarray,
-    starts: np.ndarray,
-    other_order: np.ndarray,
-    other_starts: np.ndarray,
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    threshold: np.float32,
-    same: bool,
-    one_way: bool,
-    scores: np.ndarray,
-    keys: np.ndarray,
-) -> np.ndarray:
-    """Keep the best pairs of each tile in a heap of its own. Returns how many each has."""
-    num_others, _, width = columns.shape
-    num_nodes = len(order)
-    found = np.zeros(len(tiles), np.int64)
-    for tile in prange(len(tiles)):
-        one, other = tiles[tile] // num_others, tiles[tile] % num_others
-        num_rows = starts[one + 1] - starts[one]
-        num_columns = other_starts[other + 1] - other_starts[other]
-        lines = np.empty((num_rows, width), np.float32)
-        np.dot(rows[starts[one] : starts[one + 1]], columns[other], lines)
-        for row in range(num_rows):
-            line, source = lines[row], order[starts[one] + row]
-            if not _reaches(line, threshold):
-                continue
-            first = row + 1 if same and one == other else 0
-            for column in range(first, num_columns):
-                if line[column] < threshold:
-                    continue
-                target = other_order[other_starts[other] + column]
-                if same:
-                    key = min(source, target) * num_nodes + max(source, target)
-                elif source == target or (source > target and not one_way):
-                    continue
-                else:
-                    key = source * num_nodes + target
-                if not is_known(indptr, indices, source, target):
-                    found[tile] = _push(scores[tile], keys[tile], found[tile], line[column], key)
-    return found
-
-
-@njit(cache=True, inline="always")
-def _reaches(line: np.ndarray, threshold: np.float32) -> bool:
-    """Whether any score does; counted without a branch, so that it is vector code."""
-    count = 0
-    for column in range(len(line)):
-        count += line[column] >= threshold
-    return count > 0
-
-
-@njit(cache=True)
-def _worse(score: np.float32, key: int, other_score: np.float32, other_key: int) -> bool:
-    return key > other_key if score == other_score else bool(score < other_score)
-
-
-@njit(cache=True)
-def _push(scores: np.ndarray, keys: np.ndarray, count: int, score: np.float32, key: int) -> int:
-    """Put a pair into a heap whose root is the worst; where it is full the worst gives way. Returns its new size."""
-    if count < len(scores):
-        place = count
-        while place > 0 and _worse(score, key, scores[(place - 1) // 2], keys[(place - 1) // 2]):
-            scores[place], keys[place] = scores[(place - 1) // 2], keys[(place - 1) // 2]
-            place = (place - 1) // 2
-        scores[place], keys[place] = score, key
-        return count + 1
-    if _worse(score, key, scores[0], keys[0]):
-        return count
-    place = 0
-    while 2 * place + 1 < count:
-        child = 2 * place + 1
-        if child + 1 < count and _worse(scores[child + 1], keys[child + 1], scores[child], keys[child]):
-            child += 1
-        if not _worse(scores[child], keys[child], score, key):
-            break
-        scores[place], keys[place] = scores[child], keys[child]
-        place = child
-    scores[place], keys[place] = score, key
-    return count

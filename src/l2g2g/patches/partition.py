@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from l2g2g.core import kernels
 from l2g2g.errors import InputError
 
 PartitionMethod = Literal["metis", "fennel", "random"]
@@ -66,39 +67,41 @@ def _metis(adjacency: sp.csr_array, num_clusters: int, seed: int) -> np.ndarray:
     return np.asarray(labels)
 
 
-@njit(cache=True)
 def fennel(indptr: np.ndarray, indices: np.ndarray, num_clusters: int, num_passes: int) -> np.ndarray:
     """FENNEL: stream the nodes in their own order, each to the cluster with most neighbours less a price for its load.
 
-    The price is alpha γ |S|^(γ-1) with γ = 3/2 and alpha = M k^(γ-1) / N^γ (Tsourakakis et al. 2014).
-    A cluster that holds 1.1 N / k nodes takes no more. Later passes move each node again.
+    Returns (num_nodes,) int32 labels. Later passes move each node again. See `FennelState` for price and limit.
     """
-    num_nodes = len(indptr) - 1
-    num_edges = len(indices) / 2.0
-    alpha = num_edges * np.sqrt(num_clusters) / num_nodes**1.5
-    limit = -(-11 * num_nodes // (10 * num_clusters))  # ⌈1.1 N / k⌉ in whole numbers: 1.1 has no exact float
-    labels = np.full(num_nodes, -1, np.int64)
-    loads = np.zeros(num_clusters, np.int64)
-    neighbours = np.zeros(num_clusters, np.int64)
+    state = FennelState(len(indptr) - 1, len(indices) / 2, num_clusters)
+    rows = np.ascontiguousarray(indptr, np.int64), np.ascontiguousarray(indices, np.int32)
     for _ in range(num_passes):
-        for node in range(num_nodes):
-            if labels[node] >= 0:
-                loads[labels[node]] -= 1
-            neighbours[:] = 0
-            for entry in range(indptr[node], indptr[node + 1]):
-                label = labels[indices[entry]]
-                if label >= 0:
-                    neighbours[label] += 1
-            best, best_score = -1, -np.inf
-            for cluster in range(num_clusters):
-                if loads[cluster] >= limit:
-                    continue
-                score = neighbours[cluster] - 1.5 * alpha * np.sqrt(loads[cluster])
-                if score > best_score:
-                    best, best_score = cluster, score
-            labels[node] = best
-            loads[best] += 1
-    return labels
+        state.assign(*rows, 0)
+    return state.labels
+
+
+class FennelState:
+    """Labels and loads while nodes are streamed, block by block.
+
+    The price of a cluster S is alpha γ |S|^(γ-1) with γ = 3/2 and alpha = M k^(γ-1) / N^γ (Tsourakakis et al. 2014).
+    A cluster that holds 1.1 N / k nodes takes no more.
+
+    Attributes:
+        labels: (num_nodes,) int32, -1 for nodes that have not come yet.
+        loads: (num_clusters,) int64 nodes of each cluster.
+    """
+
+    def __init__(self, num_nodes: int, num_edges: float, num_clusters: int) -> None:
+        self.labels: np.ndarray = np.full(num_nodes, -1, np.int32)
+        self.loads: np.ndarray = np.zeros(num_clusters, np.int64)
+        self._alpha = num_edges * math.sqrt(num_clusters) / num_nodes**1.5
+        self._limit = -(-11 * num_nodes // (10 * num_clusters))  # ⌈1.1 N / k⌉ in whole numbers: 1.1 has no exact float
+
+    def assign(self, indptr: np.ndarray, indices: np.ndarray, first_node: int) -> int:
+        """Give every node of a block of rows its best cluster; returns how many were somewhere else before.
+
+        indptr, indices: int64 and int32 CSR pattern of the nodes from first_node on.
+        """
+        return kernels().fennel(indptr, indices, first_node, self.labels, self.loads, self._alpha, self._limit)
 
 
 def fill_empty_clusters(labels: np.ndarray, num_clusters: int) -> np.ndarray:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from l2g2g.core import kernels
 from l2g2g.graphs.array_writer import FolderWriter
 from l2g2g.graphs.read_ahead import read_ahead
-from l2g2g.graphs.store import StoredGraph
-from l2g2g.patches.overlap import PatchSet
+from l2g2g.graphs.store import RowBlock, StoredGraph
+from l2g2g.patches.overlap import PatchSet, group_by_label
 
 _ENTRIES_AT_ONCE = 1 << 23
+_ENTRIES_PER_LOOK = 1 << 19  # of these: looking up one takes a hundred bytes
 _FEATURE_BYTES_AT_ONCE = 1 << 26
 
 
@@ -28,39 +30,44 @@ def write_subgraphs(graph: StoredGraph, patch_set: PatchSet, writer: FolderWrite
     lengths = np.zeros(patch_set.num_rows, np.int32)
     num_covered = 0
     for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
-        num_covered += _count_inside(block.indptr, block.indices, block.low, *members.arrays, lengths)
+        is_covered = np.zeros(len(block.indices), bool)
+        for rows, _, entries in members.inside(block):
+            np.add.at(lengths, rows, 1)
+            is_covered[entries] = True
+        sources = np.repeat(np.arange(block.low, block.high, dtype=np.int32), np.diff(block.indptr))
+        num_covered += int(np.count_nonzero(is_covered & (block.indices > sources)))
     ends = np.cumsum(lengths, dtype=np.int64)
     entry_offsets = np.concatenate([[0], ends])[patch_set.offsets]
     writer.save("indptr", ends)
     writer.save("entry_offsets", entry_offsets)
     indices = writer.array("indices", np.int32, num_rows=int(entry_offsets[-1]))
     weights = writer.array("weights", np.float32, num_rows=int(entry_offsets[-1])) if graph.weighted else None
-    rows = patch_set.offsets[:-1].copy()
+    first_rows = patch_set.offsets[:-1].copy()
     for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
-        next_rows = _rows_before(patch_set, rows, block.high)
-        firsts, lasts = _entries_before(ends, rows), _entries_before(ends, next_rows)
+        next_rows = _rows_before(patch_set, first_rows, block.high)
+        firsts, lasts = _entries_before(ends, first_rows), _entries_before(ends, next_rows)
         places = np.concatenate([[0], np.cumsum(lasts - firsts)])
         columns = np.empty(places[-1], np.int32)
         values = np.empty(places[-1] if weights is not None else 0, np.float32)
-        given = np.empty(0, np.float32)
+        given = None
         if graph.weights is not None:
             given = graph.weights.read(block.first_entry, block.first_entry + len(block.indices))
-        _fill_inside(
-            block.indptr,
-            block.indices,
-            given,
-            block.low,
-            *members.arrays,
-            patch_set.offsets,
-            places[:-1].copy(),
-            columns,
-            values,
-        )
+        next_places = places[:-1].copy()
+        for rows, other_rows, entries in members.inside(block):
+            patches = np.searchsorted(patch_set.offsets, rows, side="right") - 1
+            order = np.argsort(patches, kind="stable")
+            patches = patches[order]
+            counts = np.bincount(patches, minlength=patch_set.num_patches)
+            here = np.arange(len(order)) + (next_places - np.cumsum(counts) + counts)[patches]
+            columns[here] = other_rows[order] - patch_set.offsets[patches]
+            if given is not None:
+                values[here] = given[entries[order]]
+            next_places += counts
         for patch in np.flatnonzero(lasts > firsts).tolist():
             indices.place(int(firsts[patch]), columns[places[patch] : places[patch + 1]])
             if weights is not None:
                 weights.place(int(firsts[patch]), values[places[patch] : places[patch + 1]])
-        rows = next_rows
+        first_rows = next_rows
     return num_covered
 
 
@@ -124,132 +131,39 @@ class _Members:
     """Where every node lies in the stacked patches.
 
     Attributes:
-        home: (num_nodes, 2), the first patch that holds a node, ~patch where others hold it too; and its local number
-            there. Both lie side by side, because they are looked up in no order.
-        starts: (num_nodes + 1,) int32, node n has the rows rows[starts[n]:starts[n + 1]].
-        rows: (num_rows,) int32 stacked rows, node by node, patches ascending.
-        patch_of_row: (num_rows,) int32.
+        starts: (num_nodes + 1,) int64, node n has the rows rows[starts[n]:starts[n + 1]].
+        rows: (num_rows,) int64 stacked rows, node by node, patches ascending.
+        patches: (num_rows,) int32 the patch of each of these rows.
     """
 
-    home: np.ndarray
     starts: np.ndarray
     rows: np.ndarray
-    patch_of_row: np.ndarray
-
-    @property
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        return self.home, self.starts, self.rows, self.patch_of_row
+    patches: np.ndarray
 
     @classmethod
     def of(cls, patch_set: PatchSet) -> _Members:
-        index_type = np.int32 if patch_set.num_rows < 2**31 else np.int64
+        rows, starts = group_by_label(patch_set.global_nodes, patch_set.num_nodes)
         patch_of_row = np.repeat(np.arange(patch_set.num_patches, dtype=np.int32), patch_set.sizes)
-        starts = np.zeros(patch_set.num_nodes + 1, index_type)
-        rows = np.empty(patch_set.num_rows, index_type)
-        _sort_rows(patch_set.global_nodes, starts, rows)
-        home = np.empty((patch_set.num_nodes, 2), np.int32)
-        first_rows = rows[starts[:-1]]
-        home[:, 0] = patch_of_row[first_rows]
-        home[:, 1] = first_rows - patch_set.offsets[home[:, 0]]
-        several = np.diff(starts) > 1
-        home[several, 0] = ~home[several, 0]
-        return cls(home, starts, rows, patch_of_row)
+        return cls(starts, rows, patch_of_row[rows])
 
+    def inside(self, block: RowBlock) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Entries of a block that lie inside a patch, some rows at a time, in the order of the rows.
 
-@njit(cache=True, nogil=True)
-def _sort_rows(global_nodes: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> None:
-    """Counting sort of the stacked rows by their node."""
-    for node in global_nodes:
-        starts[node + 1] += 1
-    for node in range(len(starts) - 1):
-        starts[node + 1] += starts[node]
-    for row in range(len(global_nodes) - 1, -1, -1):  # from the end, so that each start ends up where it belongs
-        node = global_nodes[row]
-        starts[node + 1] -= 1
-        rows[starts[node + 1]] = row
-    for node in range(len(starts) - 1):
-        starts[node] = starts[node + 1]
-    starts[-1] = len(rows)
-
-
-@njit(cache=True, nogil=True)
-def _row_in_patch(node: int, patch: int, starts: np.ndarray, rows: np.ndarray, patch_of_row: np.ndarray) -> int:
-    """The stacked row of a node in a patch, -1 where the patch does not hold it."""
-    for place in range(starts[node], starts[node + 1]):
-        if patch_of_row[rows[place]] == patch:
-            return rows[place]
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _count_inside(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    low: int,
-    home: np.ndarray,
-    starts: np.ndarray,
-    rows: np.ndarray,
-    patch_of_row: np.ndarray,
-    lengths: np.ndarray,
-) -> int:
-    """Count the entries of every stacked row; returns how many edges any patch holds, each counted once."""
-    num_covered = 0
-    for row in range(len(indptr) - 1):
-        node = low + row
-        if home[node, 0] >= 0:  # most nodes are in one patch
-            patch, inside = home[node, 0], 0
-            for entry in range(indptr[row], indptr[row + 1]):
-                other = indices[entry]
-                held = home[other, 0] == patch
-                if home[other, 0] < 0:
-                    held = _row_in_patch(other, patch, starts, rows, patch_of_row) >= 0
-                inside += held
-                num_covered += held and other > node
-            lengths[rows[starts[node]]] = inside
-            continue
-        for entry in range(indptr[row], indptr[row + 1]):
-            other = indices[entry]
-            covered = False
-            for place in range(starts[node], starts[node + 1]):
-                stacked = rows[place]
-                if _row_in_patch(other, patch_of_row[stacked], starts, rows, patch_of_row) >= 0:
-                    lengths[stacked] += 1
-                    covered = True
-            num_covered += covered and other > node
-    return num_covered
-
-
-@njit(cache=True, nogil=True)
-def _fill_inside(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    given: np.ndarray,
-    low: int,
-    home: np.ndarray,
-    starts: np.ndarray,
-    rows: np.ndarray,
-    patch_of_row: np.ndarray,
-    offsets: np.ndarray,
-    places: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-) -> None:
-    """Local columns of the stacked rows of a block, patch after patch. places: where each patch begins in columns."""
-    for row in range(len(indptr) - 1):
-        node = low + row
-        for member in range(starts[node], starts[node + 1]):
-            patch = patch_of_row[rows[member]]
-            first, place = offsets[patch], places[patch]
-            for entry in range(indptr[row], indptr[row + 1]):
-                other = indices[entry]
-                local = np.int64(-1)
-                if home[other, 0] == patch:
-                    local = np.int64(home[other, 1])
-                elif home[other, 0] < 0:
-                    local = _row_in_patch(other, patch, starts, rows, patch_of_row) - first
-                if local >= 0:
-                    columns[place] = local
-                    if len(values):
-                        values[place] = given[entry]
-                    place += 1
-            places[patch] = place
+        For each patch that holds the two nodes of an entry: (stacked row, stacked column, entry of the block).
+        """
+        cuts = np.searchsorted(block.indptr, np.arange(0, len(block.indices) + _ENTRIES_PER_LOOK, _ENTRIES_PER_LOOK))
+        for low, high in pairwise(np.unique(np.minimum(np.append(cuts, 0), block.high - block.low)).tolist()):
+            nodes = np.arange(block.low + low, block.low + high)
+            counts = self.starts[nodes + 1] - self.starts[nodes]  # patches that hold a node
+            degrees = np.diff(block.indptr[low : high + 1])
+            # Every entry once for each patch of its row's node: patch by patch of a node, entries in order.
+            members = np.repeat(
+                np.arange(self.starts[nodes[0]], self.starts[nodes[-1] + 1]), np.repeat(degrees, counts)
+            )
+            lengths = np.repeat(degrees, counts)
+            firsts = np.repeat(block.indptr[low:high], counts)
+            entries = np.arange(len(members)) + np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths)
+            others = block.indices[entries].astype(np.int64)
+            places = kernels().find_entries(self.starts, self.patches, others, self.patches[members].astype(np.int64))
+            is_inside = places >= 0
+            yield self.rows[members[is_inside]], self.rows[places[is_inside]], entries[is_inside]

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from l2g2g.core import kernels
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.patches.overlap import PatchSet, assemble_patches, overlap_size, patch_graph, whole_graph
-
-_MOST_DENSE_CLUSTERS = 4096
+from l2g2g.patches.overlap import PatchSet, assemble_patches, group_by_label, overlap_size, patch_graph, whole_graph
 
 
 def make_stored_patches(
@@ -31,13 +29,12 @@ def make_stored_patches(
         return whole_graph(graph.num_nodes)
     pairs, num_joined = patch_graph(count_stored_cut_edges(graph, labels, num_clusters), labels, mean_degree)
     wanted = overlap_size(min_overlap, target_overlap, graph.num_nodes, len(pairs))
-    members = np.argsort(labels, kind="stable").astype(np.int32)
-    starts = np.searchsorted(labels[members], np.arange(num_clusters + 1))
+    members, starts = group_by_label(labels, num_clusters)
     givers, takers, quotas = _sides(pairs, np.diff(starts), wanted)
-    boundary, lengths = _find_boundaries(graph, labels, givers, takers, quotas, num_clusters)
+    boundary, bounds = _find_boundaries(graph, labels, givers, takers, quotas, num_clusters)
     added_patch, added_node = [], []
     for side in range(len(givers)):
-        nodes = boundary[side, : lengths[side]].tolist()
+        nodes = boundary[bounds[side] : bounds[side + 1]].tolist()
         if len(nodes) < quotas[side]:
             inside = members[starts[givers[side]] : starts[givers[side] + 1]]
             nodes = _search_on(graph, labels, nodes, int(quotas[side]), inside)
@@ -48,18 +45,12 @@ def make_stored_patches(
 
 def count_stored_cut_edges(graph: StoredGraph, labels: np.ndarray, num_clusters: int) -> sp.csr_array:
     """(num_clusters, num_clusters) symmetric counts of the edges between clusters, zero on the diagonal."""
-    if num_clusters <= _MOST_DENSE_CLUSTERS:
-        dense = np.zeros((num_clusters, num_clusters), np.int64)
-        for block in read_ahead(graph.row_blocks()):
-            _count_between(block.indptr, block.indices, block.low, labels, dense)
-        return sp.csr_array(dense + dense.T)
     counts = sp.csr_array((num_clusters, num_clusters), dtype=np.int64)
+    labels = labels.astype(np.int32, copy=False)
     for block in read_ahead(graph.row_blocks()):
-        rows = np.repeat(labels[block.low : block.high], np.diff(block.indptr))
-        columns = labels[block.indices]
-        between = rows != columns
-        ones = np.ones(int(between.sum()), np.int64)
-        counts += sp.coo_array((ones, (rows[between], columns[between])), shape=counts.shape).tocsr()
+        clusters = group_by_label(labels[block.low : block.high], num_clusters)
+        indptr, columns, values = kernels().count_between(block.indptr, block.indices, labels, *clusters)
+        counts += sp.csr_array((values, columns, indptr.astype(np.int32)), shape=counts.shape)
     return counts
 
 
@@ -79,27 +70,24 @@ def _find_boundaries(
     quotas: np.ndarray,
     num_clusters: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(num_sides, most) nodes of the giver by their edges to the taker, most first, and how many of them there are."""
-    by_giver = np.argsort(givers, kind="stable")
-    side_starts = np.searchsorted(givers[by_giver], np.arange(num_clusters + 1))
-    nodes: np.ndarray = np.full((len(givers), max(1, int(quotas.max()))), -1, np.int32)
-    ties = np.zeros_like(nodes)
-    lengths = np.zeros(len(givers), np.int64)
+    """(num_found,) nodes of the givers by their edges to the takers, most first, and (num_sides + 1,) their bounds."""
+    pairs = givers * num_clusters + takers
+    by_pair = np.argsort(pairs)
+    sides, nodes, ties = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     for block in read_ahead(graph.row_blocks()):
-        _rank_boundary(
-            block.indptr,
-            block.indices,
-            block.low,
-            labels,
-            by_giver,
-            side_starts,
-            takers,
-            quotas,
-            nodes,
-            ties,
-            lengths,
-        )
-    return nodes, lengths
+        rows = np.repeat(np.arange(block.high - block.low), np.diff(block.indptr))
+        giver, taker = labels[block.low + rows].astype(np.int64), labels[block.indices]
+        place = np.minimum(np.searchsorted(pairs, giver * num_clusters + taker, sorter=by_pair), len(pairs) - 1)
+        wanted = pairs[by_pair[place]] == giver * num_clusters + taker
+        more, edges = np.unique(by_pair[place[wanted]] * (block.high - block.low) + rows[wanted], return_counts=True)
+        sides = np.concatenate([sides, more // (block.high - block.low)])
+        nodes = np.concatenate([nodes, more % (block.high - block.low) + block.low])
+        ties = np.concatenate([ties, edges])
+        best = np.lexsort((nodes, -ties, sides))  # of equals the first node
+        sides = sides[best]
+        kept = np.arange(len(sides)) - np.searchsorted(sides, sides) < quotas[sides]
+        sides, nodes, ties = sides[kept], nodes[best][kept], ties[best][kept]
+    return nodes, np.searchsorted(sides, np.arange(len(givers) + 1))
 
 
 def _search_on(graph: StoredGraph, labels: np.ndarray, queue: list[int], quota: int, inside: np.ndarray) -> list[int]:
@@ -120,53 +108,3 @@ def _search_on(graph: StoredGraph, labels: np.ndarray, queue: list[int], quota: 
                 seen.add(node)
                 queue.append(node)
     return queue
-
-
-@njit(cache=True, nogil=True)
-def _count_between(indptr: np.ndarray, indices: np.ndarray, low: int, labels: np.ndarray, counts: np.ndarray) -> None:
-    """Add every edge between two clusters, once."""
-    for row in range(len(indptr) - 1):
-        label = labels[low + row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            if indices[entry] > low + row and labels[indices[entry]] != label:
-                counts[label, labels[indices[entry]]] += 1
-
-
-@njit(cache=True, nogil=True)
-def _rank_boundary(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    low: int,
-    labels: np.ndarray,
-    by_giver: np.ndarray,
-    side_starts: np.ndarray,
-    takers: np.ndarray,
-    quotas: np.ndarray,
-    nodes: np.ndarray,
-    ties: np.ndarray,
-    lengths: np.ndarray,
-) -> None:
-    """Keep the best nodes of every side. Nodes come in ascending order, so equals stay behind those before them."""
-    edges_to = np.zeros(len(side_starts) - 1, np.int32)
-    for row in range(len(indptr) - 1):
-        giver = labels[low + row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            edges_to[labels[indices[entry]]] += 1
-        for place in range(side_starts[giver], side_starts[giver + 1]):
-            side = by_giver[place]
-            count = edges_to[takers[side]]
-            last = lengths[side]
-            if count == 0 or (last == quotas[side] and (last == 0 or ties[side, last - 1] >= count)):
-                continue
-            if last < quotas[side]:
-                lengths[side] = last + 1
-            else:
-                last -= 1
-            while last > 0 and ties[side, last - 1] < count:
-                ties[side, last] = ties[side, last - 1]
-                nodes[side, last] = nodes[side, last - 1]
-                last -= 1
-            ties[side, last] = count
-            nodes[side, last] = low + row
-        for entry in range(indptr[row], indptr[row + 1]):
-            edges_to[labels[indices[entry]]] = 0

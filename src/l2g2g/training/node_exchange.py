@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from l2g2g.patches.overlap import PatchSet
@@ -70,7 +69,8 @@ class PairExchange:
         """
         needed = np.zeros(len(parts), np.bool_)
         for pattern in (drawn.edges, drawn.non_edges):
-            _mark(needed, *(part.cpu().numpy() for part in pattern.listed[:2]))
+            for ends in pattern.listed[:2]:
+                needed[ends.cpu().numpy()] = True
         outgoing, num_edges = self._ask(needed, drawn.num_edges or 0)
         incoming = [nodes[needed[nodes]] for nodes in self.held]
         outgoing[self.ranks.rank] = incoming[self.ranks.rank] = np.empty(0, np.int64)
@@ -120,28 +120,13 @@ def _send(
     ranks: Ranks, kind: str, table: Tensor, there: list[np.ndarray], back: list[np.ndarray], total: Tensor
 ) -> Tensor:
     """`total`, to which the rows `there` of every rank's table are added where `back` says."""
-    device, places = table.device, np.concatenate(back)
+    device = table.device
     rows = table.index_select(0, torch.from_numpy(np.concatenate(there)).to(device))
     received = ranks.swap(kind, rows, [len(part) for part in there], [len(part) for part in back])
-    if device.type == "cpu":
-        _add_rows(total.numpy(), places, received.numpy())
-        return total
-    return total.index_add_(0, torch.from_numpy(places).to(device), received)
-
-
-@njit(cache=True)
-def _mark(needed: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Note which nodes some pairs have."""
-    for pair in range(len(rows)):
-        needed[rows[pair]] = True
-        needed[columns[pair]] = True
-
-
-@njit(cache=True)
-def _add_rows(total: np.ndarray, places: np.ndarray, rows: np.ndarray) -> None:
-    for row in range(len(places)):
-        for column in range(rows.shape[1]):
-            total[places[row], column] += rows[row, column]
+    # Rank by rank, as a rank sends no node twice: each sum has one order.
+    for places, part in zip(back, received.split([len(part) for part in back]), strict=True):
+        total.index_add_(0, torch.from_numpy(places).to(device), part)
+    return total
 
 
 def add_up_nodes(ranks: Ranks, holders: Holders, parts: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit, prange
 
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.held_back import HeldBack, drop_entries
@@ -113,35 +112,27 @@ def _weights(block: RowBlock) -> np.ndarray:
     return np.empty(0, np.float32) if block.weights is None else block.weights
 
 
-@njit(cache=True)
 def _scale(indptr: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    scale = np.empty(len(indptr) - 1)
-    for row in range(len(scale)):
-        degree = 1.0
-        for entry in range(indptr[row], indptr[row + 1]):
-            degree += weights[entry]
-        scale[row] = 1.0 / np.sqrt(degree)
-    return scale
+    num_rows = len(indptr) - 1
+    rows = np.concatenate([np.arange(num_rows), np.repeat(np.arange(num_rows), np.diff(indptr))])
+    return 1.0 / np.sqrt(np.bincount(rows, np.concatenate([np.ones(num_rows), weights]), num_rows))
 
 
-@njit(cache=True, parallel=True)
 def _normalise_rows(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, scale: np.ndarray, low: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(indptr, indices, values) of some rows of Â, columns in order, the node itself among them."""
     num_rows = len(indptr) - 1
     new_indptr = indptr + np.arange(num_rows + 1)
+    rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(indptr))
+    is_beyond = indices > rows + low
+    places = np.arange(len(indices)) + rows + is_beyond  # one further in every row, and behind the node itself
     new_indices, values = np.empty(new_indptr[-1], indices.dtype), np.empty(new_indptr[-1], np.float32)
-    for row in prange(num_rows):
-        node, place, seen = low + row, new_indptr[row], False
-        for entry in range(indptr[row], indptr[row + 1]):
-            column = indices[entry]
-            if not seen and column > node:
-                new_indices[place], values[place], seen = node, scale[node] * scale[node], True
-                place += 1
-            weight = np.float32(1.0) if len(weights) == 0 else weights[entry]
-            new_indices[place], values[place] = column, weight * scale[node] * scale[column]
-            place += 1
-        if not seen:
-            new_indices[place], values[place] = node, scale[node] * scale[node]
+    new_indices[places] = indices
+    values[places] = (
+        scale[rows + low] * scale[indices] if len(weights) == 0 else weights * scale[rows + low] * scale[indices]
+    )
+    own = scale[low : low + num_rows]
+    places = new_indptr[1:] - 1 - np.bincount(rows, is_beyond, num_rows).astype(np.int64)
+    new_indices[places], values[places] = np.arange(low, low + num_rows), own * own
     return new_indptr, new_indices, values

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from l2g2g.core import kernels
 from l2g2g.errors import InputError
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import Graph
@@ -143,14 +143,4 @@ def _are_edges(rows: StoredRows, keys: np.ndarray) -> np.ndarray:
 
 
 def _look_up(block: RowBlock, keys: np.ndarray, num_nodes: int) -> np.ndarray:
-    return _find(block.indptr, block.indices, keys // num_nodes - block.low, keys % num_nodes)
-
-
-@njit(cache=True)
-def _find(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    found = np.empty(len(rows), np.bool_)
-    for pair in range(len(rows)):
-        neighbours = indices[indptr[rows[pair]] : indptr[rows[pair] + 1]]
-        place = np.searchsorted(neighbours, columns[pair])
-        found[pair] = place < len(neighbours) and neighbours[place] == columns[pair]
-    return found
+    return kernels().find_entries(block.indptr, block.indices, keys // num_nodes - block.low, keys % num_nodes) >= 0

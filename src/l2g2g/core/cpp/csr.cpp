@@ -1,7 +1,232 @@
-#include "arrays.hpp"
+// Patterns in CSR form: induced subgraphs, edges between clusters, edges that no patch holds, look-ups.
+#include "graphs.hpp"
 
 namespace l2g2g {
+namespace {
 
-void bind_csr(nb::module_&) {}
+struct Patches {
+    const int64_t* nodes;
+    const int64_t* offsets;
+    int64_t num_patches, num_rows;
+};
+
+Patches check_patches(const Vector<int64_t>& nodes, const Vector<int64_t>& offsets, int64_t num_nodes) {
+    check_indptr(offsets.data(), offsets.shape(0), nodes.shape(0));
+    check_nodes(nodes, num_nodes);
+    require(nodes.shape(0) < (size_t{1} << 31), "stacked patches must have fewer than 2^31 rows");
+    return {nodes.data(), offsets.data(), static_cast<int64_t>(offsets.shape(0)) - 1, static_cast<int64_t>(nodes.shape(0))};
+}
+
+// visit(row, entry, column, inside) for all entries of all stacked rows, patches in parallel. column: the stacked row of
+// the entry's node where inside is true. Every thread has one table over the nodes, which is never cleared: patches come
+// to a thread in ascending order, so rows of earlier patches are smaller than those of this one.
+template <class Visit> void visit_patches(const Pattern& graph, const Patches& patches, const Visit& visit) {
+    std::vector<std::vector<int32_t>> tables(static_cast<size_t>(num_threads()));
+    parallel_for(patches.num_patches, [&](int64_t patch, int thread) {
+        auto& row_of_node = tables[static_cast<size_t>(thread)];
+        if (row_of_node.empty()) row_of_node.assign(static_cast<size_t>(graph.num_rows), -1);
+        const int64_t low = patches.offsets[patch], high = patches.offsets[patch + 1];
+        for (int64_t row = low; row < high; ++row) row_of_node[static_cast<size_t>(patches.nodes[row])] = static_cast<int32_t>(row);
+        for (int64_t row = low; row < high; ++row) {
+            const int64_t node = patches.nodes[row];
+            for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry) {
+                const int32_t column = row_of_node[static_cast<size_t>(graph.indices[entry])];
+                visit(row, entry, column, column >= low);
+            }
+        }
+    });
+}
+
+std::vector<int64_t> count_rows(const Pattern& graph, const Patches& patches) {
+    std::vector<int64_t> indptr(static_cast<size_t>(patches.num_rows) + 1, 0);
+    int64_t* counts = indptr.data() + 1;
+    visit_patches(graph, patches, [counts](int64_t row, int64_t, int32_t, bool inside) { counts[row] += inside; });
+    for (int64_t row = 0; row < patches.num_rows; ++row) indptr[static_cast<size_t>(row) + 1] += indptr[static_cast<size_t>(row)];
+    return indptr;
+}
+
+NewVector<int64_t> induced_indptr(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<int64_t>& nodes,
+                                  const Vector<int64_t>& offsets) {
+    std::vector<int64_t> new_indptr;
+    {
+        nb::gil_scoped_release release;
+        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
+        new_indptr = count_rows(graph, check_patches(nodes, offsets, graph.num_rows));
+    }
+    return to_numpy(std::move(new_indptr));
+}
+
+std::tuple<NewVector<int64_t>, NewVector<int32_t>, NewVector<float>> induce(const Vector<int64_t>& indptr,
+                                                                           const Vector<int32_t>& indices,
+                                                                           const Vector<float>& values,
+                                                                           const Vector<int64_t>& nodes,
+                                                                           const Vector<int64_t>& offsets) {
+    std::vector<int64_t> new_indptr;
+    std::vector<int32_t> new_indices;
+    std::vector<float> new_values;
+    {
+        nb::gil_scoped_release release;
+        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
+        const Patches patches = check_patches(nodes, offsets, graph.num_rows);
+        require(values.shape(0) == indices.shape(0), "values must have one number for each index");
+        new_indptr = count_rows(graph, patches);
+        new_indices.resize(static_cast<size_t>(new_indptr.back()));
+        new_values.resize(new_indices.size());
+        std::vector<int64_t> next(new_indptr.begin(), new_indptr.end() - 1);
+        visit_patches(graph, patches, [&](int64_t row, int64_t entry, int32_t column, bool inside) {
+            if (!inside) return;
+            const auto place = static_cast<size_t>(next[static_cast<size_t>(row)]++);
+            new_indices[place] = column;
+            new_values[place] = values.data()[entry];
+        });
+    }
+    return {to_numpy(std::move(new_indptr)), to_numpy(std::move(new_indices)), to_numpy(std::move(new_values))};
+}
+
+bool share_a_patch(const Pattern& held, int64_t node, int64_t other) {
+    int64_t a = held.indptr[node], b = held.indptr[other];
+    while (a < held.indptr[node + 1] && b < held.indptr[other + 1]) {
+        if (held.indices[a] == held.indices[b]) return true;
+        if (held.indices[a] < held.indices[b])
+            ++a;
+        else
+            ++b;
+    }
+    return false;
+}
+
+std::pair<NewVector<int32_t>, NewVector<int32_t>> cut_edges(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
+                                                            const Vector<int64_t>& held_indptr, const Vector<int32_t>& held) {
+    std::vector<int32_t> sources, targets;
+    {
+        nb::gil_scoped_release release;
+        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
+        require(held_indptr.shape(0) == indptr.shape(0), "held_indptr must have one row for each node");
+        check_indptr(held_indptr.data(), held_indptr.shape(0), held.shape(0));
+        const Pattern holders{held_indptr.data(), held.data(), graph.num_rows};
+        constexpr int64_t kGrain = 8192;
+        std::vector<std::vector<std::pair<int32_t, int32_t>>> found(static_cast<size_t>((graph.num_rows + kGrain - 1) / kGrain));
+        parallel_ranges(graph.num_rows, kGrain, [&](int64_t low, int64_t high, int) {
+            auto& here = found[static_cast<size_t>(low / kGrain)];
+            for (int64_t node = low; node < high; ++node)
+                for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry)
+                    if (graph.indices[entry] > node && !share_a_patch(holders, node, graph.indices[entry]))
+                        here.emplace_back(static_cast<int32_t>(node), graph.indices[entry]);
+        });
+        for (const auto& part : found)
+            for (const auto& [source, target] : part) {
+                sources.push_back(source);
+                targets.push_back(target);
+            }
+    }
+    return {to_numpy(std::move(sources)), to_numpy(std::move(targets))};
+}
+
+std::tuple<NewVector<int64_t>, NewVector<int32_t>, NewVector<int64_t>> count_between(const Vector<int64_t>& indptr,
+                                                                                    const Vector<int32_t>& indices,
+                                                                                    const Vector<int32_t>& labels,
+                                                                                    const Vector<int64_t>& members,
+                                                                                    const Vector<int64_t>& starts) {
+    std::vector<int64_t> new_indptr, counts;
+    std::vector<int32_t> columns;
+    {
+        nb::gil_scoped_release release;
+        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(labels.shape(0)));
+        check_nodes(members, graph.num_rows);
+        check_indptr(starts.data(), starts.shape(0), members.shape(0));
+        const int64_t num_clusters = static_cast<int64_t>(starts.shape(0)) - 1;
+        struct Counting {
+            std::vector<int64_t> counts;
+            std::vector<int32_t> touched;
+        };
+        std::vector<Counting> threads(static_cast<size_t>(num_threads()));
+        std::vector<std::vector<std::pair<int32_t, int64_t>>> rows(static_cast<size_t>(num_clusters));
+        parallel_for(num_clusters, [&](int64_t cluster, int thread) {
+            auto& [seen, touched] = threads[static_cast<size_t>(thread)];
+            seen.resize(static_cast<size_t>(num_clusters), 0);
+            touched.clear();
+            for (int64_t place = starts.data()[cluster]; place < starts.data()[cluster + 1]; ++place) {
+                const int64_t row = members.data()[place];
+                for (int64_t entry = graph.indptr[row]; entry < graph.indptr[row + 1]; ++entry) {
+                    const int32_t other = labels.data()[graph.indices[entry]];
+                    if (other == cluster) continue;
+                    if (other < 0 || other >= num_clusters) throw std::out_of_range("a label is out of range");
+                    if (seen[static_cast<size_t>(other)]++ == 0) touched.push_back(other);
+                }
+            }
+            std::sort(touched.begin(), touched.end());
+            auto& here = rows[static_cast<size_t>(cluster)];
+            here.reserve(touched.size());
+            for (const int32_t other : touched) {
+                here.emplace_back(other, seen[static_cast<size_t>(other)]);
+                seen[static_cast<size_t>(other)] = 0;
+            }
+        });
+        new_indptr.push_back(0);
+        for (const auto& row : rows) {
+            for (const auto& [other, count] : row) {
+                columns.push_back(other);
+                counts.push_back(count);
+            }
+            new_indptr.push_back(static_cast<int64_t>(columns.size()));
+        }
+    }
+    return {to_numpy(std::move(new_indptr)), to_numpy(std::move(columns)), to_numpy(std::move(counts))};
+}
+
+NewVector<int64_t> find_entries(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<int64_t>& rows,
+                                const Vector<int64_t>& columns) {
+    std::vector<int64_t> found(rows.shape(0));
+    {
+        nb::gil_scoped_release release;
+        require(rows.shape(0) == columns.shape(0), "rows and columns must be equally long");
+        require(indptr.shape(0) >= 1, "indptr must have at least one entry");
+        const auto num_rows = static_cast<int64_t>(indptr.shape(0)) - 1, num_entries = static_cast<int64_t>(indices.shape(0));
+        parallel_ranges(static_cast<int64_t>(rows.shape(0)), 1 << 14, [&](int64_t low, int64_t high, int) {
+            for (int64_t pair = low; pair < high; ++pair) {
+                // Only the rows that are asked for are checked: a few look-ups may go to a large pattern.
+                const int64_t row = rows.data()[pair];
+                if (row < 0 || row >= num_rows) throw std::out_of_range("a row is out of range");
+                const int64_t begin = indptr.data()[row], end = indptr.data()[row + 1];
+                require(0 <= begin && begin <= end && end <= num_entries, "indptr does not fit the indices");
+                found[static_cast<size_t>(pair)] = find_in_row(indices.data(), begin, end, columns.data()[pair]);
+            }
+        });
+    }
+    return to_numpy(std::move(found));
+}
+
+}  // namespace
+
+void bind_csr(nb::module_& module) {
+    module.def("induced_indptr", &induced_indptr, "indptr"_a.noconvert(), "indices"_a.noconvert(), "nodes"_a.noconvert(),
+               "offsets"_a.noconvert(),
+               "(num_rows + 1,) int64 row bounds of the block-diagonal induced submatrices of all patches.\n\n"
+               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: CSR pattern.\n"
+               "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
+               "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
+    module.def("induce", &induce, "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "nodes"_a.noconvert(),
+               "offsets"_a.noconvert(),
+               "(indptr int64, indices int32, values float32): the block-diagonal induced submatrices of all patches.\n\n"
+               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32, values: (num_entries,) float32: CSR matrix.\n"
+               "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
+               "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
+    module.def("cut_edges", &cut_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "held_indptr"_a.noconvert(),
+               "held"_a.noconvert(),
+               "(sources int32, targets int32), source < target: the edges that no patch holds, in the order of the rows.\n\n"
+               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: symmetric CSR pattern.\n"
+               "held_indptr: (num_nodes + 1,) int64, held: (num_rows,) int32: the patches of each node, ascending.");
+    module.def("count_between", &count_between, "indptr"_a.noconvert(), "indices"_a.noconvert(), "labels"_a.noconvert(),
+               "members"_a.noconvert(), "starts"_a.noconvert(),
+               "(indptr int64, columns int32, counts int64): entries of each cluster's rows whose column is in another cluster.\n\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32: CSR pattern of all nodes or of a block of them.\n"
+               "labels: (num_nodes,) int32 cluster of each column.\n"
+               "members: (num_members,) int64 rows, cluster after cluster; starts: (num_clusters + 1,) int64 their bounds.");
+    module.def("find_entries", &find_entries, "indptr"_a.noconvert(), "indices"_a.noconvert(), "rows"_a.noconvert(),
+               "columns"_a.noconvert(),
+               "(num_pairs,) int64 place of each pair's entry in a CSR pattern, -1 where there is none.\n\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32, ascending in each row: CSR pattern.\n"
+               "rows, columns: (num_pairs,) int64.");
+}
 
 }  // namespace l2g2g

@@ -50,26 +50,6 @@ std::pair<NewVector<int64_t>, NewVector<int32_t>> pack_pattern(Vector<int64_t> i
     return {to_numpy(std::move(starts)), to_numpy(std::move(columns))};
 }
 
-NewVector<bool> find_entries(Vector<int64_t> indptr, Vector<int32_t> indices, Vector<int64_t> rows, Vector<int64_t> columns) {
-    require(rows.size() == columns.size(), "rows and columns must be as many");
-    check_indptr(indptr.data(), indptr.size(), indices.size());
-    const int64_t num_rows = static_cast<int64_t>(indptr.size()) - 1;
-    auto found = std::make_unique<bool[]>(rows.size());
-    {
-        const nb::gil_scoped_release release;
-        for (size_t pair = 0; pair < rows.size(); ++pair) {
-            const int64_t row = rows.data()[pair], column = columns.data()[pair];
-            if (row < 0 || row >= num_rows) throw std::out_of_range("a row is out of range");
-            const int32_t *first = indices.data() + indptr.data()[row], *last = indices.data() + indptr.data()[row + 1];
-            const int32_t* place = std::lower_bound(first, last, column, [](int32_t one, int64_t two) { return one < two; });
-            found[pair] = place != last && *place == column;
-        }
-    }
-    bool* kept = found.release();
-    nb::capsule owner(kept, [](void* p) noexcept { delete[] static_cast<bool*>(p); });
-    return NewVector<bool>(kept, {rows.size()}, owner);
-}
-
 }  // namespace
 
 void bind_packing(nb::module_& module) {
@@ -79,10 +59,6 @@ void bind_packing(nb::module_& module) {
 
 indptr, other_indptr: (num_rows + 1,) int64. indices, other_indices: int32. order: (num_rows,) int32 row at each new place.
 places: (num_rows,) int32 new place of each row.)");
-    module.def("find_entries", &find_entries, "indptr"_a.noconvert(), "indices"_a.noconvert(), "rows"_a.noconvert(), "columns"_a.noconvert(),
-               R"((num_pairs,) bool, whether a CSR pattern with sorted columns has an entry at each (row, column).
-
-indptr: (num_rows + 1,) int64. indices: int32. rows, columns: (num_pairs,) int64.)");
 }
 
 }  // namespace l2g2g
