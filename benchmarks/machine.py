@@ -23,7 +23,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 def describe_machine() -> dict[str, Any]:
     """What a reader needs to compare figures; what cannot be found out here is null."""
-    packages = ("torch", "numpy", "scipy", "numba", "pymetis", "torch_geometric")
+    packages = ("torch", "numpy", "scipy", "pymetis", "torch_geometric")
     return {
         "cpu": processor_name(),
         "cores": os.cpu_count(),

@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 
 import numpy as np
 import pytest

@@ -7,6 +7,8 @@ import os
 import platform
 from importlib import metadata
 
+from l2g2g.machine import INSTALL_HINT, available_cores
+
 _PACKAGES = ("torch", "numpy", "scipy", "pyarrow")
 _EXTRAS = ("usearch", "tensorboard", "torch_geometric", "matplotlib")
 

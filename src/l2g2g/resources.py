@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from l2g2g.config import Config
 from l2g2g.core import instruction_set, set_backend, set_num_threads
 from l2g2g.errors import ResourceError
+from l2g2g.machine import available_cores
 
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
@@ -22,13 +22,6 @@ def choose_threads(config: Config, num_arcs: int) -> int:
     if config.threads:
         return config.threads
     return 1 if num_arcs * config.dim < _LITTLE_WORK else available_cores()
-
-
-def available_cores() -> int:
-    """Cores that this process may use; OMP_NUM_THREADS sets fewer."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) else cores
 
 
 def prepare_torch(config: Config, num_arcs: int) -> None:

@@ -89,6 +89,9 @@ def settings(
         str | None, typer.Option(help="Memory that the run may take, as 4GB; a larger graph is kept on disk.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 for all cores, or one for a small graph.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="Kernels on the CPU: native (compiled), torch (reference), or auto.")
+    ] = None,
 ) -> None:
     """The signature is what counts; see `takes_settings`."""
 

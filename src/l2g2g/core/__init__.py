@@ -18,6 +18,7 @@ import numpy as np
 
 from l2g2g.core import reference
 from l2g2g.errors import InputError
+from l2g2g.machine import INSTALL_HINT
 
 _native: ModuleType | None
 try:
@@ -26,7 +27,6 @@ except ImportError:
     _native = None
 
 Backend = Literal["auto", "native", "torch"]
-INSTALL_HINT = "the native core is not built, so l2g2g runs several times slower; install g++ and python3-dev and reinstall"
 _backend: Backend = "auto"
 
 

@@ -250,7 +250,7 @@ class NegativePlan:
     def _is_excluded(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """(num_pairs,) whether pairs, in the order of the tables, are never negatives."""
         places = self.draws.places.astype(np.int64)
-        return (rows == columns) | kernels().find_entries(*self.excluded, places[rows], places[columns])
+        return (rows == columns) | (kernels().find_entries(*self.excluded, places[rows], places[columns]) >= 0)
 
     def _draw_by_units(self, seed: int, epoch: int, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The far end of each draw by its units: a place on the line on which every row has as many units as it has."""

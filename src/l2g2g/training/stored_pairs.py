@@ -99,7 +99,8 @@ class StoredPairs:
         """(rows, columns) of the negatives of the rows of a block."""
         rows, columns = self._plan.draw_rows(np.arange(block.low, block.high), seed=seed, epoch=epoch)
         indices = np.ascontiguousarray(block.indices, dtype=np.int32)
-        is_edge = kernels().find_entries(block.indptr.astype(np.int64), indices, rows - block.low, columns)
+        is_edge = kernels().find_entries(block.indptr.astype(np.int64), indices, rows - block.low, columns) >= 0
         held = self.held_out.indptr.astype(np.int64), self.held_out.indices.astype(np.int32, copy=False)
-        allowed = ~(is_edge | kernels().find_entries(*held, rows, columns) | (rows == columns))
+        is_held = kernels().find_entries(*held, rows, columns) >= 0
+        allowed = ~(is_edge | is_held | (rows == columns))
         return rows[allowed], columns[allowed]
