@@ -150,9 +150,7 @@ def run_stored(
         dropout = choose_feature_dropout(counts, facts.num_columns, config)
         settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
         negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction
-        make_batches = partial(
-            _make_batches, patches, recipe, split, config, negatives, own=team.patches
-        )
+        make_batches = partial(_make_batches, patches, recipe, split, config, negatives, own=team.patches)
         batches = make_batches(held=split.held, keep_bytes=spare - keep_rows)
         global_pairs = None
         if config.loss_scope == "global":

@@ -1,6 +1,9 @@
 """Errors that a user can act on. Each class carries the exit code of the command line."""
 
 _LONGEST_MESSAGE = 2000
+NO_NATIVE_CORE = (
+    "the native core is not built, so this runs several times slower; install g++ and python3-dev, then reinstall"
+)
 
 
 class L2G2GError(Exception):

@@ -9,8 +9,8 @@ import torch
 
 from l2g2g.config import Config
 from l2g2g.core import instruction_set, set_backend, set_num_threads
+from l2g2g.environment import available_cores
 from l2g2g.errors import ResourceError
-from l2g2g.machine import available_cores
 
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.

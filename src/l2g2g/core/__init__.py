@@ -4,25 +4,25 @@
 return NumPy arrays and have the same name and arguments in both: `kernels().induce(...)`. Kernels on tensors are
 called by the autograd functions of `l2g2g.models`.
 
-The environment variable L2G2G_INSTRUCTIONS (generic, avx2 or avx512) fixes the instruction set of the native kernels, for
-results with the same bits on different kinds of CPU.
+The environment variable L2G2G_INSTRUCTIONS (generic, avx2 or avx512) fixes the instruction set of the native kernels:
+then different kinds of CPU give the same bits.
 """
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 
 from l2g2g.core import reference
-from l2g2g.errors import InputError
-from l2g2g.machine import INSTALL_HINT
+from l2g2g.errors import NO_NATIVE_CORE, InputError
 
 _native: ModuleType | None
 try:
-    from l2g2g.core import _native  # type: ignore[attr-defined, no-redef]
+    _native = import_module("l2g2g.core._native")
 except ImportError:
     _native = None
 
@@ -34,7 +34,7 @@ def set_backend(backend: Backend) -> None:
     """Choose who computes: native (the compiled core), torch (the reference), or auto: native where it is built."""
     global _backend
     if backend == "native" and _native is None:
-        raise InputError(f"--backend native: {INSTALL_HINT}")
+        raise InputError(f"--backend native: {NO_NATIVE_CORE}")
     _backend = backend
 
 

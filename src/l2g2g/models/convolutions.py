@@ -1,7 +1,7 @@
 """Convolutions: a GCN encoder with ReLUs and its gradient, in a few native passes over the rows (CPU, float32).
 
-Z = Â (… ReLU(Â X W₀ + b₀) W₁ …) + b + X W_skip. The factors D^(-1/2) of Â are applied by the passes before and after each
-product, ReLU and the next weights in the pass of the product before them. `Encoder` says the same in torch.
+Z = Â (… ReLU(Â X W₀ + b₀) W₁ …) + b + X W_skip. The factors D^(-1/2) of Â are applied by the passes before and after
+each product, ReLU and the next weights in the pass of the product before them. `Encoder` says the same in torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from l2g2g.models.sparse import (
     multiply_table,
     multiply_transposed_table,
     runs_native,
-    scale_rows,
+    sum_rows,
 )
 
 _WIDEST = 512
@@ -92,7 +92,7 @@ class _Convolve(torch.autograd.Function):
         propagation, weights, num_layers = network.propagation, ctx.weights, len(ctx.weights)
         of_weights: list[np.ndarray | None] = [None] * num_layers
         of_biases: list[np.ndarray | None] = [None] * num_layers
-        of_biases[-1] = own.sum(0)
+        of_biases[-1] = sum_rows(own)
         outer = multiply_table(propagation, own)
         for layer in reversed(range(num_layers - 1)):
             inner: np.ndarray = ctx.hidden[layer]
@@ -106,13 +106,13 @@ class _Convolve(torch.autograd.Function):
             of_table = zero_table(parts, matrix.num_columns, width) if scatters else None
             turned = np.ascontiguousarray(weights[layer + 1].T)
             scale = None if by_features else propagation.scale
-            native().backward_layer(
-                matrix.csr, inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale
-            )
+            native().backward_layer(matrix.csr, inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
             of_biases[layer], of_weights[layer + 1] = add_parts(of_bias), add_parts(of_weight)
             if of_table is not None:
                 of_weights[0] = add_parts(of_table)
-            elif by_features:
+                continue
+            assert of_sums is not None
+            if by_features:
                 of_weights[0] = multiply_transposed_table(matrix, of_sums)
             else:
                 outer = multiply_table(propagation, of_sums, is_scaled=True)

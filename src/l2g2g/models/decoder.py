@@ -45,8 +45,8 @@ class ProductDecoder(nn.Module):
             ends = np.ascontiguousarray(rows), np.ascontiguousarray(columns)
             return _ProductLoss.apply(embedding.contiguous(), *self._parameters_in_order(), *ends, slopes)
         device = embedding.device
-        ends = (torch.from_numpy(each).long().to(device) for each in (rows, columns))
-        return self.plain_loss(embedding, *ends, slopes.to(device, embedding.dtype))
+        one, other = (torch.from_numpy(each).long().to(device) for each in (rows, columns))
+        return self.plain_loss(embedding, one, other, slopes.to(device, embedding.dtype))
 
     def plain_loss(self, embedding: Tensor, rows: Tensor, columns: Tensor, slopes: Tensor) -> Tensor:
         """The same by autograd, for any device. slopes: sign · weight of every pair."""

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.graphs.graph import Features
 from l2g2g.core import hash_nodes, native, reference
 from l2g2g.core.tables import blank_table
+from l2g2g.graphs.graph import Features
 from l2g2g.models.randomness import Purpose, share_threshold, stream_key
 from l2g2g.models.sparse import (
     Dropout,
@@ -20,6 +20,7 @@ from l2g2g.models.sparse import (
     multiply,
     multiply_table,
     multiply_transposed_table,
+    sum_rows,
 )
 
 FeatureScaling = Literal["centred", "unit", "raw", "binary"]
@@ -113,7 +114,9 @@ class FeatureTable:
         key = stream_key(seed, Purpose.FEATURE_DROPOUT, epoch)
         hashes = hash_nodes(self.nodes, key)
         dropout = Dropout(hashes, key, share_threshold(fraction), 1.0 / (1.0 - fraction))
-        return self.matrix.thinned(dropout) if isinstance(self.matrix, SparseMatrix) else drop_dense(self.matrix, dropout)
+        return (
+            self.matrix.thinned(dropout) if isinstance(self.matrix, SparseMatrix) else drop_dense(self.matrix, dropout)
+        )
 
 
 def drop_dense(rows: Tensor, dropout: Dropout) -> Tensor:
@@ -188,21 +191,28 @@ class FeatureRows:
 
     def gradients(self, of_hidden: np.ndarray, of_own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """Gradients of weight and skip from those of the two products, by the native kernels."""
-        rows, width = self.rows, of_hidden.shape[1]
-        joined = of_hidden if of_own is None else np.concatenate([of_hidden, of_own], axis=1)
+        if of_own is None:
+            return self._gradient(of_hidden), None
+        if not isinstance(self.rows, SparseMatrix) or self.rows.entries_per_row < _FEW_ENTRIES:
+            return self._gradient(of_hidden), self._gradient(of_own)
+        width = of_hidden.shape[1]
+        found = self._gradient(np.concatenate([of_hidden, of_own], axis=1))
+        return np.ascontiguousarray(found[:, :width]), np.ascontiguousarray(found[:, width:])
+
+    def _gradient(self, outer: np.ndarray) -> np.ndarray:
+        """(num_features, width) transpose of the rows times outer, (num_rows, width)."""
+        rows = self.rows
         if isinstance(rows, SparseMatrix):
-            found = multiply_transposed_table(rows, joined)
+            found = multiply_transposed_table(rows, outer)
         elif rows.dtype == torch.float32:
-            found = (rows.t() @ torch.from_numpy(joined)).numpy()
+            found = (rows.t() @ torch.from_numpy(outer)).numpy()
         else:
-            total = torch.zeros(rows.shape[1], joined.shape[1])
-            for part, outer in zip(rows.split(_ROWS), torch.from_numpy(joined).split(_ROWS), strict=True):
-                total.addmm_(part.to(torch.float32).t(), outer)
+            total = torch.zeros(rows.shape[1], outer.shape[1])
+            for part, slopes in zip(rows.split(_ROWS), torch.from_numpy(outer).split(_ROWS), strict=True):
+                total.addmm_(part.to(torch.float32).t(), slopes)
             found = total.numpy()
         if self.mean is not None:
-            found -= np.outer(self.mean.numpy(), joined.sum(0))
+            found -= np.outer(self.mean.numpy(), sum_rows(outer))
         if self.factor != 1.0:
             found *= np.float32(self.factor)
-        if of_own is None:
-            return found, None
-        return np.ascontiguousarray(found[:, :width]), np.ascontiguousarray(found[:, width:])
+        return found

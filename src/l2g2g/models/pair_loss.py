@@ -1,6 +1,6 @@
 """Pair loss: how badly inner products tell edges from non-edges, and the gradient, in one go. The hottest code.
 
-Two routes give the same: the native kernels (CPU, float32), and plain torch for any device, which is also the reference.
+Two routes give the same: the native kernels (CPU, float32), and the reference in plain torch for any device.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ class GradientSums:
         """Add pairs that are not."""
         if isinstance(non_edges, NegativeDraws) and non_edges.can_stream:
             self._begin(1)
-            draws, tables = {"seed": non_edges.seed, "epoch": non_edges.epoch}, self._first_tables()
-            self._count(non_edges.plan.score(self.left, self.right, self.bias, *tables, **draws))
+            of_left, of_right = self._first_tables()
+            sides = self.left, self.right, self.bias, of_left, of_right
+            self._count(non_edges.plan.score(*sides, seed=non_edges.seed, epoch=non_edges.epoch))
         else:
             self._add_list(non_edges.listed, -1.0)
 

@@ -1,4 +1,4 @@
-"""Pairs: node pairs that a loss scores, as arcs of a symmetric pattern, as a list, or as draws that are never listed."""
+"""Pairs: node pairs that a loss scores, as a list or as the arcs of a symmetric pattern."""
 
 from __future__ import annotations
 

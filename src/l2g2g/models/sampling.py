@@ -1,8 +1,8 @@
 """Sampling: negative pairs inside patches, and FastGAE's node samples.
 
 The rows of a patch lie in a fixed random order, cut into blocks of equal size; the order is that of a hash of the node
-numbers. In every round of an epoch block I meets block (r − I) mod B, at random r, and each row draws columns of the block
-it meets. So the rows that a pass touches stay in the second-level cache, blocks that meet can be worked on in parallel,
+numbers. In every round of an epoch block I meets block (r − I) mod B, at random r, and rows draw columns of the block
+that they meet. So the rows that a pass touches stay in the second-level cache, blocks that meet can be worked on in parallel,
 and every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count nothing; as
 many more are drawn.
 """
@@ -24,6 +24,7 @@ from l2g2g.models.randomness import Purpose, random_words, scale_words, stream_k
 
 _BLOCK = 1024  # rows of a block: two blocks of vectors and gradients fit the second-level cache
 _DRAWS_PER_ROUND = 8  # about so many columns a row draws of one block
+_GROUP = 4  # a row draws so many columns at once, or none: rows cost more than columns
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
 # The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
 _EXPONENT = 0.75
@@ -79,10 +80,18 @@ class DrawPlan:
             order = np.lexsort((nodes, hashes, patch)).astype(np.int32)
         likely = num_allowed / np.maximum(1, sizes * num_blocks * block_sizes)  # that a draw counts
         wanted = np.where(num_allowed > 0, counts, 0)
-        num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted).astype(np.int64)
+        num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted)
+        num_draws = _GROUP * np.ceil(num_draws / _GROUP).astype(np.int64)
         weights = (shares / np.maximum(num_draws * likely, 1e-30)).astype(np.float32)
         return cls(
-            offsets.astype(np.int64), patches, order, nodes[order].astype(np.int32), num_blocks, block_sizes, num_draws, weights
+            offsets.astype(np.int64),
+            patches,
+            order,
+            nodes[order].astype(np.int32),
+            num_blocks,
+            block_sizes,
+            num_draws,
+            weights,
         )
 
     @property
@@ -112,10 +121,11 @@ class DrawPlan:
         return hash_nodes(self.nodes, stream_key(seed, Purpose.NEGATIVES, epoch))
 
     def rounds(self, *, seed: int, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The rounds of an epoch, those of different patches together: (num_rounds, 8) int64 and (num_rounds,) weights.
+        """The rounds of an epoch, those of different patches together: (num_rounds, 9) int64 and (num_rounds,) weights.
 
-        Columns: first packed row, rows, block size, blocks, r, draws, shift, key. Row p of a patch draws
-        ⌊((p + 1) draws + shift) / rows⌋ − ⌊(p draws + shift) / rows⌋ columns: as many as the others, within one.
+        Columns: first packed row, rows, block size, blocks, r, groups, group size, shift, key. Row p of a patch draws
+        ⌊((p + 1) groups + shift) / rows⌋ − ⌊(p groups + shift) / rows⌋ groups of columns: as many as the others, within
+        one.
         """
         sizes, keys = np.diff(self.offsets), stream_keys(seed, Purpose.NEGATIVES, epoch, self.patches)
         first = scale_words(random_words(keys, 0), self.num_blocks)
@@ -123,7 +133,8 @@ class DrawPlan:
             here = np.flatnonzero((self._num_rounds > turn) & (self.num_draws > 0))
             if len(here) == 0:
                 return
-            done, after = (self.num_draws[here] * t // self._num_rounds[here] for t in (turn, turn + 1))
+            groups = self.num_draws[here] // _GROUP
+            done, after = (groups * t // self._num_rounds[here] for t in (turn, turn + 1))
             table = np.stack(
                 [
                     self.offsets[:-1][here],
@@ -132,6 +143,7 @@ class DrawPlan:
                     self.num_blocks[here],
                     (first[here] + turn) % self.num_blocks[here],
                     after - done,
+                    np.full(len(here), _GROUP),
                     scale_words(random_words(keys[here], 2 * turn + 1), sizes[here]),
                     random_words(keys[here], 2 * turn + 2).view(np.int64),
                 ],
@@ -147,17 +159,21 @@ class DrawPlan:
         hashes, places = self.node_hashes(seed=seed, epoch=epoch), self.places[rows].astype(np.int64)
         found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         for table, _ in self.rounds(seed=seed, epoch=epoch):
-            for first, size, block_size, num_blocks, meeting, draws, shift, key in table.tolist():
+            for first, size, block_size, num_blocks, meeting, groups, group, shift, key in table.tolist():
                 inside = (places >= first) & (places < first + size)
                 local = places[inside] - first
-                counts = ((local + 1) * draws + shift) // size - (local * draws + shift) // size
+                counts = group * (((local + 1) * groups + shift) // size - (local * groups + shift) // size)
                 numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
                 own = np.repeat(local, counts)
                 words = hash_numbers(hashes[first + own], numbers.astype(np.uint32), key & (2**64 - 1))
                 block = (meeting - own // block_size) % num_blocks
-                columns = block * block_size + ((words.astype(np.uint64) * np.uint64(block_size)) >> np.uint64(32)).astype(np.int64)
+                columns = block * block_size + (
+                    (words.astype(np.uint64) * np.uint64(block_size)) >> np.uint64(32)
+                ).astype(np.int64)
                 real = columns < size
-                found.append((self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64)))
+                found.append(
+                    (self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64))
+                )
         drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
         return drawn_rows, drawn_columns
 
@@ -228,7 +244,10 @@ class NegativePlan:
         seed: int,
         epoch: int,
     ) -> tuple[float, float]:
-        """(loss, slope) of the negatives of an epoch by the native kernel; gradients are added. Tables: (rows, width)."""
+        """(loss, slope) of the negatives of an epoch by the native kernel; gradients are added.
+
+        left, right, of_left, of_right: (num_rows, width) float32; right None: both sides are the left one.
+        """
         draws, hashes = self.draws, self.draws.node_hashes(seed=seed, epoch=epoch)
         sides = [(left, of_left)] if right is None else [(left, of_left), (right, of_right)]
         packed = [(self._pack(table), zero_table(*table.shape)) for table, _ in sides] if draws.is_packed else sides
@@ -338,7 +357,11 @@ def plan_negatives(
     shares = np.ones(num_patches) / max(1, num_patches) if shares is None else shares
     patches = np.arange(num_patches) if patches is None else patches
     blank = DrawPlan.make(nodes, offsets, patches, counts, np.zeros(num_patches), shares)
-    patterns = [part for matrix in (edges, held_out) for part in (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False))]
+    patterns = [
+        part
+        for matrix in (edges, held_out)
+        for part in (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False))
+    ]
     indptr, columns = kernels().pack_pattern(*patterns, blank.order, blank.places)
     per_patch = np.diff(indptr[offsets])
     if not by_degree:
@@ -347,7 +370,9 @@ def plan_negatives(
     units = TargetUnits.by_degree(np.diff(edges.indptr), offsets)
     each, totals = np.diff(units.starts), np.diff(units.starts[offsets])
     rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
-    taken = np.bincount(np.repeat(np.arange(num_patches), sizes)[rows], weights=each[blank.order[columns]], minlength=num_patches)
+    taken = np.bincount(
+        np.repeat(np.arange(num_patches), sizes)[rows], weights=each[blank.order[columns]], minlength=num_patches
+    )
     left = sizes * totals - taken - totals  # units of all allowed pairs; every row loses itself
     # `make` expects pairs among sizes · blocks · block sizes: the same share of them counts.
     allowed = left / np.maximum(totals, 1) * blank.num_blocks * blank.block_sizes

@@ -177,8 +177,10 @@ class SparseMatrix:
 
 def to_torch_csr(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
     """A torch CSR tensor with the entries of a scipy CSR matrix."""
-    parts = (torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data))
-    return csr_tensor(*parts, matrix.shape)
+    indptr, indices, values = (
+        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    return csr_tensor(indptr, indices, values, matrix.shape)
 
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -283,6 +285,15 @@ def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.nda
         return np.concatenate([multiply_transposed_table(sparse, np.ascontiguousarray(part)) for part in slices], 1)
     sums = zero_table(num_threads(), sparse.num_columns, table.shape[1])
     native().multiply_transposed(sparse.csr, table, sums, *_dropped(sparse))
+    return add_parts(sums)
+
+
+def sum_rows(table: np.ndarray) -> np.ndarray:
+    """(width,) sum of the rows of a table by the native kernel."""
+    if table.shape[1] > _WIDEST:
+        return table.sum(0)
+    sums = zero_table(num_threads(), table.shape[1])
+    native().sum_rows(table, sums)
     return add_parts(sums)
 
 

@@ -123,9 +123,15 @@ def make_batch(pairs: PairSource, rows: Features, *, propagate_once: bool, stora
     table = FeatureTable.build(rows, pairs.nodes, device, storage)
 
     def make_inputs(features: Features | None, once: bool) -> EncoderInput:
-        weighted = not pairs.all_alike
-        how = {"device": device, "propagate_once": once, "storage": storage, "weighted": weighted}
-        return prepare_input(adjacency, features, held=table.matrix, **how)
+        return prepare_input(
+            adjacency,
+            features,
+            device=device,
+            propagate_once=once,
+            held=table.matrix,
+            storage=storage,
+            weighted=not pairs.all_alike,
+        )
 
     later: Callable[[], EncoderInput] = partial(make_inputs, None, False)
     if propagate_once:  # at once, because it needs the rows as they are, which are not kept

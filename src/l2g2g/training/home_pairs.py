@@ -46,9 +46,7 @@ class HomePairs:
     def __init__(self, source: PairSource | StoredPairs, is_home: np.ndarray) -> None:
         self.source, self.is_home = source, is_home
 
-    def draw(
-        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> Drawn:
+    def draw(self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0) -> Drawn:
         """The pairs of an epoch; arguments as in `PairSource`."""
         source = self.source
         if isinstance(source, StoredPairs) or not _draws_rows(source):

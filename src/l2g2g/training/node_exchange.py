@@ -68,9 +68,8 @@ class PairExchange:
         parts: (num_nodes, dim) this rank's part of every mean, zero where it has none. Differentiable.
         """
         needed = np.zeros(len(parts), np.bool_)
-        for pattern in (drawn.edges, drawn.non_edges):
-            for ends in pattern.listed[:2]:
-                needed[ends.cpu().numpy()] = True
+        for pairs in (drawn.edges, drawn.non_edges):
+            needed[pairs.rows] = needed[pairs.columns] = True
         outgoing, num_edges = self._ask(needed, drawn.num_edges or 0)
         incoming = [nodes[needed[nodes]] for nodes in self.held]
         outgoing[self.ranks.rank] = incoming[self.ranks.rank] = np.empty(0, np.int64)

@@ -139,9 +139,7 @@ class PairSource:
         """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""
         return None if num_groups == 0 else draw_groups(self.units, num_groups, seed=seed, epoch=epoch)
 
-    def draw_edges(
-        self, hidden: float, scored: float, *, seed: int, epoch: int, num_groups: int = 0
-    ) -> ScoredEdges:
+    def draw_edges(self, hidden: float, scored: float, *, seed: int, epoch: int, num_groups: int = 0) -> ScoredEdges:
         """The edges that are scored in this epoch, weighted like `edges`."""
         groups, how = self.draw_groups(num_groups, seed=seed, epoch=epoch), {"seed": seed, "epoch": epoch}
         if self.arcs is None:

@@ -92,8 +92,8 @@ class StoredPairs:
         pairs = PairList(rows, columns, weigh_pairs(weights, np.zeros(len(rows), np.int64), np.ones(1)), "pair")
         if negatives_of is None:
             return pairs, None
-        rows, columns = (np.concatenate(side).astype(np.int32) for side in zip(*negatives, strict=True))
-        return pairs, PairList(rows, columns, self._plan.weights)
+        drawn = [np.concatenate(side).astype(np.int32) for side in zip(*negatives, strict=True)]
+        return pairs, PairList(drawn[0], drawn[1], self._plan.weights)
 
     def _draw_negatives(self, block: RowBlock, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) of the negatives of the rows of a block."""

@@ -132,7 +132,8 @@ struct Round {
     int64_t first_row, num_rows;      // of the patch, in packed order
     int64_t block_size, num_blocks;   // block_size * num_blocks >= num_rows; draws beyond the last row count nothing
     int64_t meeting;                  // r
-    int64_t num_draws, shift;         // row p of the patch draws floor(((p + 1) num_draws + shift) / num_rows) - the same of p
+    int64_t num_groups, shift;        // row p of the patch draws floor(((p + 1) num_groups + shift) / num_rows) - the same of p
+    int64_t group_size;               // groups of so many columns
     uint64_t key;
     float weight;
 };
@@ -159,7 +160,7 @@ struct ListDrawArguments {
     Excluded excluded;
     const uint32_t* node_hashes;
     const uint8_t* wanted;    // (num_rows of all,) packed rows to draw for; null: all
-    int32_t *rows, *columns;  // room for round.num_draws + 1 pairs; packed numbers
+    int32_t *rows, *columns;  // room for all draws and one more; packed numbers
 };
 
 struct MaskArguments {
@@ -202,6 +203,7 @@ struct Kernels {
     void (*forward_layer)(const LayerArguments&);
     void (*backward_layer)(const LayerGradients&);
     void (*move_rows)(const MoveArguments&);
+    void (*sum_rows)(const float* table, int64_t num_rows, int64_t width, int64_t num_parts, float* sums);
     void (*score_arcs)(const ArcArguments&);
     void (*score_list)(const ListArguments&);
     void (*multiply_ends)(const EndsArguments&);

@@ -151,6 +151,12 @@ void move_rows(Matrix<float> table, MatrixOut<float> out, Maybe<Vector<int32_t>>
     active->move_rows({table.data(), data(order), data(scale), static_cast<int64_t>(rows), static_cast<int64_t>(table.shape(1)), add, out.data()});
 }
 
+void sum_rows(Matrix<float> table, MatrixOut<float> sums) {
+    check_shape(sums.shape(0) >= 1 && sums.shape(1) == table.shape(1) && static_cast<int64_t>(table.shape(1)) <= kWidestTable, "sums has the wrong shape");
+    const nb::gil_scoped_release release;
+    active->sum_rows(table.data(), static_cast<int64_t>(table.shape(0)), static_cast<int64_t>(table.shape(1)), static_cast<int64_t>(sums.shape(0)), sums.data());
+}
+
 struct Found {
     double loss, slope;
 };
@@ -261,18 +267,19 @@ class PackedNegatives {
         }
     }
 
-    // rounds: (num_rounds, 8) int64: first_row, num_rows, block_size, num_blocks, meeting, num_draws, shift, key as signed.
+    // rounds: (num_rounds, 9) int64: first_row, num_rows, block_size, num_blocks, meeting, num_groups, group_size, shift, key as signed.
     std::vector<Round> read_rounds(const Matrix<int64_t>& rounds, const Vector<float>& weights) const {
-        check_shape(rounds.shape(1) == 8 && weights.size() == rounds.shape(0), "a round has eight numbers and a weight");
+        check_shape(rounds.shape(1) == 9 && weights.size() == rounds.shape(0), "a round has nine numbers and a weight");
         check_shape(static_cast<int64_t>(blocks_.size()) == num_rows(), "mark_blocks must be called first");
         std::vector<Round> read;
         for (size_t number = 0; number < rounds.shape(0); ++number) {
-            const int64_t* r = rounds.data() + 8 * number;
+            const int64_t* r = rounds.data() + 9 * number;
             check_shape(r[0] >= 0 && r[1] >= 1 && r[0] + r[1] <= num_rows(), "a round lies outside the rows");
             check_shape(r[2] >= 1 && r[2] < (int64_t{1} << 31) && r[3] >= 1 && r[2] * r[3] >= r[1] && r[2] * (r[3] - 1) < r[1] && r[0] + r[2] * r[3] < (int64_t{1} << 31),
                         "blocks must cover the rows of their patch");
-            check_shape(r[4] >= 0 && r[5] >= 0 && r[5] < (int64_t{1} << 40) && r[6] >= 0 && r[6] < r[1], "a round has an impossible number of draws");
-            read.push_back({r[0], r[1], r[2], r[3], r[4], r[5], r[6], static_cast<uint64_t>(r[7]), weights.data()[number]});
+            check_shape(r[4] >= 0 && r[5] >= 0 && r[5] < (int64_t{1} << 40) && r[6] >= 1 && r[6] <= 1024 && r[7] >= 0 && r[7] < r[1],
+                        "a round has an impossible number of draws");
+            read.push_back({r[0], r[1], r[2], r[3], r[4], r[5], r[7], r[6], static_cast<uint64_t>(r[8]), weights.data()[number]});
         }
         return read;
     }
@@ -313,7 +320,7 @@ class PackedNegatives {
             const nb::gil_scoped_release release;
             for (const Round& round : own) {
                 const size_t before = rows.size();
-                rows.resize(before + static_cast<size_t>(round.num_draws) + 1);
+                rows.resize(before + static_cast<size_t>(round.num_groups * round.group_size) + 1);
                 columns.resize(rows.size());
                 Round counted = round;
                 counted.weight = 1.0f;
@@ -433,6 +440,8 @@ of_table: (parts, columns, inner) zeros, gradient of the table.)");
                R"(out[r] = scale[r] * table[order[r]], added to what is there where `add`.
 
 table: (num_rows, width) float32. order: (rows,) int32. scale: (rows,) float32. out: (rows, width) float32.)");
+    module.def("sum_rows", &sum_rows, "table"_a.noconvert(), "sums"_a.noconvert(),
+               "sums[p] += the sum of the p-th part of the rows. table: (rows, width) float32, sums: (parts, width) float32.");
     module.def("score_arcs", &score_arcs, "arcs"_a, "weights"_a.noconvert(), "kind"_a, "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "sign"_a,
                "of_left"_a.noconvert(), "of_right"_a.noconvert().none(),
                R"((loss, slope) of sum weight * -log sigma(sign * (left_u . right_v + bias)) over the arcs of a symmetric pattern.
@@ -459,7 +468,7 @@ indptr: (num_rows + 1,) int64, columns: int32 in order, both packed rows; the ro
              "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(), "of_right"_a.noconvert().none(),
              R"((loss, slope) of the negatives of some rounds, each of another patch; gradients are added.
 
-rounds: (num_rounds, 8) int64 and weights: (num_rounds,) float32, see NegativePlan. node_hashes: (num_rows,) uint32.
+rounds: (num_rounds, 9) int64 and weights: (num_rounds,) float32, see NegativePlan. node_hashes: (num_rows,) uint32.
 left, right, of_left, of_right: (num_rows, width) float32, packed order.)")
         .def("list", &PackedNegatives::list, "rounds"_a.noconvert(), "weights"_a.noconvert(), "node_hashes"_a.noconvert(), "wanted"_a.noconvert().none() = nb::none(),
              "(rows, columns) int32 of the pairs that some rounds draw, packed numbers. wanted: (num_rows,) uint8, only these rows.");

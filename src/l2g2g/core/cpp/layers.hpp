@@ -145,4 +145,16 @@ void move_rows(const MoveArguments& a) {
     });
 }
 
+// sums[p] += the sum of the p-th part of the rows.
+void sum_rows(const float* table, int64_t num_rows, int64_t width, int64_t num_parts, float* sums) {
+    parallel_for(num_parts, [&](int64_t part, int) {
+        with_width(width, [&](auto w) {
+            Row<decltype(w)::value> own;
+            own.read(sums + part * width, width);
+            for (int64_t row = num_rows * part / num_parts; row < num_rows * (part + 1) / num_parts; ++row) own.add(table + row * width, width);
+            own.write(sums + part * width, width);
+        });
+    });
+}
+
 }  // namespace

@@ -5,6 +5,35 @@
 namespace {
 using namespace l2g2g;
 
+#ifdef __AVX512F__
+// The same without weights and groups, sixteen entries at a time: compressed in registers, written with masks.
+INLINE void split_vectors(const MaskArguments& a, int64_t low, int64_t high, uint32_t own, uint32_t flip, int64_t& left, int64_t& right) {
+    typedef uint32_t Words __attribute__((vector_size(64)));
+    const __m512i nothing = _mm512_setzero_si512();
+    const auto most = [](uint64_t below) { return _mm512_set1_epi32(static_cast<int>(below >> 32 ? 0xffffffffu : static_cast<uint32_t>(below))); };
+    const __m512i hidden_below = most(a.hidden_below), scored_below = most(a.scored_below);
+    const bool hides_all = a.hidden_below >> 32, scores_all = a.scored_below >> 32;
+    for (int64_t entry = low; entry < high; entry += 16) {
+        const int64_t count = high - entry < 16 ? high - entry : 16;
+        const __mmask16 valid = static_cast<__mmask16>((1u << count) - 1);
+        const __m512i columns = _mm512_maskz_loadu_epi32(valid, a.indices + entry);
+        Words hashes = (Words)_mm512_mask_i32gather_epi32(nothing, valid, columns, a.node_hashes, 4);
+        hashes = (hashes + own) ^ flip;  // mix() of hashing.hpp
+        hashes = (hashes ^ (hashes >> 16)) * 0x7feb352du;
+        hashes = (hashes ^ (hashes >> 15)) * 0x846ca68bu;
+        const __m512i word = (__m512i)(hashes ^ (hashes >> 16));
+        const __mmask16 hidden = hides_all ? valid : _mm512_mask_cmplt_epu32_mask(valid, word, hidden_below);
+        const __mmask16 scored = scores_all ? valid : _mm512_mask_cmplt_epu32_mask(valid, word, scored_below);
+        const __mmask16 visible = static_cast<__mmask16>(valid & ~hidden);
+        const int num_visible = __builtin_popcount(visible), num_scored = __builtin_popcount(scored);
+        _mm512_mask_storeu_epi32(a.out_indices + left, static_cast<__mmask16>((1u << num_visible) - 1), _mm512_maskz_compress_epi32(visible, columns));
+        right -= num_scored;
+        _mm512_mask_storeu_epi32(a.out_indices + right + 1, static_cast<__mmask16>((1u << num_scored) - 1), _mm512_maskz_compress_epi32(scored, columns));
+        left += num_visible;
+    }
+}
+#endif
+
 void split_masked(const MaskArguments& a) {
     const Csr rows{a.indptr, a.indptr + 1, a.indices, nullptr, a.num_rows, a.num_entries};
     const int64_t items = count_items(rows, 8);
@@ -18,6 +47,12 @@ void split_masked(const MaskArguments& a) {
             float weight = 1.0f;
             for (int64_t low = first; low < last; low += kBuffer) {
                 const int64_t high = low + kBuffer < last ? low + kBuffer : last;
+#ifdef __AVX512F__
+                if (!a.values && !a.groups) {
+                    split_vectors(a, low, high, own, flip, left, right);
+                    continue;
+                }
+#endif
                 for (int64_t entry = low; entry < high; ++entry) words[entry - low] = mix((own + a.node_hashes[a.indices[entry]]) ^ flip);
                 for (int64_t entry = low; entry < high; ++entry) {  // written always, counted only if it belongs there
                     const int32_t column = a.indices[entry];

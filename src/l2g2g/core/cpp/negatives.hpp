@@ -7,19 +7,21 @@ namespace {
 using namespace l2g2g;
 
 // The rows of a block that draw something, and how many draws each has: row p of the patch has
-// floor(((p + 1) num_draws + shift) / num_rows) - floor((p num_draws + shift) / num_rows), found without dividing for each.
+// group_size (floor(((p + 1) num_groups + shift) / num_rows) - floor((p num_groups + shift) / num_rows)), found without
+// dividing for each.
 struct RowDraws {
     int64_t row, end, num_rows;
-    int64_t each, rest, carried;  // num_draws = each num_rows + rest; carried: the remainder before this row
+    int64_t each, rest, carried, size;  // num_groups = each num_rows + rest; carried: the remainder before this row
     int64_t taken = 0, count = 0;
 
     MEMBER RowDraws(const Round& round, int64_t low, int64_t high)
         : row(low - 1),
           end(high),
           num_rows(round.num_rows),
-          each(round.num_draws / round.num_rows),
-          rest(round.num_draws % round.num_rows),
-          carried((low * rest + round.shift) % round.num_rows) {
+          each(round.num_groups / round.num_rows),
+          rest(round.num_groups % round.num_rows),
+          carried((low * rest + round.shift) % round.num_rows),
+          size(round.group_size) {
         advance();
     }
     MEMBER void advance() {
@@ -29,7 +31,7 @@ struct RowDraws {
             carried += rest;
             const bool over = carried >= num_rows;
             carried -= over ? num_rows : 0;
-            count = each + over;
+            count = (each + over) * size;
         } while (count == 0);
     }
     MEMBER bool done() const { return row >= end; }
