@@ -10,13 +10,14 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.core import hash_nodes, native, reference
-from l2g2g.core.tables import blank_table
+from l2g2g.core import hash_nodes, native, num_threads, reference
+from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.graphs.graph import Features
 from l2g2g.models.randomness import Purpose, share_threshold, stream_key
 from l2g2g.models.sparse import (
     Dropout,
     SparseMatrix,
+    add_parts,
     multiply,
     multiply_table,
     multiply_transposed_table,
@@ -166,11 +167,8 @@ class FeatureRows:
         """
         rows, width = self.rows, weight.shape[1]
         if not isinstance(rows, SparseMatrix):
-            hidden = self.multiply(torch.from_numpy(weight)).numpy()
-            if scale is not None:
-                native().move_rows(hidden, hidden, None, scale)
-            own = None if skip is None else self.multiply(torch.from_numpy(skip), torch.from_numpy(bias)).numpy()
-            return hidden, own
+            own = None if skip is None else self._multiply_dense(skip, bias, None)
+            return self._multiply_dense(weight, None, scale), own
         if skip is None or rows.entries_per_row < _FEW_ENTRIES:
             own = None if skip is None else multiply_table(rows, *self._centred(skip, bias))
             table, shift = self._centred(weight, None)
@@ -180,6 +178,17 @@ class FeatureRows:
         hidden = blank_table(len(both), width)
         np.multiply(both[:, :width], 1.0 if scale is None else scale[:, None], out=hidden)
         return hidden, np.ascontiguousarray(both[:, width:])
+
+    def _multiply_dense(self, weight: np.ndarray, bias: np.ndarray | None, scale: np.ndarray | None) -> np.ndarray:
+        """scale · (rows @ weight + bias) of dense rows; 16-bit ones are widened some at a time."""
+        assert isinstance(self.rows, Tensor)
+        table, added = self._centred(weight, bias)
+        out = blank_table(len(self.rows), weight.shape[1])
+        for low in range(0, len(out), _ROWS):
+            rows = self.rows[low : low + _ROWS].to(torch.float32).contiguous().numpy()
+            own_scale = None if scale is None else scale[low : low + _ROWS]
+            native().multiply_dense(rows, table, out[low : low + _ROWS], None if added is None else added[0], own_scale)
+        return out
 
     def _centred(self, weight: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """(table, added row) with rows @ weight + bias = X @ table + added."""
@@ -204,13 +213,12 @@ class FeatureRows:
         rows = self.rows
         if isinstance(rows, SparseMatrix):
             found = multiply_transposed_table(rows, outer)
-        elif rows.dtype == torch.float32:
-            found = (rows.t() @ torch.from_numpy(outer)).numpy()
         else:
-            total = torch.zeros(rows.shape[1], outer.shape[1])
-            for part, slopes in zip(rows.split(_ROWS), torch.from_numpy(outer).split(_ROWS), strict=True):
-                total.addmm_(part.to(torch.float32).t(), slopes)
-            found = total.numpy()
+            sums = zero_table(num_threads(), rows.shape[1], outer.shape[1])
+            for low in range(0, len(outer), _ROWS):
+                part = rows[low : low + _ROWS].to(torch.float32).contiguous().numpy()
+                native().multiply_dense_transposed(part, outer[low : low + _ROWS], sums)
+            found = add_parts(sums)
         if self.mean is not None:
             found -= np.outer(self.mean.numpy(), sum_rows(outer))
         if self.factor != 1.0:

@@ -1,10 +1,10 @@
 """Sampling: negative pairs inside patches, and FastGAE's node samples.
 
-The rows of a patch lie in a fixed random order, cut into blocks of equal size; the order is that of a hash of the node
-numbers. In every round of an epoch block I meets block (r − I) mod B, at random r, and rows draw columns of the block
-that they meet. So the rows that a pass touches stay in the second-level cache, blocks that meet can be worked on in parallel,
-and every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count nothing; as
-many more are drawn.
+The rows of a patch lie in a fixed random order, that of a hash of their node numbers, cut into blocks of equal size. In
+every round of an epoch block I meets block (r − I) mod B, at random r, and rows draw columns of the block that they
+meet. So the rows that a pass touches stay in the second-level cache, blocks that meet can be worked on in parallel, and
+every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count nothing; as many
+more are drawn.
 """
 
 from __future__ import annotations

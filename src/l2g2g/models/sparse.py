@@ -177,9 +177,8 @@ class SparseMatrix:
 
 def to_torch_csr(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
     """A torch CSR tensor with the entries of a scipy CSR matrix."""
-    indptr, indices, values = (
-        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
-    )
+    parts = matrix.indptr, matrix.indices, matrix.data
+    indptr, indices, values = (torch.from_numpy(part).to(device) for part in parts)
     return csr_tensor(indptr, indices, values, matrix.shape)
 
 

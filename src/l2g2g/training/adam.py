@@ -14,8 +14,8 @@ from l2g2g.models.sparse import runs_native
 class Adam:
     """Adam (Kingma and Ba 2015) with the usual constants; equal to `torch.optim.Adam` up to rounding.
 
-    torch.optim loads torch's compiler when its first optimiser is made, which takes longer than a small training. On the
-    CPU a native kernel steps: torch's own wakes threads for it.
+    torch.optim loads torch's compiler when its first optimiser is made, which takes longer than a small training. On
+    the CPU a native kernel steps: torch's own wakes threads for it.
     """
 
     def __init__(self, parameters: Iterable[Tensor], rate: float) -> None:

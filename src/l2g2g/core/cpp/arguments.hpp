@@ -188,6 +188,17 @@ struct DropArguments {
     float* out;
 };
 
+// out = scale (rows @ table + added): dense rows times a narrow table; and sums[p] += transpose(rows) @ dense of the p-th part.
+struct DenseArguments {
+    const float* rows;   // (num_rows, depth)
+    int64_t num_rows, depth, width;
+    const float* table;  // (depth, width), or dense: (num_rows, width)
+    const float* added;  // (width,); null: nothing
+    const float* scale;  // (num_rows,); null: 1
+    int64_t num_parts;
+    float* out;          // (num_rows, width), or sums: (num_parts, depth, width)
+};
+
 // One step of Adam (Kingma and Ba 2015) on `count` numbers; correction: 1 - beta^step of the means and of the squares.
 struct AdamArguments {
     float *values, *means, *squares;
@@ -203,6 +214,8 @@ struct Kernels {
     void (*forward_layer)(const LayerArguments&);
     void (*backward_layer)(const LayerGradients&);
     void (*move_rows)(const MoveArguments&);
+    void (*multiply_dense)(const DenseArguments&);
+    void (*multiply_dense_transposed)(const DenseArguments&);
     void (*sum_rows)(const float* table, int64_t num_rows, int64_t width, int64_t num_parts, float* sums);
     void (*score_arcs)(const ArcArguments&);
     void (*score_list)(const ListArguments&);

@@ -151,6 +151,22 @@ void move_rows(Matrix<float> table, MatrixOut<float> out, Maybe<Vector<int32_t>>
     active->move_rows({table.data(), data(order), data(scale), static_cast<int64_t>(rows), static_cast<int64_t>(table.shape(1)), add, out.data()});
 }
 
+void multiply_dense(Matrix<float> rows, Matrix<float> table, MatrixOut<float> out, Maybe<Vector<float>> added, Maybe<Vector<float>> scale) {
+    check_shape(rows.shape(1) == table.shape(0) && static_cast<int64_t>(table.shape(1)) <= kWidestTable, "the table must have a row per column, and at most 512 columns");
+    check_shape(out.shape(0) == rows.shape(0) && out.shape(1) == table.shape(1), "out has the wrong shape");
+    check_shape((!added || added->size() == table.shape(1)) && (!scale || scale->size() == rows.shape(0)), "added or scale has the wrong length");
+    const nb::gil_scoped_release release;
+    active->multiply_dense({rows.data(), static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), static_cast<int64_t>(table.shape(1)), table.data(), data(added),
+                            data(scale), 1, out.data()});
+}
+void multiply_dense_transposed(Matrix<float> rows, Matrix<float> dense, Cube<float> sums) {
+    check_shape(rows.shape(0) == dense.shape(0) && static_cast<int64_t>(dense.shape(1)) <= kWidestTable, "rows and dense must have as many rows, and dense at most 512 columns");
+    check_shape(sums.shape(0) >= 1 && sums.shape(1) == rows.shape(1) && sums.shape(2) == dense.shape(1), "sums has the wrong shape");
+    const nb::gil_scoped_release release;
+    active->multiply_dense_transposed({rows.data(), static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)), static_cast<int64_t>(dense.shape(1)), dense.data(),
+                                       nullptr, nullptr, static_cast<int64_t>(sums.shape(0)), sums.data()});
+}
+
 void sum_rows(Matrix<float> table, MatrixOut<float> sums) {
     check_shape(sums.shape(0) >= 1 && sums.shape(1) == table.shape(1) && static_cast<int64_t>(table.shape(1)) <= kWidestTable, "sums has the wrong shape");
     const nb::gil_scoped_release release;
@@ -440,6 +456,15 @@ of_table: (parts, columns, inner) zeros, gradient of the table.)");
                R"(out[r] = scale[r] * table[order[r]], added to what is there where `add`.
 
 table: (num_rows, width) float32. order: (rows,) int32. scale: (rows,) float32. out: (rows, width) float32.)");
+    module.def("multiply_dense", &multiply_dense, "rows"_a.noconvert(), "table"_a.noconvert(), "out"_a.noconvert(), "added"_a.noconvert().none() = nb::none(),
+               "scale"_a.noconvert().none() = nb::none(),
+               R"(out = scale * (rows @ table + added).
+
+rows: (num_rows, depth), table: (depth, width), out: (num_rows, width), added: (width,), scale: (num_rows,). All float32.)");
+    module.def("multiply_dense_transposed", &multiply_dense_transposed, "rows"_a.noconvert(), "dense"_a.noconvert(), "sums"_a.noconvert(),
+               R"(sums[p] += what the p-th part of the rows gives to transpose(rows) @ dense.
+
+rows: (num_rows, depth), dense: (num_rows, width), sums: (parts, depth, width). All float32.)");
     module.def("sum_rows", &sum_rows, "table"_a.noconvert(), "sums"_a.noconvert(),
                "sums[p] += the sum of the p-th part of the rows. table: (rows, width) float32, sums: (parts, width) float32.");
     module.def("score_arcs", &score_arcs, "arcs"_a, "weights"_a.noconvert(), "kind"_a, "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "sign"_a,

@@ -7,9 +7,18 @@ using namespace l2g2g;
 
 constexpr int64_t kBlock = 64;  // rows that go through a pass together
 
+// How many rows of W floats are summed at once: as many as the registers hold, so that what they share is loaded once.
+template <int W> constexpr int rows_at_once() {
+    if constexpr (W == 0) return 1;
+    else {
+        constexpr int registers = kLanes == 16 ? 24 : 12, fitting = registers / Row<W>::N;
+        return fitting < 1 ? 1 : fitting > 8 ? 8 : fitting;
+    }
+}
+
 // out[i] = factors[i] @ table for `count` rows; table: (depth, W).
 template <int W> void project(const float* factors, int64_t count, int64_t depth, const float* table, int64_t width, float* out) {
-    constexpr int R = W == 0 || W >= 64 ? 1 : 4;  // rows at once: the table is read once for all of them
+    constexpr int R = rows_at_once<W>();
     int64_t row = 0;
     for (; row + R <= count; row += R) {
         Row<W> sums[R];
@@ -28,7 +37,7 @@ template <int W> void project(const float* factors, int64_t count, int64_t depth
 
 // sums += leftᵀ @ right for `count` rows; left: (count, depth), right: (count, W), sums: (depth, W).
 template <int W> void add_outer(const float* left, const float* right, int64_t count, int64_t depth, int64_t width, float* sums) {
-    constexpr int K = W == 0 || W >= 64 ? 1 : 4;
+    constexpr int K = rows_at_once<W>();
     int64_t k = 0;
     for (; k + K <= depth; k += K) {
         Row<W> own[K];
@@ -142,6 +151,32 @@ void move_rows(const MoveArguments& a) {
                 own.write(a.out + row * a.width, a.width);
             }
         });
+    });
+}
+
+void multiply_dense(const DenseArguments& a) {
+    const Project project_rows = project_for(a.width);
+    const int64_t blocks = (a.num_rows + kBlock - 1) / kBlock;
+    parallel_for(blocks, [&](int64_t block, int) {
+        const int64_t low = block * kBlock, high = low + kBlock < a.num_rows ? low + kBlock : a.num_rows;
+        project_rows(a.rows + low * a.depth, high - low, a.depth, a.table, a.width, a.out + low * a.width);
+        if (!a.added && !a.scale) return;
+        for (int64_t row = low; row < high; ++row) {
+            float* own = a.out + row * a.width;
+            const float factor = a.scale ? a.scale[row] : 1.0f;
+            for (int64_t n = 0; n < a.width; ++n) own[n] = factor * (own[n] + (a.added ? a.added[n] : 0.0f));
+        }
+    });
+}
+
+void multiply_dense_transposed(const DenseArguments& a) {
+    const AddOuter add_outer_rows = add_outer_for(a.width);
+    parallel_for(a.num_parts, [&](int64_t part, int) {
+        const int64_t end = a.num_rows * (part + 1) / a.num_parts;
+        for (int64_t low = a.num_rows * part / a.num_parts; low < end; low += kBlock) {
+            const int64_t high = low + kBlock < end ? low + kBlock : end;
+            add_outer_rows(a.rows + low * a.depth, a.table + low * a.width, high - low, a.depth, a.width, a.out + part * a.depth * a.width);
+        }
     });
 }
 
