@@ -18,7 +18,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.core import hash_nodes, hash_numbers, kernels, native
-from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.models.pairs import PairList
 from l2g2g.models.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 
@@ -112,7 +111,8 @@ class DrawPlan:
         return places
 
     @cached_property
-    def _num_rounds(self) -> np.ndarray:
+    def num_rounds(self) -> np.ndarray:
+        """(num_patches,) int64 rounds of an epoch."""
         per_row = self.num_draws / np.maximum(1, np.diff(self.offsets))
         return np.clip(np.round(per_row / _DRAWS_PER_ROUND), 1, self.num_blocks).astype(np.int64)
 
@@ -129,12 +129,12 @@ class DrawPlan:
         """
         sizes, keys = np.diff(self.offsets), stream_keys(seed, Purpose.NEGATIVES, epoch, self.patches)
         first = scale_words(random_words(keys, 0), self.num_blocks)
-        for turn in range(int(self._num_rounds.max(initial=0))):
-            here = np.flatnonzero((self._num_rounds > turn) & (self.num_draws > 0))
+        for turn in range(int(self.num_rounds.max(initial=0))):
+            here = np.flatnonzero((self.num_rounds > turn) & (self.num_draws > 0))
             if len(here) == 0:
                 return
             groups = self.num_draws[here] // _GROUP
-            done, after = (groups * t // self._num_rounds[here] for t in (turn, turn + 1))
+            done, after = (groups * t // self.num_rounds[here] for t in (turn, turn + 1))
             table = np.stack(
                 [
                     self.offsets[:-1][here],
@@ -194,10 +194,16 @@ class NegativePlan:
 
     @cached_property
     def packed(self) -> Any:
-        """The excluded pairs as the native kernels take them."""
-        packed = native().PackedNegatives(*self.excluded)
-        packed.mark_blocks(self.draws.offsets, self.draws.block_sizes)
-        return packed
+        """The same as the native kernels take it."""
+        draws = self.draws
+        sizes = draws.offsets, draws.block_sizes, draws.num_draws // _GROUP, draws.num_rounds
+        ends = draws.nodes, draws.order, draws.places
+        return native().PackedNegatives(*self.excluded, *sizes, draws.weights, _GROUP, *ends)
+
+    def _streams(self, seed: int, epoch: int) -> tuple[np.ndarray, int]:
+        """The keys of the patches and of the nodes in an epoch."""
+        draws = self.draws
+        return stream_keys(seed, Purpose.NEGATIVES, epoch, draws.patches), stream_key(seed, Purpose.NEGATIVES, epoch)
 
     @property
     def weights(self) -> tuple[np.ndarray, str]:
@@ -212,26 +218,15 @@ class NegativePlan:
         if self.units is not None:
             rows, columns = self._draw_by_units(seed, epoch, wanted)
         elif native() is not None:
-            rows, columns = self._list_native(seed, epoch, wanted)
+            chosen = None if wanted is None else wanted.astype(np.uint8)
+            rows, columns = self.packed.list(*self._streams(seed, epoch), chosen)
         else:
-            chosen = np.arange(self.draws.num_rows) if wanted is None else np.flatnonzero(wanted)
-            rows, columns = self.draws.draw_rows(chosen, seed=seed, epoch=epoch)
+            own = np.arange(self.draws.num_rows) if wanted is None else np.flatnonzero(wanted)
+            rows, columns = self.draws.draw_rows(own, seed=seed, epoch=epoch)
             allowed = ~self._is_excluded(rows, columns)
             rows, columns = rows[allowed], columns[allowed]
         weights, kind = self.weights
         return PairList(rows.astype(np.int32), columns.astype(np.int32), weights, kind)  # type: ignore[arg-type]
-
-    def _list_native(self, seed: int, epoch: int, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        order, hashes = self.draws.order, self.draws.node_hashes(seed=seed, epoch=epoch)
-        chosen = None if wanted is None else np.ascontiguousarray(wanted[order], dtype=np.uint8)
-        parts = [
-            self.packed.list(table, weights, hashes, chosen)
-            for table, weights in self.draws.rounds(seed=seed, epoch=epoch)
-        ]
-        if not parts:
-            return np.empty(0, np.int32), np.empty(0, np.int32)
-        rows, columns = (np.concatenate(side) for side in zip(*parts, strict=True))
-        return (order[rows], order[columns]) if self.draws.is_packed else (rows, columns)
 
     def score(
         self,
@@ -248,23 +243,10 @@ class NegativePlan:
 
         left, right, of_left, of_right: (num_rows, width) float32; right None: both sides are the left one.
         """
-        draws, hashes = self.draws, self.draws.node_hashes(seed=seed, epoch=epoch)
-        sides = [(left, of_left)] if right is None else [(left, of_left), (right, of_right)]
-        packed = [(self._pack(table), zero_table(*table.shape)) for table, _ in sides] if draws.is_packed else sides
-        loss, slope = 0.0, 0.0
-        (one, of_one), (other, of_other) = packed[0], packed[1] if right is not None else (None, None)
-        for table, weights in draws.rounds(seed=seed, epoch=epoch):
-            found = self.packed.score(table, weights, hashes, one, other, bias, of_one, of_other)
-            loss, slope = loss + found[0], slope + found[1]
-        if draws.is_packed:
-            for (_, target), (_, gradient) in zip(sides, packed, strict=True):
-                native().move_rows(gradient, target, draws.places, None, True)
-        return loss, slope
-
-    def _pack(self, table: np.ndarray) -> np.ndarray:
-        packed = blank_table(*table.shape)
-        native().move_rows(table, packed, self.draws.order)
-        return packed
+        found: tuple[float, float] = self.packed.score(
+            *self._streams(seed, epoch), left, right, bias, of_left, of_right
+        )
+        return found
 
     def _is_excluded(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """(num_pairs,) whether pairs, in the order of the tables, are never negatives."""

@@ -25,7 +25,7 @@ struct ProductArguments {
     Csr matrix;
     Dropout dropout;
     const float* table;
-    int64_t width;
+    int64_t num_columns, width;
     const float* scale;      // (num_rows,) factor of every sum; null: 1
     bool loops;              // whether row r of the table counts for row r of the result too
     const float* added;      // what is added to the scaled sum; null: nothing
@@ -46,7 +46,7 @@ struct TransposedArguments {
 struct LayerArguments {
     Csr matrix;
     const float* table;  // D: (num_columns, hidden)
-    int64_t hidden_width;
+    int64_t num_columns, hidden_width;
     const float* scale;  // (num_rows,) factor of the sums; null: 1
     bool loops;
     const float* bias;      // (hidden,)

@@ -7,6 +7,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <mutex>
+#include <new>
 
 namespace l2g2g {
 namespace {
@@ -85,7 +87,7 @@ void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out
     check_shape(!loops || matrix.num_columns() >= rows, "loops need a square matrix");
     check_shape(!added || (static_cast<int64_t>(added->shape(1)) == width && (added->shape(0) == 1 || static_cast<int64_t>(added->shape(0)) == rows)),
                 "added has the wrong shape");
-    const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), table.data(), width, data(scale), loops,
+    const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), table.data(), matrix.num_columns(), width, data(scale), loops,
                                         added ? added->data() : nullptr, added && added->shape(0) > 1 ? width : 0, scale_added, out.data()};
     const nb::gil_scoped_release release;
     if (width && rows) active->multiply(arguments);
@@ -115,7 +117,7 @@ void forward_layer(const CsrMatrix& matrix, Matrix<float> table, Vector<float> b
     check_shape((!scale || static_cast<int64_t>(scale->size()) == rows) && (!out_scale || static_cast<int64_t>(out_scale->size()) == rows),
                 "a scale must have a number per row");
     check_shape(!loops || matrix.num_columns() >= rows, "loops need a square matrix");
-    const LayerArguments arguments = {matrix.csr(), table.data(), inner, data(scale), loops, bias.data(), weight.data(), width, data(out_scale), hidden.data(), out.data()};
+    const LayerArguments arguments = {matrix.csr(), table.data(), matrix.num_columns(), inner, data(scale), loops, bias.data(), weight.data(), width, data(out_scale), hidden.data(), out.data()};
     const nb::gil_scoped_release release;
     active->forward_layer(arguments);
 }
@@ -257,102 +259,188 @@ void spread_to_ends(MatrixOut<float> of_table, Matrix<float> table, Vector<int32
     active->spread_to_ends({table.data(), rows.data(), columns.data(), static_cast<int64_t>(rows.size()), static_cast<int64_t>(table.shape(1)), of_products.data(), of_table.data()});
 }
 
-// The negatives of some stacked patches, see negatives.hpp. Rounds come as rows of integers from the plan in Python.
+// A float table that begins with a cache line.
+class AlignedTable {
+  public:
+    float* get(size_t count) {
+        if (count > size_) {
+            memory_.reset(static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t{64})));
+            size_ = count;
+        }
+        return memory_.get();
+    }
+
+  private:
+    struct Delete {
+        void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+    };
+    std::unique_ptr<float[], Delete> memory_;
+    size_t size_ = 0;
+};
+
+// 64 random bits at a position of a stream: `random_words` of models/randomness.py.
+uint64_t random_word(uint64_t key, uint64_t position) {
+    uint64_t value = key + (position + 1) * 0x9e3779b97f4a7c15ull;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+    return value ^ (value >> 31);
+}
+int64_t scale_word(uint64_t word, int64_t bound) { return static_cast<int64_t>(((word >> 32) * static_cast<uint64_t>(bound)) >> 32); }
+
+// The negatives of some stacked patches, see negatives.hpp and `DrawPlan`.
 class PackedNegatives {
   public:
-    PackedNegatives(Vector<int64_t> indptr, Vector<int32_t> columns) : indptr_(indptr), columns_(columns) {
+    PackedNegatives(Vector<int64_t> indptr, Vector<int32_t> columns, Vector<int64_t> offsets, Vector<int64_t> block_sizes, Vector<int64_t> num_groups,
+                    Vector<int64_t> num_rounds, Vector<float> weights, int64_t group_size, Vector<int32_t> nodes, Vector<int32_t> order, Vector<int32_t> places)
+        : indptr_(indptr), columns_(columns), offsets_(offsets), block_sizes_(block_sizes), num_groups_(num_groups), num_rounds_(num_rounds), weights_(weights),
+          group_size_(group_size), nodes_(nodes), order_(order), places_(places) {
+        const size_t patches = block_sizes.size(), rows = indptr.size() - 1;
         check_indptr(indptr.data(), indptr.size(), columns.size());
-        check_indices(columns.data(), columns.size(), num_rows());
-    }
-    int64_t num_rows() const { return static_cast<int64_t>(indptr_.size()) - 1; }
-
-    // first_rows, block_sizes: (num_patches,) of every patch, for the bits that tell in which blocks excluded columns lie.
-    void mark_blocks(Vector<int64_t> offsets, Vector<int64_t> block_sizes) {
-        check_shape(offsets.size() == block_sizes.size() + 1, "there must be a block size per patch");
-        check_shape(offsets.data()[0] == 0 && offsets.data()[block_sizes.size()] == num_rows(), "patches must cover the rows");
-        blocks_.assign(static_cast<size_t>(num_rows()), 0);
-        for (size_t patch = 0; patch < block_sizes.size(); ++patch) {
+        check_shape(offsets.size() == patches + 1 && num_groups.size() == patches && num_rounds.size() == patches && weights.size() == patches,
+                    "there must be a block size, a number of groups and of rounds and a weight per patch");
+        check_shape(offsets.data()[0] == 0 && offsets.data()[patches] == num_rows(), "patches must cover the rows");
+        check_shape(group_size >= 1 && group_size <= 1024, "a group has 1 to 1024 columns");
+        check_shape(nodes.size() == rows && order.size() == rows && places.size() == rows, "there must be a node and a place per row");
+        check_shape(rows < (size_t{1} << 31) - 4096, "too many rows");
+        check_indices(order.data(), rows, num_rows());
+        check_indices(places.data(), rows, num_rows());
+        blocks_.assign(rows, 0);
+        for (size_t patch = 0; patch < patches; ++patch) {
             const int64_t first = offsets.data()[patch], last = offsets.data()[patch + 1], size = block_sizes.data()[patch];
-            check_shape(size >= 1 && last >= first && last <= num_rows(), "a patch lies outside the rows");
+            check_shape(last >= first && size >= 1 && size <= (1 << 20), "a patch lies outside the rows, or its blocks are too large");
+            check_shape(num_groups.data()[patch] >= 0 && num_groups.data()[patch] < (int64_t{1} << 40) && num_rounds.data()[patch] >= 1, "a patch has an impossible number of draws");
+            is_packed_ |= size < last - first;
             for (int64_t row = first; row < last; ++row)
-                for (int64_t entry = indptr_.data()[row]; entry < indptr_.data()[row + 1]; ++entry) {
-                    const int64_t column = columns_.data()[entry] - first;
+                for (int64_t entry = indptr.data()[row]; entry < indptr.data()[row + 1]; ++entry) {
+                    const int64_t column = columns.data()[entry] - first;
                     check_shape(column >= 0 && column < last - first, "an excluded pair leaves its patch");
                     blocks_[static_cast<size_t>(row)] |= uint64_t{1} << (column / size & 63);
                 }
         }
     }
 
-    // rounds: (num_rounds, 9) int64: first_row, num_rows, block_size, num_blocks, meeting, num_groups, group_size, shift, key as signed.
-    std::vector<Round> read_rounds(const Matrix<int64_t>& rounds, const Vector<float>& weights) const {
-        check_shape(rounds.shape(1) == 9 && weights.size() == rounds.shape(0), "a round has nine numbers and a weight");
-        check_shape(static_cast<int64_t>(blocks_.size()) == num_rows(), "mark_blocks must be called first");
-        std::vector<Round> read;
-        for (size_t number = 0; number < rounds.shape(0); ++number) {
-            const int64_t* r = rounds.data() + 9 * number;
-            check_shape(r[0] >= 0 && r[1] >= 1 && r[0] + r[1] <= num_rows(), "a round lies outside the rows");
-            check_shape(r[2] >= 1 && r[2] < (int64_t{1} << 31) && r[3] >= 1 && r[2] * r[3] >= r[1] && r[2] * (r[3] - 1) < r[1] && r[0] + r[2] * r[3] < (int64_t{1} << 31),
-                        "blocks must cover the rows of their patch");
-            check_shape(r[4] >= 0 && r[5] >= 0 && r[5] < (int64_t{1} << 40) && r[6] >= 1 && r[6] <= 1024 && r[7] >= 0 && r[7] < r[1],
-                        "a round has an impossible number of draws");
-            read.push_back({r[0], r[1], r[2], r[3], r[4], r[5], r[7], r[6], static_cast<uint64_t>(r[8]), weights.data()[number]});
-        }
-        return read;
-    }
-
-    // Adds the gradient of all rounds, which must be of different patches, to of_left and of_right. Packed tables.
-    std::pair<double, double> score(Matrix<int64_t> rounds, Vector<float> weights, Vector<uint32_t> hashes, Matrix<float> left, Maybe<Matrix<float>> right, float bias,
-                                    MatrixOut<float> of_left, Maybe<MatrixOut<float>> of_right) const {
-        const std::vector<Round> own = read_rounds(rounds, weights);
-        for (size_t number = 1; number < own.size(); ++number)
-            check_shape(own[number].first_row >= own[number - 1].first_row + own[number - 1].num_rows, "rounds at once must be of different patches, in order");
-        check_shape(static_cast<int64_t>(left.shape(0)) == num_rows() && static_cast<int64_t>(hashes.size()) == num_rows(), "the tables must have a row per row");
+    // Adds the gradient of the negatives of an epoch to of_left and of_right.
+    std::pair<double, double> score(Vector<uint64_t> keys, uint64_t node_key, Matrix<float> left, Maybe<Matrix<float>> right, float bias, MatrixOut<float> of_left,
+                                    Maybe<MatrixOut<float>> of_right) {
+        check_shape(keys.size() == block_sizes_.size(), "there must be a key per patch");
+        check_shape(static_cast<int64_t>(left.shape(0)) == num_rows(), "the tables must have a row per row");
         check_shape(of_left.shape(0) == left.shape(0) && of_left.shape(1) == left.shape(1), "of_left has the wrong shape");
         check_shape(right.has_value() == of_right.has_value(), "right needs of_right");
         check_shape(!right || (right->shape(0) == left.shape(0) && of_right->shape(0) == left.shape(0) && of_right->shape(1) == left.shape(1)), "of_right has the wrong shape");
-        const Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, -1.0f);
+        Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, -1.0f);
         const nb::gil_scoped_release release;
-        std::vector<int64_t> first_task = {0};
-        for (const Round& round : own) {
-            int64_t meetings = 0;
-            for (int64_t block = 0; block < round.num_blocks; ++block) {
-                const int64_t other = ((round.meeting - block) % round.num_blocks + round.num_blocks) % round.num_blocks;
-                meetings += block <= other;
-            }
-            first_task.push_back(first_task.back() + meetings);
+        const std::lock_guard<std::mutex> lock(mutex_);  // the memory below serves one caller at a time
+        hash(node_key);
+        const Tables given = tables;
+        const size_t count = static_cast<size_t>(num_rows() * tables.width);
+        if (is_packed_) {
+            pack(given.left, count, tables.width, packed_[0], packed_[1]);
+            if (right) pack(given.right, count, tables.width, packed_[2], packed_[3]);
+            tables.left = packed_[0].get(count);
+            tables.of_left = packed_[1].get(count);
+            tables.right = right ? packed_[2].get(count) : tables.left;
+            tables.of_right = right ? packed_[3].get(count) : tables.of_left;
         }
-        std::vector<Sums> sums(static_cast<size_t>(first_task.back()));
-        active->score_negatives({own.data(), static_cast<int64_t>(own.size()), first_task.data(), excluded(), hashes.data(), tables, sums.data()});
-        return as_pair(add_up(sums));
+        Found total{0, 0};
+        for (int64_t turn = 0;; ++turn) {
+            const std::vector<Round> rounds = rounds_of(keys.data(), turn);
+            if (rounds.empty()) break;
+            std::vector<int64_t> first_task = {0};
+            for (const Round& round : rounds) first_task.push_back(first_task.back() + count_meetings(round));
+            std::vector<Sums> sums(static_cast<size_t>(first_task.back()));
+            active->score_negatives({rounds.data(), static_cast<int64_t>(rounds.size()), first_task.data(), excluded(), hashes_.data(), tables, sums.data()});
+            const Found found = add_up(sums);
+            total.loss += found.loss;
+            total.slope += found.slope;
+        }
+        if (is_packed_) {
+            active->move_rows({tables.of_left, places_.data(), nullptr, num_rows(), tables.width, true, given.of_left});
+            if (right) active->move_rows({tables.of_right, places_.data(), nullptr, num_rows(), tables.width, true, given.of_right});
+        }
+        return as_pair(total);
     }
 
-    // (rows, columns) of the pairs that one round draws, packed numbers; wanted: (num_rows,) uint8, only these rows.
-    std::pair<NewVector<int32_t>, NewVector<int32_t>> list(Matrix<int64_t> rounds, Vector<float> weights, Vector<uint32_t> hashes, Maybe<Vector<uint8_t>> wanted) const {
-        const std::vector<Round> own = read_rounds(rounds, weights);
-        check_shape(static_cast<int64_t>(hashes.size()) == num_rows(), "there must be a node hash per row");
+    // (rows, columns) of the pairs that an epoch draws; wanted: (num_rows,) uint8 by row, only these rows.
+    std::pair<NewVector<int32_t>, NewVector<int32_t>> list(Vector<uint64_t> keys, uint64_t node_key, Maybe<Vector<uint8_t>> wanted) {
+        check_shape(keys.size() == block_sizes_.size(), "there must be a key per patch");
         check_shape(!wanted || static_cast<int64_t>(wanted->size()) == num_rows(), "wanted must have a number per row");
         std::vector<int32_t> rows, columns;
         {
             const nb::gil_scoped_release release;
-            for (const Round& round : own) {
-                const size_t before = rows.size();
-                rows.resize(before + static_cast<size_t>(round.num_groups * round.group_size) + 1);
-                columns.resize(rows.size());
-                Round counted = round;
-                counted.weight = 1.0f;
-                const int64_t count = active->list_negatives({counted, excluded(), hashes.data(), wanted ? wanted->data() : nullptr, rows.data() + before, columns.data() + before});
-                rows.resize(before + static_cast<size_t>(count));
-                columns.resize(rows.size());
+            const std::lock_guard<std::mutex> lock(mutex_);
+            hash(node_key);
+            std::vector<uint8_t> chosen;
+            if (wanted)
+                for (int64_t place = 0; place < num_rows(); ++place) chosen.push_back(wanted->data()[order_.data()[place]]);
+            for (int64_t turn = 0;; ++turn) {
+                const std::vector<Round> rounds = rounds_of(keys.data(), turn);
+                if (rounds.empty()) break;
+                for (Round round : rounds) {
+                    round.weight = 1.0f;
+                    const size_t before = rows.size();
+                    rows.resize(before + static_cast<size_t>(round.num_groups * round.group_size) + 1);
+                    columns.resize(rows.size());
+                    const int64_t count = active->list_negatives({round, excluded(), hashes_.data(), wanted ? chosen.data() : nullptr, rows.data() + before, columns.data() + before});
+                    rows.resize(before + static_cast<size_t>(count));
+                    columns.resize(rows.size());
+                }
+            }
+            for (size_t pair = 0; pair < rows.size(); ++pair) {
+                rows[pair] = order_.data()[rows[pair]];
+                columns[pair] = order_.data()[columns[pair]];
             }
         }
         return {to_numpy(std::move(rows)), to_numpy(std::move(columns))};
     }
 
   private:
+    int64_t num_rows() const { return static_cast<int64_t>(indptr_.size()) - 1; }
     Excluded excluded() const { return {indptr_.data(), columns_.data(), blocks_.data()}; }
+
+    void hash(uint64_t node_key) {
+        hashes_.resize(nodes_.size());
+        active->hash_nodes(nodes_.data(), static_cast<int64_t>(nodes_.size()), node_key, hashes_.data());
+    }
+    void pack(const float* table, size_t count, int64_t width, AlignedTable& packed, AlignedTable& gradient) {
+        active->move_rows({table, order_.data(), nullptr, num_rows(), width, false, packed.get(count)});
+        std::fill_n(gradient.get(count), count, 0.0f);
+    }
+
+    // The rounds of a turn, one per patch that has so many: `DrawPlan.rounds`.
+    std::vector<Round> rounds_of(const uint64_t* keys, int64_t turn) const {
+        std::vector<Round> rounds;
+        for (size_t patch = 0; patch < block_sizes_.size(); ++patch) {
+            const int64_t first = offsets_.data()[patch], size = offsets_.data()[patch + 1] - first, block = block_sizes_.data()[patch];
+            const int64_t groups = num_groups_.data()[patch], turns = num_rounds_.data()[patch];
+            if (turn >= turns || groups == 0 || size == 0) continue;
+            const int64_t blocks = (size + block - 1) / block;
+            const uint64_t key = keys[patch];
+            const uint64_t position = static_cast<uint64_t>(2 * turn);
+            rounds.push_back({first, size, block, blocks, (scale_word(random_word(key, 0), blocks) + turn) % blocks, groups * (turn + 1) / turns - groups * turn / turns,
+                              scale_word(random_word(key, position + 1), size), group_size_, random_word(key, position + 2), weights_.data()[patch]});
+        }
+        return rounds;
+    }
+    static int64_t count_meetings(const Round& round) {
+        int64_t meetings = 0;
+        for (int64_t block = 0; block < round.num_blocks; ++block) {
+            const int64_t other = ((round.meeting - block) % round.num_blocks + round.num_blocks) % round.num_blocks;
+            meetings += block <= other;
+        }
+        return meetings;
+    }
+
     Vector<int64_t> indptr_;
     Vector<int32_t> columns_;
+    Vector<int64_t> offsets_, block_sizes_, num_groups_, num_rounds_;
+    Vector<float> weights_;
+    int64_t group_size_;
+    Vector<int32_t> nodes_, order_, places_;
+    bool is_packed_ = false;
     std::vector<uint64_t> blocks_;
+    std::vector<uint32_t> hashes_;
+    AlignedTable packed_[4];
+    std::mutex mutex_;
 };
 
 void split_masked(const CsrMatrix& adjacency, Vector<int64_t> indptr, Vector<uint32_t> hashes, Maybe<Vector<int32_t>> groups, uint64_t key, uint64_t hidden_below,
@@ -483,20 +571,22 @@ of_left, of_right: (parts, rows, width) gradients, added to: of each part of the
                "products = table[rows] * table[columns]. table: (num_rows, width) float32; rows, columns: (num_pairs,) int32; products: (num_pairs, width).");
     module.def("spread_to_ends", &spread_to_ends, "of_table"_a.noconvert(), "table"_a.noconvert(), "rows"_a.noconvert(), "columns"_a.noconvert(),
                "of_products"_a.noconvert(), "Add the gradient of `multiply_ends` to of_table, (num_rows, width), from that of the products.");
-    nb::class_<PackedNegatives>(module, "PackedNegatives", R"(Pairs that are never drawn, in packed order: see core/cpp/negatives.hpp.
+    nb::class_<PackedNegatives>(module, "PackedNegatives", R"(The negatives of some stacked patches: see core/cpp/negatives.hpp and `DrawPlan`.
 
-indptr: (num_rows + 1,) int64, columns: int32 in order, both packed rows; the rows themselves are excluded anyway.)")
-        .def(nb::init<Vector<int64_t>, Vector<int32_t>>(), "indptr"_a.noconvert(), "columns"_a.noconvert())
-        .def("mark_blocks", &PackedNegatives::mark_blocks, "offsets"_a.noconvert(), "block_sizes"_a.noconvert(),
-             "Note in which blocks the excluded columns of each row lie. offsets: (num_patches + 1,), block_sizes: (num_patches,) int64.")
-        .def("score", &PackedNegatives::score, "rounds"_a.noconvert(), "weights"_a.noconvert(), "node_hashes"_a.noconvert(), "left"_a.noconvert(),
-             "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(), "of_right"_a.noconvert().none(),
-             R"((loss, slope) of the negatives of some rounds, each of another patch; gradients are added.
+indptr: (num_rows + 1,) int64, columns: int32 in order, both packed rows: pairs that are never drawn. offsets:
+(num_patches + 1,), block_sizes, num_groups, num_rounds: (num_patches,) int64, weights: (num_patches,) float32. group_size:
+columns of a group. nodes: (num_rows,) int32 node at each packed place. order, places: (num_rows,) int32.)")
+        .def(nb::init<Vector<int64_t>, Vector<int32_t>, Vector<int64_t>, Vector<int64_t>, Vector<int64_t>, Vector<int64_t>, Vector<float>, int64_t, Vector<int32_t>, Vector<int32_t>,
+                      Vector<int32_t>>(),
+             "indptr"_a.noconvert(), "columns"_a.noconvert(), "offsets"_a.noconvert(), "block_sizes"_a.noconvert(), "num_groups"_a.noconvert(), "num_rounds"_a.noconvert(),
+             "weights"_a.noconvert(), "group_size"_a, "nodes"_a.noconvert(), "order"_a.noconvert(), "places"_a.noconvert())
+        .def("score", &PackedNegatives::score, "keys"_a.noconvert(), "node_key"_a, "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(),
+             "of_right"_a.noconvert().none(),
+             R"((loss, slope) of the negatives of an epoch; gradients are added.
 
-rounds: (num_rounds, 9) int64 and weights: (num_rounds,) float32, see NegativePlan. node_hashes: (num_rows,) uint32.
-left, right, of_left, of_right: (num_rows, width) float32, packed order.)")
-        .def("list", &PackedNegatives::list, "rounds"_a.noconvert(), "weights"_a.noconvert(), "node_hashes"_a.noconvert(), "wanted"_a.noconvert().none() = nb::none(),
-             "(rows, columns) int32 of the pairs that some rounds draw, packed numbers. wanted: (num_rows,) uint8, only these rows.");
+keys: (num_patches,) uint64 streams. node_key: of the node hashes. left, right, of_left, of_right: (num_rows, width) float32.)")
+        .def("list", &PackedNegatives::list, "keys"_a.noconvert(), "node_key"_a, "wanted"_a.noconvert().none() = nb::none(),
+             "(rows, columns) int32 of the pairs that an epoch draws. wanted: (num_rows,) uint8, only these rows.");
     module.def("split_masked", &split_masked, "adjacency"_a, "indptr"_a.noconvert(), "node_hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "hidden_below"_a,
                "scored_below"_a, "out_indices"_a.noconvert(), "out_values"_a.noconvert().none(), "visible_ends"_a.noconvert(), "scored_starts"_a.noconvert(),
                "scale"_a.noconvert().none() = nb::none(),

@@ -63,14 +63,14 @@ INLINE AddOuter add_outer_for(int64_t width) {
     return with_width(width, [](auto w) -> AddOuter { return &add_outer<decltype(w)::value>; });
 }
 
-template <int H> void hidden_rows(const LayerArguments& a, int64_t low, int64_t high) {
+template <int H, bool Fetch> void hidden_rows(const LayerArguments& a, int64_t low, int64_t high) {
     for (int64_t row = low; row < high; ++row) {
         Row<H> sum;
         if (a.loops)
             sum.read(a.table + row * a.hidden_width, a.hidden_width);
         else
             sum.clear(a.hidden_width);
-        add_row<H, false>(sum, a.matrix, Dropout{}, row, a.table, a.hidden_width);
+        add_row<H, false, Fetch>(sum, a.matrix, Dropout{}, row, a.table, a.hidden_width);
         if (a.scale) sum.scale(a.scale[row], a.hidden_width);
         sum.add(a.bias, a.hidden_width);
         sum.keep_positive(a.hidden_width);
@@ -89,7 +89,12 @@ void forward_layer(const LayerArguments& a) {
         const int64_t end = item_start(a.matrix, item + 1, items);
         for (int64_t low = item_start(a.matrix, item, items); low < end; low += kBlock) {
             const int64_t high = low + kBlock < end ? low + kBlock : end;
-            with_width(a.hidden_width, [&](auto h) { hidden_rows<decltype(h)::value>(a, low, high); });
+            with_width(a.hidden_width, [&](auto h) {
+                if (a.num_columns * a.hidden_width > kNear)
+                    hidden_rows<decltype(h)::value, true>(a, low, high);
+                else
+                    hidden_rows<decltype(h)::value, false>(a, low, high);
+            });
             project_rows(a.hidden + low * a.hidden_width, high - low, a.hidden_width, a.weight, a.width, a.out + low * a.width);
             if (a.out_scale)
                 for (int64_t row = low; row < high; ++row) scale_row(a.out + row * a.width, a.out_scale[row], a.width);

@@ -5,6 +5,7 @@ namespace {
 using namespace l2g2g;
 
 constexpr int64_t kAhead = 24;  // entries whose rows are fetched before they are needed
+constexpr int64_t kNear = 1 << 17;  // floats of a table that stays in the second-level cache: nothing is fetched ahead
 
 // The entries of a row that dropout keeps, up to kBuffer of them, written to `columns` and `values`.
 constexpr int64_t kBuffer = 512;
@@ -26,7 +27,7 @@ INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t r
     return count;
 }
 
-template <int W, bool Values>
+template <int W, bool Values, bool Fetch>
 INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values, int64_t first, int64_t last, int64_t fetchable,
                         const float* table, int64_t width) {
     Row<W> other;  // two sums side by side: no addition waits for the one before
@@ -34,9 +35,11 @@ INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values
     if (last - first > 1) {
         other.clear(width);
         for (; entry + 1 < last; entry += 2) {
-            const int64_t ahead = entry + kAhead < fetchable ? entry + kAhead : fetchable;
-            prefetch_row<W>(table + columns[ahead] * width);
-            prefetch_row<W>(table + columns[ahead + 1] * width);
+            if constexpr (Fetch) {
+                const int64_t ahead = entry + kAhead < fetchable ? entry + kAhead : fetchable;
+                prefetch_row<W>(table + columns[ahead] * width);
+                prefetch_row<W>(table + columns[ahead + 1] * width);
+            }
             const float *one = table + columns[entry] * width, *two = table + columns[entry + 1] * width;
             if constexpr (Values) {
                 sum.add_scaled(values[entry], one, width);
@@ -58,7 +61,7 @@ INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values
 }
 
 // sum += the entries of one row, those that dropout keeps.
-template <int W, bool Dropped>
+template <int W, bool Dropped, bool Fetch>
 INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, const float* table, int64_t width) {
     const int64_t first = matrix.starts[row], last = matrix.ends[row];
     if constexpr (Dropped) {
@@ -66,12 +69,12 @@ INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int6
         for (int64_t low = first; low < last; low += kBuffer) {
             const int64_t high = low + kBuffer < last ? low + kBuffer : last;
             const int64_t count = keep_entries(matrix, dropout, row, low, high, kept);
-            if (count) add_entries<W, true>(sum, kept.columns, kept.values, 0, count, count - 1 > 0 ? count - 2 : 0, table, width);
+            add_entries<W, true, false>(sum, kept.columns, kept.values, 0, count, 0, table, width);
         }
     } else if (matrix.values) {
-        add_entries<W, true>(sum, matrix.indices, matrix.values, first, last, matrix.num_entries - 2, table, width);
+        add_entries<W, true, Fetch>(sum, matrix.indices, matrix.values, first, last, matrix.num_entries - 2, table, width);
     } else {
-        add_entries<W, false>(sum, matrix.indices, nullptr, first, last, matrix.num_entries - 2, table, width);
+        add_entries<W, false, Fetch>(sum, matrix.indices, nullptr, first, last, matrix.num_entries - 2, table, width);
     }
 }
 
@@ -100,14 +103,14 @@ INLINE int64_t count_items(const Csr& matrix, int64_t per_thread) {
 }
 
 // out[r] = added[r] + scale[r] (table[r] where loops + sum of the entries of row r), or with scale_added scale[r] (added[r] + ...)
-template <int W, bool Dropped> void multiply_range(const ProductArguments& a, int64_t low, int64_t high) {
+template <int W, bool Dropped, bool Fetch> void multiply_range(const ProductArguments& a, int64_t low, int64_t high) {
     for (int64_t row = low; row < high; ++row) {
         Row<W> sum;
         if (a.loops)
             sum.read(a.table + row * a.width, a.width);
         else
             sum.clear(a.width);
-        add_row<W, Dropped>(sum, a.matrix, a.dropout, row, a.table, a.width);
+        add_row<W, Dropped, Fetch>(sum, a.matrix, a.dropout, row, a.table, a.width);
         if (Dropped) sum.scale(a.dropout.factor, a.width);
         if (a.scale && !a.scale_added) sum.scale(a.scale[row], a.width);
         if (a.added) sum.add(a.added + row * a.added_stride, a.width);
@@ -123,9 +126,11 @@ void multiply(const ProductArguments& a) {
         with_width(a.width, [&](auto w) {
             constexpr int W = decltype(w)::value;
             if (a.dropout.threshold)
-                multiply_range<W, true>(a, low, high);
+                multiply_range<W, true, false>(a, low, high);
+            else if (a.num_columns * a.width > kNear)
+                multiply_range<W, false, true>(a, low, high);
             else
-                multiply_range<W, false>(a, low, high);
+                multiply_range<W, false, false>(a, low, high);
         });
     });
 }
