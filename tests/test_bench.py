@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.graphs.splits import split_links
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches
 
@@ -191,32 +190,3 @@ def test_stages_above_the_limit_are_named():
     assert sum(row["shares"].values()) == pytest.approx(1)
     shared = {"command": "embed", "dataset": "some", "method": "gae"}
     assert stages.render([{**shared, **row}, {**shared, "skipped": "exit code 2"}]).row_count == 2
-
-
-def test_roofline_measures_and_draws(planted, monkeypatch, tmp_path, capsys):
-    import roofline
-
-    monkeypatch.setattr(roofline, "load_graph", lambda name, data_dir: planted)
-    ceilings = {"operations": 1e10, "memory": 1e10, "random rows": 1e10}
-    monkeypatch.setattr(roofline, "measure_ceilings", lambda num_rows, timer: dict(ceilings))
-    figure = tmp_path / "figures" / "roofline.svg"
-    roofline.main(["--repeats", "1", "--threads", "1", "--figure", str(figure)])
-    head, *points = map(json.loads, capsys.readouterr().out.splitlines())
-    assert head["random_rows"] == 1e10
-    assert {point["ours"] for point in points} == {True, False}
-    assert all(point["speed"] == point["operations"] / point["seconds"] for point in points)
-    by_name = {point["name"]: point for point in points}
-    entries = split_links(planted, seed=0).train.adjacency.nnz + planted.num_nodes
-    assert by_name["propagate, 16 columns"]["operations"] == 32 * entries
-    assert by_name["torch product, 16 columns"]["bytes"] == by_name["propagate, 16 columns"]["bytes"]
-    assert figure.read_text().startswith("<?xml")
-
-
-def test_ceilings_are_speeds(monkeypatch):
-    import roofline
-
-    monkeypatch.setattr(roofline, "cache_sizes", lambda: {"L2": 1 << 16, "L3": 1 << 20})
-    ticks = iter(range(1000))
-    found = roofline.measure_ceilings(1000, roofline.Timer(1, lambda: float(next(ticks))))
-    assert set(found) == {"operations", "second-level cache", "last-level cache", "memory", "random rows"}
-    assert all(speed > 0 for speed in found.values())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import resource
+from functools import cache
 from typing import Any
 
 import torch
 
 from l2g2g.config import Config
-from l2g2g.core import instruction_set, set_backend, set_num_threads
+from l2g2g.core import instruction_set, is_built, set_backend, set_num_threads
 from l2g2g.environment import available_cores
-from l2g2g.errors import ResourceError
+from l2g2g.errors import NO_NATIVE_CORE, ResourceError
 
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
@@ -30,11 +32,19 @@ def prepare_torch(config: Config, num_arcs: int) -> None:
     torch.set_num_threads(threads)
     set_num_threads(threads)
     set_backend(config.backend)
+    if config.backend == "auto" and not is_built():
+        _say_slow()
     try:
         torch.empty(1, device=config.device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ResourceError(f"device '{config.device}' cannot be used ({reason}); choose --device cpu") from error
+
+
+@cache
+def _say_slow() -> None:
+    """Tell once that the reference computes because the native core is missing."""
+    logging.getLogger(__name__).warning(NO_NATIVE_CORE)
 
 
 def peak_memory() -> int:

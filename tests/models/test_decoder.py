@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from l2g2g.models.decoder import ProductDecoder, _ProductLoss, select_rows
-from l2g2g.models.pair_patterns import PairPattern
+from l2g2g import core
+from l2g2g.models.decoder import ProductDecoder
+from l2g2g.models.pairs import Arcs, PairList
 
 
 @pytest.fixture
@@ -26,26 +27,15 @@ def by_hand(decoder, embedding, pairs, sign):
 def test_loss_is_the_mean_over_pairs(decoder):
     embedding = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     # Edges 0-1, 1-2 in both directions; non-edges 0-3, 2-3, 0-2 once each.
-    edges = PairPattern(
-        torch.tensor([0, 1, 3, 4, 4], dtype=torch.int32),
-        torch.tensor([1, 0, 2, 1], dtype=torch.int32),
-        torch.tensor(0.25, dtype=torch.float64),
-        twice=True,
-    )
-    indptr, columns = np.array([0, 2, 2, 3, 3], np.int32), np.array([2, 3, 3], np.int32)
-    weight = torch.tensor(1 / 3, dtype=torch.float64)
-    non_edges = PairPattern(torch.from_numpy(indptr), torch.from_numpy(columns), weight)
+    starts, ends = np.array([0, 1, 3, 4]), np.array([1, 3, 4, 4])
+    edges = Arcs(starts, ends, np.array([1, 0, 2, 1], np.int32), np.full(1, 0.25, np.float32))
+    rows, columns = np.array([0, 0, 2], np.int32), np.array([2, 3, 3], np.int32)
+    non_edges = PairList(rows, columns, np.full(1, 1 / 3, np.float32))
     found = decoder.loss(embedding, edges, non_edges).detach()
     expected = by_hand(decoder, embedding, [(0, 1), (1, 2)], -1) + by_hand(
         decoder, embedding, [(0, 2), (0, 3), (2, 3)], 1
     )
-    assert float(found) == pytest.approx(float(expected.detach()), abs=1e-12)
-
-
-def test_selected_rows_have_the_gradient_of_indexing():
-    matrix = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
-    numbers = torch.tensor([4, 0, 4, 2, 0, 4])
-    assert torch.autograd.gradcheck(lambda given: select_rows(given, numbers), (matrix,))
+    assert float(found) == pytest.approx(float(expected.detach()), rel=1e-7)
 
 
 def test_scores_are_symmetric_and_sliced_alike(decoder):
@@ -56,16 +46,36 @@ def test_scores_are_symmetric_and_sliced_alike(decoder):
     assert torch.allclose(forward, decoder(embedding[u] * embedding[v]))
 
 
-def test_one_pass_has_the_loss_and_gradients_of_autograd(decoder, monkeypatch):
-    monkeypatch.setattr("l2g2g.models.decoder._SLICE", 7)
-    generator = torch.Generator().manual_seed(3)
-    embedding = torch.randn(9, 3, dtype=torch.float64, generator=generator, requires_grad=True)
-    rows, columns = torch.randint(0, 9, (2, 25), generator=generator)
-    slopes = torch.randn(25, dtype=torch.float64, generator=generator)
-    inputs = [embedding, *decoder._parameters_in_order()]
-    one_pass = _ProductLoss.apply(*inputs, rows, columns, slopes)
-    plain = decoder.plain_loss(embedding, rows, columns, slopes)
-    assert float(one_pass.detach()) == pytest.approx(float(plain.detach()), rel=1e-12)
-    found, expected = torch.autograd.grad(2 * one_pass, inputs), torch.autograd.grad(2 * plain, inputs)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-12)
+def random_lists(generator, num_rows, count):
+    """(edges, non-edges): lists in which pairs repeat and rows meet themselves, with weights of every kind."""
+    rows, columns, others, far = generator.integers(0, num_rows, (4, count)).astype(np.int32)
+    edges = PairList(rows, columns, generator.random(count).astype(np.float32), "pair")
+    return edges, PairList(others, far, generator.random(num_rows).astype(np.float32), "row")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("dim", "hidden", "count"), [(3, 5, 25), (16, 64, 60), (40, 7, 3000)])
+def test_one_pass_has_the_loss_and_gradients_of_autograd(dim, hidden, count, threads, monkeypatch):
+    monkeypatch.setattr("l2g2g.models.decoder._SLICE", 7 if count < 100 else 1500)
+    decoder = ProductDecoder(dim, hidden, generator=torch.Generator().manual_seed(0))
+    wide = ProductDecoder(dim, hidden, generator=torch.Generator().manual_seed(0)).double()
+    edges, non_edges = random_lists(np.random.default_rng(0), 9, count)
+    embedding = torch.randn(9, dim, generator=torch.Generator().manual_seed(3)) / dim**0.5
+    before = core.num_threads()
+    core.set_num_threads(threads)
+    try:
+        results = []
+        for model, given in ((decoder, embedding), (wide, embedding.double())):
+            inputs = [given.requires_grad_(), *model.parameters()]
+            loss = model.loss(given, edges, non_edges)
+            results.append([loss.detach(), *torch.autograd.grad(2 * loss, inputs)])
+    finally:
+        core.set_num_threads(before)
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.allclose(ours.double(), theirs, rtol=1e-4, atol=1e-6 * count)
+
+
+def test_gradients_in_float64(decoder):
+    edges, non_edges = random_lists(np.random.default_rng(1), 6, 10)
+    embedding = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    assert torch.autograd.gradcheck(lambda given: decoder.loss(given, edges, non_edges), (embedding,))

@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from l2g2g import core
 from l2g2g.models.encoder import Encoder, prepare_input
-from l2g2g.models.features import FeatureTable, _drop_on_device, feature_centre, scale_features
+from l2g2g.models.features import FeatureRows, FeatureTable, feature_centre, scale_features
 from l2g2g.models.randomness import Purpose, torch_generator
-from l2g2g.models.sparse import SparseMatrix, ThinnedMatrix, multiply
+from l2g2g.models.sparse import SparseMatrix, multiply
 
 
 @pytest.fixture(scope="module")
@@ -22,19 +23,12 @@ def bags():
 
 
 def to_dense(matrix):
-    """A feature matrix of any kind as numpy."""
+    """A feature matrix of any kind as numpy; of a sparse one what it multiplies with."""
     if isinstance(matrix, SparseMatrix):
-        if matrix.transposed is not None:
-            assert torch.equal(matrix.matrix.to_dense().t(), matrix.transposed.to_dense())
-        return matrix.matrix.to_dense().numpy()
-    if isinstance(matrix, ThinnedMatrix):
-        everything = torch.eye(matrix.whole.shape[1]).requires_grad_()
-        dense = multiply(matrix, everything)
-        outer = torch.randn(dense.shape, generator=torch.Generator().manual_seed(0))
-        (transposed,) = torch.autograd.grad(dense, everything, outer)
-        assert torch.allclose(transposed, dense.detach().t() @ outer, atol=1e-4)
-        return dense.detach().numpy()
-    return matrix.numpy() if isinstance(matrix, torch.Tensor) else matrix
+        dense = multiply(matrix, torch.eye(matrix.num_columns))
+        assert np.allclose(dense.numpy(), matrix.to_scipy().toarray(), rtol=1e-6, atol=0)
+        return dense.numpy()
+    return matrix.float().numpy()
 
 
 @pytest.mark.parametrize("make", [np.array, sp.csr_array], ids=["dense", "sparse"])
@@ -114,16 +108,20 @@ def test_centring_inside_the_encoder_is_centring_the_features(planted, bags, kin
     assert not torch.allclose(raw, wanted, atol=1e-2)
 
 
+def table_of(features, nodes=None):
+    return FeatureTable.build(features, np.arange(features.shape[0]) if nodes is None else nodes, "cpu")
+
+
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_dropout_together_is_dropout_patch_by_patch(bags, sparse):
+    """It follows the nodes: whichever rows are stacked, in whatever order."""
     features = bags if sparse else bags.toarray()
-    offsets, patches = np.array([0, 50, 90, 120]), np.array([2, 3, 7])
-    together = FeatureTable.build(features, offsets, patches, "cpu")
+    nodes = np.random.default_rng(1).permutation(1000)[:120]
+    together = table_of(features, nodes)
     dropped = to_dense(together.dropped(0.5, seed=1, epoch=4))
-    for index, patch in enumerate(patches):
-        low, high = offsets[index : index + 2]
-        table = FeatureTable.build(features[low:high], np.array([0, high - low]), np.array([patch]), "cpu")
-        assert (to_dense(table.dropped(0.5, seed=1, epoch=4)) == dropped[low:high]).all()
+    for rows in (np.arange(50), np.arange(50, 120), np.array([7, 3, 99])):
+        part = features[rows] if not sparse else sp.csr_array(features[rows])
+        assert (to_dense(table_of(part, nodes[rows]).dropped(0.5, seed=1, epoch=4)) == dropped[rows]).all()
     others = [to_dense(together.dropped(0.5, seed=s, epoch=e)) for s, e in ((1, 4), (1, 5), (2, 4))]
     assert (others[0] == dropped).all()
     assert (others[1] != dropped).any()
@@ -131,39 +129,99 @@ def test_dropout_together_is_dropout_patch_by_patch(bags, sparse):
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_every_patch_draws_its_own_dropout(bags, sparse):
-    features = sp.csr_array(sp.vstack([bags, bags]))
+def test_a_node_loses_the_same_features_in_every_patch_and_others_lose_others(bags, sparse):
+    features = sp.csr_array(sp.vstack([bags, bags, bags]))
     features = features if sparse else features.toarray()
-    table = FeatureTable.build(features, np.array([0, 120, 240]), np.arange(2), "cpu")
-    first, second = np.split(to_dense(table.dropped(0.5, seed=0, epoch=0)), 2)
+    table = table_of(features, np.concatenate([np.arange(120), np.arange(120), np.arange(120, 240)]))
+    first, again, other = np.split(to_dense(table.dropped(0.5, seed=0, epoch=0)), 3)
+    assert (first == again).all()
     present = bags.toarray() != 0
-    assert ((first != 0) == (second != 0))[present].mean() == pytest.approx(0.5, abs=0.05)
+    assert ((first != 0) == (other != 0))[present].mean() == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_dropout_keeps_the_mean_and_only_drops(bags, sparse):
     features = bags if sparse else bags.toarray()
-    table = FeatureTable.build(features, np.array([0, 120]), np.array([0]), "cpu")
+    table = table_of(features)
     draws = np.stack([to_dense(table.dropped(0.4, seed=0, epoch=epoch)) for epoch in range(300)])
     full = bags.toarray()
     assert np.logical_or(draws == 0, np.isclose(draws, full / 0.6, rtol=1e-5)).all()
-    assert (draws[:, full != 0] != 0).mean() == pytest.approx(0.6, abs=0.005)
+    kept = draws[:, full != 0] != 0
+    assert abs(kept.mean() - 0.6) < 4 * np.sqrt(0.24 / kept.size)
     assert (np.abs(draws.mean(0) - full) <= 5.5 * full * np.sqrt(0.4 / 0.6 / 300)).all()
     assert (to_dense(table.matrix) == full).all()
     assert table.dropped(0.0, seed=0, epoch=0) is table.matrix
 
 
+def test_dense_and_sparse_features_lose_the_same_entries(bags):
+    found = [to_dense(table_of(each).dropped(0.3, seed=2, epoch=1)) for each in (bags, bags.toarray())]
+    assert np.allclose(*found, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_the_torch_backend_drops_the_same_entries(bags, sparse):
+    found = []
+    try:
+        for backend in ("auto", "torch"):
+            core.set_backend(backend)
+            table = table_of(bags if sparse else bags.toarray())
+            found.append(to_dense(table.dropped(0.5, seed=0, epoch=0)))
+    finally:
+        core.set_backend("auto")
+    assert np.allclose(*found, rtol=1e-6, atol=0)
+    assert ((found[0] == 0) == (found[1] == 0)).all()
+
+
 def test_the_gradient_through_dropped_sparse_features_is_that_of_dense_ones(bags):
-    dropped = FeatureTable.build(bags, np.array([0, 70, 120]), np.arange(2), "cpu").dropped(0.5, seed=0, epoch=0)
+    dropped = table_of(bags).dropped(0.5, seed=0, epoch=0)
     outer = torch.randn(120, 3, generator=torch.Generator().manual_seed(0))
     weight = torch.randn(40, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()
     (multiply(dropped, weight) * outer).sum().backward()
     assert torch.allclose(weight.grad, torch.from_numpy(to_dense(dropped)).t() @ outer, atol=1e-4)
 
 
-def test_other_devices_drop_the_same_entries(bags):
-    table = FeatureTable.build(bags, np.array([0, 120]), np.array([0]), "cpu")
-    here = table.dropped(0.5, seed=0, epoch=0)
-    there = _drop_on_device(table.matrix.matrix, torch.from_numpy(here.kept), here.factor)
-    assert there.transposed is not None
-    assert to_dense(there) == pytest.approx(to_dense(here))
+# --- products of rows, their mean taken off ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "many columns", "thinned", "float16"])
+@pytest.mark.parametrize("centred", [False, True])
+def test_products_of_rows_and_their_gradients_are_those_of_autograd(kind, centred):
+    generator = np.random.default_rng(0)
+    width = 300 if kind == "many columns" else 7
+    plain = generator.standard_normal((30, width)) * (generator.random((30, width)) < 0.4)
+    features = plain.astype(np.float32) if kind in ("dense", "float16") else sp.csr_array(plain.astype(np.float32))
+    table = FeatureTable.build(features, np.arange(30), "cpu", "float16" if kind == "float16" else "float32")
+    held = table.dropped(0.5, seed=0, epoch=0) if kind == "thinned" else table.matrix
+    mean = torch.from_numpy(generator.standard_normal(width).astype(np.float32)) if centred else None
+    rows = FeatureRows(held, mean, 1.7 if centred else 1.0)
+    dense = torch.from_numpy(to_dense(held).astype(np.float64))
+    wanted = 1.7 * (dense - mean.double()) if centred else dense
+    weight, bias = (torch.randn(*s, generator=torch.Generator().manual_seed(1)) for s in ((width, 5), (5,)))
+    weight.requires_grad_()
+    bias.requires_grad_()
+    found, expected = rows.multiply(weight, bias), wanted @ weight.double() + bias.double()
+    assert found.dtype == torch.float32
+    assert torch.allclose(found.double(), expected, atol=1e-4)
+    outer = torch.randn(30, 5, generator=torch.Generator().manual_seed(2))
+    gradients = [torch.autograd.grad((each * outer).sum(), (weight, bias)) for each in (found, expected)]
+    for one, other in zip(*gradients, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("storage", ["float16", "bfloat16"])
+def test_narrow_features_take_half_the_memory_and_lose_the_same_entries(storage, monkeypatch):
+    monkeypatch.setattr("l2g2g.models.features._ROWS", 7)  # several slices, the last one shorter
+    precision = {"float16": 2e-3, "bfloat16": 2e-2}[storage]
+    features = np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32)
+    wide, narrow = (FeatureTable.build(features, np.arange(20), "cpu", kind) for kind in ("float32", storage))
+    assert narrow.matrix.element_size() == 2
+    first, second = (table.dropped(0.5, seed=0, epoch=0) for table in (wide, narrow))
+    assert torch.equal(first == 0, second == 0)
+    assert torch.allclose(first, second, atol=5 * precision)
+    weight = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    product = FeatureRows(narrow.matrix).multiply(weight)
+    assert product.dtype == torch.float32
+    assert torch.allclose(product, narrow.matrix.float() @ weight, atol=1e-5)
+    assert torch.allclose(product, wide.matrix @ weight, atol=5 * precision)
+    (gradient,) = torch.autograd.grad(product.sum(), weight)
+    assert torch.allclose(gradient, narrow.matrix.float().sum(0)[:, None].expand(6, 3), atol=1e-5)

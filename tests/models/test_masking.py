@@ -1,26 +1,16 @@
-"""Masking: an edge is hidden or seen, never both, alike in every direction, patch and route."""
+"""Masking: an edge is hidden or seen, never both, alike in every direction, patch and backend."""
 
 import itertools
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 
-from l2g2g.models.masking import (
-    deal_groups,
-    drop_entries,
-    hidden_pairs,
-    hidden_pairs_torch,
-    propagate_visible,
-    propagate_visible_torch,
-)
-from l2g2g.models.randomness import Purpose, stream_key
+from l2g2g import core
+from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-
-KEYS = [stream_key(0, Purpose.MASK, epoch) for epoch in (0, 1)] + [2**64 - 1]
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +27,40 @@ def patch_set(planted):
     return make_patches(planted.adjacency, partition(planted.adjacency, 4), min_overlap=8, target_overlap=16)
 
 
+@pytest.fixture(params=["native", "torch"])
+def backend(request):
+    if request.param == "native" and not core.is_built():
+        pytest.skip("the compiled core is not built")
+    core.set_backend(request.param)
+    yield request.param
+    core.set_backend("auto")
+
+
 def stacked(patch_set, adjacency):
     """(block-diagonal adjacency, node numbers of its rows)."""
     return patch_set.induce(adjacency), patch_set.global_nodes.astype(np.int64)
 
 
-def listed(block):
-    """(rows, columns) of all entries."""
-    return np.repeat(np.arange(block.shape[0], dtype=np.int32), np.diff(block.indptr)), block.indices
+def split(block, nodes, hidden, scored=None, weighted=True, seed=0, epoch=0, groups=None):
+    mask = EdgeMask(block, nodes, weighted=weighted)
+    scored = hidden if scored is None else scored
+    return mask.split(hidden, scored, seed=seed, epoch=epoch, groups=groups)
 
 
-def hidden_matrix(block, nodes, key, fraction, groups=None):
-    rows, columns = (part.numpy() for part in hidden_pairs(*listed(block), nodes, key, fraction, groups))
-    return sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=block.shape)
+def arc_matrix(arcs):
+    """Dense weights of the arcs, in both directions."""
+    dense = np.zeros((len(arcs.starts), len(arcs.starts)))
+    for row, (low, high) in enumerate(zip(arcs.starts, arcs.ends, strict=True)):
+        dense[row, arcs.indices[low:high]] = arcs.weights[low:high] if arcs.kind == "pair" else arcs.weights[0]
+    return dense
 
 
-def visible_pattern(block, nodes, key, fraction):
-    """Off-diagonal entries of the propagation."""
-    dense = (
-        propagate_visible(block.indptr, block.indices, block.data, nodes, nodes[block.indices], key, fraction)
-        .matrix.to_dense()
-        .numpy()
-    )
-    return (dense != 0) & ~np.eye(len(dense), dtype=bool)
+def hidden_matrix(block, nodes, fraction, seed=0, epoch=0, groups=None):
+    """Which entries are hidden, by the form for lists of pairs."""
+    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    given = rows, block.indices, nodes.astype(np.int32)
+    chosen = hidden_pairs(*given, fraction, seed=seed, epoch=epoch, groups=groups)
+    return sp.csr_array((chosen[chosen], (rows[chosen], block.indices[chosen])), shape=block.shape)
 
 
 def edges_by_node(matrix, nodes):
@@ -68,66 +69,68 @@ def edges_by_node(matrix, nodes):
     return set(zip(nodes[matrix.row].tolist(), nodes[matrix.col].tolist(), strict=True))
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.7])
-@pytest.mark.parametrize("key", KEYS)
-def test_numba_and_torch_hide_the_same_edges(weighted, patch_set, key, fraction):
-    block, nodes = stacked(patch_set, weighted)
-    ours = hidden_pairs(*listed(block), nodes, key, fraction)
-    theirs = hidden_pairs_torch(*(torch.from_numpy(part) for part in (*listed(block), nodes)), key, fraction)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert torch.equal(mine, other)
-        assert mine.dtype == other.dtype == torch.int32
-
-
-@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.7])
-@pytest.mark.parametrize("key", KEYS)
-def test_numba_and_torch_propagate_alike(weighted, patch_set, key, fraction):
-    block, nodes = stacked(patch_set, weighted)
-    tensors = [torch.from_numpy(part) for part in (block.indptr, block.indices, block.data, nodes)]
-    ours = propagate_visible(block.indptr, block.indices, block.data, nodes, nodes[block.indices], key, fraction).matrix
-    theirs = propagate_visible_torch(*tensors, key, fraction).matrix
-    assert torch.equal(ours.crow_indices(), theirs.crow_indices())
-    assert torch.equal(ours.col_indices(), theirs.col_indices())
-    assert torch.allclose(ours.values(), theirs.values(), rtol=1e-6, atol=0)
-
-
 @pytest.mark.parametrize("fraction", [0.0, 0.2, 0.7, 1.0])
-def test_every_edge_is_either_seen_or_hidden_in_both_directions(weighted, patch_set, fraction):
+def test_every_edge_is_either_seen_or_scored_in_both_directions(backend, weighted, patch_set, fraction):
     for patches in (patch_set, whole_graph(weighted.shape[0])):
         block, nodes = stacked(patches, weighted)
-        hidden = hidden_matrix(block, nodes, KEYS[0], fraction).toarray() != 0
-        seen = visible_pattern(block, nodes, KEYS[0], fraction)
-        assert not (hidden & seen).any()
-        assert ((hidden | seen) == (block.toarray() != 0)).all()
-        assert (hidden == hidden.T).all()
+        visible, arcs = split(block, nodes, fraction)
+        seen = (visible.to_scipy().toarray() != 0) & ~np.eye(len(nodes), dtype=bool)
+        scored = arc_matrix(arcs)
+        assert not ((scored != 0) & seen).any()
+        assert (((scored != 0) | seen) == (block.toarray() != 0)).all()
+        assert (scored == scored.T).all()
         assert (seen == seen.T).all()
+        assert (scored[scored != 0] == block.toarray()[scored != 0]).all()  # with their weights
+        assert ((scored != 0) == hidden_matrix(block, nodes, fraction).toarray()).all()
 
 
-def test_every_patch_that_holds_an_edge_agrees_with_the_whole_graph(weighted, patch_set):
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_of_the_hidden_edges_a_part_is_scored(backend, weighted, has_weights):
+    nodes = np.arange(weighted.shape[0])
+    visible, arcs = split(weighted, nodes, 0.7, 0.2, weighted=has_weights)
+    seen = (visible.to_scipy().toarray() != 0) & ~np.eye(len(nodes), dtype=bool)
+    scored = arc_matrix(arcs) != 0
+    assert (scored == hidden_matrix(weighted, nodes, 0.2).toarray()).all()
+    assert (seen == ((weighted.toarray() != 0) & ~hidden_matrix(weighted, nodes, 0.7).toarray())).all()
+    assert arcs.kind == ("pair" if has_weights else "all")
+
+
+def test_the_mask_of_an_epoch_is_not_that_of_the_one_before(backend, weighted):
+    """Its memory is used again; what is asked a second time must not be what another epoch wrote."""
+    nodes = np.arange(weighted.shape[0])
+    mask = EdgeMask(weighted, nodes, weighted=True)
+    asked = [(0.5, 0.5, 0), (0.5, 0.5, 1), (0.5, 0.2, 1), (0.7, 0.2, 1), (0.5, 0.5, 0), (0.5, 0.5, 0)]
+    for hidden, scored, epoch in asked:
+        visible, arcs = mask.split(hidden, scored, seed=3, epoch=epoch)
+        wanted = hidden_matrix(weighted, nodes, scored, seed=3, epoch=epoch).toarray()
+        assert ((arc_matrix(arcs) != 0) == wanted).all()
+        left = (weighted.toarray() != 0) & ~hidden_matrix(weighted, nodes, hidden, seed=3, epoch=epoch).toarray()
+        assert ((visible.to_scipy().toarray() != 0) == (left | np.eye(len(nodes), dtype=bool))).all()
+    groups = [draw_groups(nodes, 3, seed=0, epoch=epoch) for epoch in (0, 1)]
+    for own in (None, *groups, groups[0]):
+        _, arcs = mask.split(1.0, 1.0, seed=3, epoch=0, groups=own)
+        assert ((arc_matrix(arcs) != 0) == hidden_matrix(weighted, nodes, 1.0, seed=3, groups=own).toarray()).all()
+
+
+def test_every_patch_that_holds_an_edge_agrees_with_the_whole_graph(backend, weighted, patch_set):
     everything = np.arange(weighted.shape[0])
-    hidden = edges_by_node(hidden_matrix(weighted, everything, KEYS[1], 0.5), everything)
+    hidden = edges_by_node(hidden_matrix(weighted, everything, 0.5, epoch=1), everything)
     shared = 0
     for patch in range(patch_set.num_patches):
-        part = patch_set.select(np.array([patch]))
-        block, nodes = stacked(part, weighted)
-        own = edges_by_node(hidden_matrix(block, nodes, KEYS[1], 0.5), nodes)
+        block, nodes = stacked(patch_set.select(np.array([patch])), weighted)
+        own = edges_by_node(arc_matrix(split(block, nodes, 0.5, epoch=1)[1]), nodes)
         assert own == hidden & edges_by_node(block, nodes)
         shared += len(own)
     block, nodes = stacked(patch_set, weighted)
-    assert (
-        hidden_matrix(block, nodes, KEYS[1], 0.5).nnz
-        == shared
-        > len(edges_by_node(hidden_matrix(block, nodes, KEYS[1], 0.5), nodes))
-    )  # some edges do lie in two patches
+    together = arc_matrix(split(block, nodes, 0.5, epoch=1)[1])
+    # Some edges do lie in two patches.
+    assert (together != 0).sum() == shared > len(edges_by_node(together, nodes))
 
 
 @pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
-def test_about_the_wanted_fraction_is_hidden(weighted, fraction):
-    nodes = np.arange(weighted.shape[0])
-    num_edges = weighted.nnz // 2
-    counts = [
-        hidden_matrix(weighted, nodes, stream_key(0, Purpose.MASK, epoch), fraction).nnz / 2 for epoch in range(200)
-    ]
+def test_about_the_wanted_share_is_hidden(weighted, fraction):
+    nodes, num_edges = np.arange(weighted.shape[0]), weighted.nnz // 2
+    counts = [hidden_matrix(weighted, nodes, fraction, epoch=epoch).nnz / 2 for epoch in range(200)]
     deviation = np.sqrt(num_edges * fraction * (1 - fraction))
     assert abs(np.mean(counts) - fraction * num_edges) < 4 * deviation / np.sqrt(200)
     assert 0.8 * deviation < np.std(counts) < 1.2 * deviation  # every edge by its own coin
@@ -135,15 +138,28 @@ def test_about_the_wanted_fraction_is_hidden(weighted, fraction):
 
 def test_every_edge_is_hidden_as_often_as_any_other(weighted):
     nodes = np.arange(weighted.shape[0])
-    times = sum(hidden_matrix(weighted, nodes, stream_key(0, Purpose.MASK, epoch), 0.5) for epoch in range(400))
+    times = sum(hidden_matrix(weighted, nodes, 0.5, epoch=epoch).toarray().astype(int) for epoch in range(400))
     upper = sp.coo_array(sp.triu(weighted))
-    counts = times.toarray()[upper.row, upper.col]
-    assert abs(counts - 200).max() < 5 * np.sqrt(100)
+    assert abs(times[upper.row, upper.col] - 200).max() < 5 * np.sqrt(100)
+
+
+def test_epochs_and_seeds_hide_independently_of_each_other(weighted):
+    """Of two masks of one half a quarter of the edges is hidden in both, for edges of one node too."""
+    nodes, upper = np.arange(weighted.shape[0]), sp.coo_array(sp.triu(weighted))
+    how = [(seed, epoch) for seed in range(3) for epoch in range(60)]
+    masks = np.stack([hidden_matrix(weighted, nodes, 0.5, s, e).toarray()[upper.row, upper.col] for s, e in how])
+    both = (masks[:-1] & masks[1:]).mean()
+    assert abs(both - 0.25) < 4 * np.sqrt(0.25 * 0.75 / masks[1:].size)
+    correlations = np.corrcoef(masks.T)  # of edges over epochs: those that share a node are no exception
+    share_a_node = (upper.row[:, None] == upper.row) & ~np.eye(len(upper.row), dtype=bool)
+    for chosen in (share_a_node, ~np.eye(len(upper.row), dtype=bool)):
+        assert abs(correlations[chosen].mean()) < 0.01
+    assert abs(correlations[~np.eye(len(upper.row), dtype=bool)]).max() < 6.5 / np.sqrt(len(how))
 
 
 def test_a_smaller_fraction_hides_a_subset(weighted):
     nodes = np.arange(weighted.shape[0])
-    nested = [edges_by_node(hidden_matrix(weighted, nodes, KEYS[0], f), nodes) for f in (0.0, 0.07, 0.35, 0.7, 1.0)]
+    nested = [edges_by_node(hidden_matrix(weighted, nodes, f), nodes) for f in (0.0, 0.07, 0.35, 0.7, 1.0)]
     for smaller, larger in itertools.pairwise(nested):
         assert smaller < larger
     assert not nested[0]
@@ -151,107 +167,67 @@ def test_a_smaller_fraction_hides_a_subset(weighted):
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.4, 0.7])
-def test_propagation_of_the_seen_edges_by_dense_matrices(weighted, patch_set, fraction):
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_propagation_of_the_seen_edges_by_dense_matrices(backend, weighted, patch_set, fraction, has_weights):
     """D^(-1/2) (A + I) D^(-1/2) of what is left, D its own row sums."""
     block, nodes = stacked(patch_set, weighted)
+    if not has_weights:
+        block.data[:] = 1
     left = block.toarray().astype(np.float64)
-    left[hidden_matrix(block, nodes, KEYS[0], fraction).toarray() != 0] = 0
+    left[hidden_matrix(block, nodes, fraction).toarray()] = 0
     left += np.eye(len(left))
     scale = 1 / np.sqrt(left.sum(1))
-    found = propagate_visible(block.indptr, block.indices, block.data, nodes, nodes[block.indices], KEYS[0], fraction)
-    assert np.abs(found.matrix.to_dense().numpy() - scale[:, None] * left * scale).max() < 1e-6
-    assert found.transposed is found.matrix
+    visible, _ = split(block, nodes, fraction, weighted=has_weights)
+    assert visible.symmetric
+    assert np.abs(visible.to_scipy().toarray() - scale[:, None] * left * scale).max() < 1e-6
     if fraction == 0:
-        assert np.abs(found.matrix.to_dense().numpy() - normalise_adjacency(block).toarray()).max() < 1e-6
+        assert np.abs(visible.to_scipy().toarray() - normalise_adjacency(block).toarray()).max() < 1e-6
 
 
-def test_a_path_with_all_edges_hidden_propagates_nothing(path_of_four):
-    parts = (path_of_four.indptr, path_of_four.indices, path_of_four.data, np.arange(4), path_of_four.indices)
-    assert torch.equal(propagate_visible(*parts, KEYS[0], 1.0).matrix.to_dense(), torch.eye(4))
-    half, third = 1 / 2, 1 / 3
-    mixed = 1 / np.sqrt(6)
+def test_a_path_with_all_edges_hidden_propagates_nothing(backend, path_of_four):
+    assert (split(path_of_four, np.arange(4), 1.0)[0].to_scipy().toarray() == np.eye(4)).all()
+    half, third, mixed = 1 / 2, 1 / 3, 1 / np.sqrt(6)
     expected = [[half, mixed, 0, 0], [mixed, third, third, 0], [0, third, third, mixed], [0, 0, mixed, half]]
-    assert propagate_visible(*parts, KEYS[0], 0.0).matrix.to_dense().numpy() == pytest.approx(np.array(expected))
+    found = split(path_of_four, np.arange(4), 0.0)[0].to_scipy().toarray()
+    assert found == pytest.approx(np.array(expected))
 
 
-def test_columns_of_a_row_are_in_order_with_the_row_itself_last(weighted, patch_set):
-    block, nodes = stacked(patch_set, weighted)
-    matrix = propagate_visible(
-        block.indptr, block.indices, block.data, nodes, nodes[block.indices], KEYS[0], 0.5
-    ).matrix
-    indptr, columns = matrix.crow_indices().numpy(), matrix.col_indices().numpy()
-    for row in range(len(nodes)):
-        own = columns[indptr[row] : indptr[row + 1]]
-        assert own[-1] == row
-        assert (np.diff(own[:-1]) > 0).all()
+def test_scored_edges_are_listed_once(backend, weighted):
+    nodes = np.arange(weighted.shape[0])
+    listed = split(weighted, nodes, 0.5)[1].listed
+    upper = np.triu(hidden_matrix(weighted, nodes, 0.5).toarray(), 1)
+    found = np.zeros(upper.shape)
+    found[listed.rows, listed.columns] = listed.pair_weights
+    assert listed.num_pairs == upper.sum()
+    assert found == pytest.approx(2 * weighted.toarray() * upper)  # an arc has half of a pair's weight
 
 
 # --- groups: patches as masks ------------------------------------------------------------------------
 
 
-def dealt(units, num_groups, epoch=0):
-    return deal_groups(torch.from_numpy(units), num_groups, seed=0, epoch=epoch).numpy()
-
-
-def test_groups_are_dealt_by_unit_alone_and_evenly():
+def test_groups_are_drawn_by_unit_alone_and_evenly(backend):
     units = np.arange(6000) // 3
-    groups = dealt(units, 4)
+    groups = draw_groups(units, 4, seed=0, epoch=0)
+    assert groups.dtype == np.int32
     assert (groups.reshape(-1, 3) == groups[::3, None]).all()  # rows of a unit stay together
-    assert (dealt(units[::-1].copy(), 4) == groups[::-1]).all()  # wherever they stand
+    assert (draw_groups(units[::-1], 4, seed=0, epoch=0) == groups[::-1]).all()  # wherever they stand
     assert abs(np.bincount(groups[::3], minlength=4) - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
-    assert (dealt(units, 4, epoch=1) != groups).mean() == pytest.approx(0.75, abs=0.05)  # anew every epoch
+    anew = draw_groups(units, 4, seed=0, epoch=1) != groups
+    assert anew.mean() == pytest.approx(0.75, abs=0.05)
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 @pytest.mark.parametrize("num_groups", [2, 5])
-def test_numba_and_torch_hide_the_same_edges_between_groups(weighted, patch_set, num_groups, fraction):
-    block, nodes = stacked(patch_set, weighted)
-    groups = dealt(nodes, num_groups)
-    tensors = [torch.from_numpy(part) for part in (block.indptr, block.indices, nodes)]
-    ours = hidden_pairs(*listed(block), nodes, KEYS[0], fraction, groups)
-    pairs = [torch.from_numpy(part) for part in (*listed(block), nodes)]
-    theirs = hidden_pairs_torch(*pairs, KEYS[0], fraction, torch.from_numpy(groups))
-    assert all(torch.equal(mine, other) for mine, other in zip(ours, theirs, strict=True))
-    seen = propagate_visible(
-        block.indptr, block.indices, block.data, nodes, nodes[block.indices], KEYS[0], fraction, groups
-    ).matrix
-    parts = (tensors[0], tensors[1], torch.from_numpy(block.data), tensors[2])
-    other = propagate_visible_torch(*parts, KEYS[0], fraction, torch.from_numpy(groups)).matrix
-    assert torch.equal(seen.col_indices(), other.col_indices())
-    assert torch.allclose(seen.values(), other.values(), rtol=1e-6, atol=0)
-
-
-def test_exactly_the_edges_between_groups_are_hidden(weighted):
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_only_edges_between_groups_are_hidden(backend, weighted, num_groups, fraction, has_weights):
     nodes = np.arange(weighted.shape[0])
-    groups = dealt(nodes, 3)
-    hidden = hidden_matrix(weighted, nodes, KEYS[0], 1.0, groups)
+    groups = draw_groups(nodes, num_groups, seed=0, epoch=0)
     between = groups[:, None] != groups[None]
-    assert ((hidden.toarray() != 0) == ((weighted.toarray() != 0) & between)).all()
-    seen = propagate_visible(
-        weighted.indptr, weighted.indices, weighted.data, nodes, nodes[weighted.indices], KEYS[0], 1.0, groups
-    )
-    off_diagonal = (seen.matrix.to_dense().numpy() != 0) & ~np.eye(len(nodes), dtype=bool)
-    assert (off_diagonal == ((weighted.toarray() != 0) & ~between)).all()
-
-
-def test_dropped_entries_keep_their_mean():
-    values = np.random.default_rng(0).uniform(1, 2, 500).astype(np.float32)
-    keys = [np.array([stream_key(0, Purpose.FEATURE_DROPOUT, epoch)], np.uint64) for epoch in range(2000)]
-    draws = np.stack([drop_entries(values, np.array([0, 500]), key, 0.3) for key in keys])
-    kept = draws != 0
-    assert abs(kept.mean() - 0.7) < 4 * np.sqrt(0.21 / draws.size)
-    assert np.allclose(draws[kept], np.broadcast_to(values, draws.shape)[kept] / 0.7, rtol=1e-6)
-    deviation = values * np.sqrt(0.3 / 0.7 / len(keys))
-    assert (np.abs(draws.mean(0) - values) < 5 * deviation).all()
-
-
-def test_entries_are_dropped_by_the_key_of_their_patch():
-    values, offsets = np.ones(60, np.float32), np.array([0, 25, 25, 60])
-    keys = np.array([stream_key(0, Purpose.FEATURE_DROPOUT, 3, patch) for patch in (4, 5, 9)], np.uint64)
-    together = drop_entries(values, offsets, keys, 0.5)
-    for patch in range(3):
-        low, high = offsets[patch : patch + 2]
-        alone = drop_entries(values[low:high], np.array([0, high - low]), keys[patch : patch + 1], 0.5)
-        assert (alone == together[low:high]).all()
-    assert (together[:25] != together[25:50]).any()
-    assert (values == 1).all()  # the features themselves stay
+    hidden = hidden_matrix(weighted, nodes, fraction, groups=groups).toarray()
+    assert (hidden == (hidden_matrix(weighted, nodes, fraction).toarray() & between)).all()
+    if fraction == 1:
+        assert (hidden == ((weighted.toarray() != 0) & between)).all()
+    visible, arcs = split(weighted, nodes, fraction, weighted=has_weights, groups=groups)
+    off_diagonal = (visible.to_scipy().toarray() != 0) & ~np.eye(len(nodes), dtype=bool)
+    assert (off_diagonal == ((weighted.toarray() != 0) & ~hidden)).all()
+    assert ((arc_matrix(arcs) != 0) == hidden).all()

@@ -6,26 +6,33 @@ import scipy.sparse as sp
 import torch
 from torch.nn.functional import softplus
 
-from l2g2g.models.pair_loss import _loss_compiled, loss_by_products, reconstruction_loss, score_pairs
-from l2g2g.models.pair_patterns import PairPattern
+from l2g2g import core
+from l2g2g.models.pair_loss import GradientSums, reconstruction_loss
+from l2g2g.models.pairs import Arcs, PairList
 
-# float64 takes the route of sparse products, float32 the compiled one.
-TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-6}
-
-
-def pattern_of(matrix, weights, twice):
-    indptr, indices = (torch.from_numpy(part.astype(np.int32)) for part in (matrix.indptr, matrix.indices))
-    return PairPattern(indptr, indices, weights, twice)
+# float64 takes the torch route, float32 the native one where it is built.
+TOLERANCES = {torch.float64: 1e-7, torch.float32: 2e-6}
+ONE = np.ones(1, np.float32)
 
 
-def empty_pattern(num_nodes):
-    return pattern_of(sp.csr_array((num_nodes, num_nodes)), torch.tensor(1.0), False)
+def arcs_of(matrix, weights, kind="all"):
+    indptr = matrix.indptr.astype(np.int64)
+    return Arcs(indptr[:-1], indptr[1:], matrix.indices.astype(np.int32), np.asarray(weights, np.float32), kind)
 
 
-def one_sided(left, pattern, *, is_edge, bias=None, right=None):
-    """The loss of one pattern alone."""
-    pair = (pattern, empty_pattern(len(left)))
-    return reconstruction_loss(left, *(pair if is_edge else pair[::-1]), bias, right)
+def list_of(matrix, weights, kind="all"):
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
+    return PairList(rows, matrix.indices.astype(np.int32), np.asarray(weights, np.float32), kind)
+
+
+def no_pairs():
+    return PairList(np.empty(0, np.int32), np.empty(0, np.int32), ONE)
+
+
+def one_sided(left, pairs, *, is_edge, bias=None, right=None):
+    """The loss of one list or pattern alone."""
+    both = (pairs, no_pairs()) if is_edge else (no_pairs(), pairs)
+    return reconstruction_loss(left, *both, bias, right)
 
 
 def random_matrix(num_nodes, symmetric, seed=0, density=0.4):
@@ -36,39 +43,44 @@ def random_matrix(num_nodes, symmetric, seed=0, density=0.4):
     return matrix
 
 
-def random_weights(matrix, symmetric, scalar, dtype, generator):
-    if scalar:
-        return torch.tensor(0.3, dtype=dtype)
-    weights = torch.rand(matrix.nnz, dtype=dtype, generator=generator)
-    if symmetric:  # a pair weighs the same in both directions, as within one patch
-        half = sp.csr_array((weights.numpy(), matrix.indices, matrix.indptr), shape=matrix.shape)
-        weights = torch.from_numpy(sp.csr_array(half + half.T).data)
-    return weights
+def weights_of(matrix, kind, symmetric, generator):
+    """(weights, weight of every entry); a pair weighs the same in both directions where it stands in both."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    if kind == "all":
+        return np.full(1, 0.3, np.float32), np.full(matrix.nnz, np.float32(0.3))
+    if kind == "row":
+        weights = np.full(matrix.shape[0], 0.7) if symmetric else generator.random(matrix.shape[0])
+        return weights.astype(np.float32), weights.astype(np.float32)[rows]
+    weights = generator.random(matrix.shape).astype(np.float32)
+    each = (weights + weights.T if symmetric else weights)[rows, matrix.indices]
+    return each, each
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("scalar", [True, False], ids=["one weight", "a weight per pair"])
+@pytest.mark.parametrize("kind", ["all", "row", "pair"])
 @pytest.mark.parametrize("is_edge", [True, False])
-# A pattern that holds every pair twice asks for a score with one side.
-@pytest.mark.parametrize(("two_sides", "symmetric"), [(False, True), (False, False), (True, False)])
-def test_loss_and_gradients_are_those_of_dense_autograd(two_sides, symmetric, is_edge, scalar, dtype):
-    matrix, generator = random_matrix(9, symmetric), torch.Generator().manual_seed(0)
-    weights = random_weights(matrix, symmetric, scalar, dtype, generator)
-    pattern = pattern_of(matrix, weights, symmetric)
+# Arcs ask for a score with one side here; only edges come as arcs.
+@pytest.mark.parametrize(("two_sides", "as_arcs"), [(False, True), (False, False), (True, False)])
+def test_loss_and_gradients_are_those_of_dense_autograd(two_sides, as_arcs, is_edge, kind, dtype):
+    if as_arcs and not is_edge:
+        pytest.skip("non-edges are a list")
+    matrix, generator = random_matrix(9, as_arcs), torch.Generator().manual_seed(0)
+    weights, each = weights_of(matrix, kind, as_arcs, np.random.default_rng(1))
+    pairs = (arcs_of if as_arcs else list_of)(matrix, weights, kind)
     given = [torch.randn(9, 4, dtype=dtype, generator=generator, requires_grad=True) for _ in range(1 + two_sides)]
     bias = torch.tensor(-0.7, dtype=dtype, requires_grad=True)
     rows = np.repeat(np.arange(9), np.diff(matrix.indptr))
     scores = (given[0][rows] * given[-1][matrix.indices.astype(np.int64)]).sum(1) + bias
-    expected = (weights * softplus(-scores if is_edge else scores)).sum()
+    expected = (torch.from_numpy(each).to(dtype) * softplus(-scores if is_edge else scores)).sum()
 
     def loss_of(left, bias, right=None):
-        return one_sided(left, pattern, is_edge=is_edge, bias=bias, right=right)
+        return one_sided(left, pairs, is_edge=is_edge, bias=bias, right=right)
 
     arguments = (given[0], bias, *given[1:])
     loss = loss_of(*arguments)
     assert loss.dtype == dtype
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=TOLERANCES[dtype])
-    own, reference = (torch.autograd.grad(3 * each, arguments) for each in (loss, expected))
+    own, reference = (torch.autograd.grad(3 * value, arguments) for value in (loss, expected))
     for mine, other in zip(own, reference, strict=True):
         assert torch.allclose(mine, other, atol=10 * TOLERANCES[dtype])
         assert mine.abs().max() > 0.01
@@ -76,68 +88,95 @@ def test_loss_and_gradients_are_those_of_dense_autograd(two_sides, symmetric, is
         assert torch.autograd.gradcheck(loss_of, arguments)
 
 
-@pytest.mark.parametrize("width", [1, 3, 16, 17, 64, 130])
+@pytest.mark.parametrize("width", [1, 3, 16, 17, 64, 130, 600])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_compiled_route_is_that_of_products(width, threads, monkeypatch):
-    # More pairs than a block holds, rows without pairs at both ends, and both routes on the same float32 tables.
+def test_native_and_torch_routes_agree(width, threads):
+    """Edges as arcs and non-edges as a list of several parts, rows without pairs at both ends."""
     generator = torch.Generator().manual_seed(width)
     edges, others = random_matrix(60, True, 1), random_matrix(60, False, 2, 0.2)
-    for matrix in (edges, others):
-        keep = np.ones(60)
-        keep[[0, 30, 58, 59]] = 0
-        kept = sp.diags_array(keep) @ matrix @ sp.diags_array(keep)
-        matrix.data[:] = np.asarray(kept[matrix.nonzero()]).reshape(-1)
-        matrix.eliminate_zeros()
-    weights = torch.rand(others.nnz, generator=generator)
-    patterns = pattern_of(edges, torch.tensor(0.01), True), pattern_of(others, weights, False)
-    assert patterns[0].num_pairs > 512
+    keep = np.ones(60)
+    keep[[0, 30, 58, 59]] = 0
+    edges, others = (sp.csr_array(sp.diags_array(keep) @ each @ sp.diags_array(keep)) for each in (edges, others))
+    for each in (edges, others):
+        each.eliminate_zeros()
+    repeats = 70 if width == 16 else 1  # more pairs than one part has
+    listed = list_of(others, np.random.default_rng(0).random(others.nnz), "pair")
+    listed = PairList(*(np.tile(part, repeats) for part in (listed.rows, listed.columns, listed.weights)), "pair")
+    assert repeats == 1 or listed.num_pairs > 2 * 20_000
     left, right = (torch.randn(60, width, generator=generator) / width**0.5 for _ in range(2))
-    monkeypatch.setattr("l2g2g.models.pair_loss.get_num_threads", lambda: threads)
-    for sides in ((left, None), (left, right)):
-        ours = _loss_compiled(*sides, torch.tensor(0.3), patterns[1], patterns[1])
-        theirs = loss_by_products(*sides, torch.tensor(0.3), patterns[1], patterns[1])
-        if sides[1] is None:
-            ours = (*ours, *_loss_compiled(*sides, torch.tensor(0.3), *patterns))
-            theirs = (*theirs, *loss_by_products(*sides, torch.tensor(0.3), *patterns))
-        for mine, other in zip(ours, theirs, strict=True):
-            assert (mine is None) == (other is None)
-            assert mine is None or torch.allclose(mine, other, atol=1e-5, rtol=1e-5)
+    before = core.num_threads()
+    core.set_num_threads(threads)
+    try:
+        for pair, sides in (((arcs_of(edges, [0.01]), listed), (left,)), ((listed, listed), (left, right))):
+            results = []
+            for dtype in (torch.float32, torch.float64):
+                inputs = [part.to(dtype).requires_grad_() for part in (*sides, torch.tensor(0.3))]
+                loss = reconstruction_loss(inputs[0], *pair, inputs[-1], inputs[1] if len(sides) == 2 else None)
+                results.append([loss.detach(), *torch.autograd.grad(loss, inputs)])
+            for mine, other in zip(*results, strict=True):
+                assert torch.allclose(mine.double(), other, atol=1e-5 * repeats, rtol=1e-5)
+    finally:
+        core.set_num_threads(before)
 
 
-def test_scores_by_hand():
-    pattern = pattern_of(sp.csr_array(np.array([[0, 1], [1, 1]])), torch.tensor(1.0), False)
-    left = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    assert score_pairs(left, left, pattern).tolist() == [11.0, 11.0, 25.0]
+def test_the_torch_backend_computes_float32_too():
+    edges, others = arcs_of(random_matrix(20, True), [0.1]), list_of(random_matrix(20, False, 3), [0.2])
+    left = torch.randn(20, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    found = []
+    try:
+        for backend in ("auto", "torch"):
+            core.set_backend(backend)
+            loss = reconstruction_loss(left, edges, others)
+            found.append((loss.detach(), *torch.autograd.grad(loss, left)))
+    finally:
+        core.set_backend("auto")
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_arcs_under_a_score_with_two_sides_that_is_symmetric():
+    """The distance decoder: left_u · right_v = left_v · right_u."""
+    embedding = torch.randn(30, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    arcs, others = arcs_of(random_matrix(30, True), [0.1]), list_of(random_matrix(30, False, 1), [0.2])
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        given = embedding.to(dtype).requires_grad_()
+        squares, ones = given.square().sum(1, keepdim=True), torch.ones(30, 1, dtype=dtype)
+        sides = torch.cat([given * 2**0.5, -squares, ones], 1), torch.cat([given * 2**0.5, ones, -squares], 1)
+        loss = reconstruction_loss(sides[0], arcs, others, None, sides[1])
+        results.append((loss.detach().double(), torch.autograd.grad(loss, given)[0].double()))
+    for mine, other in zip(*results, strict=True):
+        assert torch.allclose(mine, other, rtol=1e-4, atol=1e-4)
 
 
 def test_one_pair_by_hand():
-    pattern = pattern_of(sp.csr_array(np.array([[0, 1], [1, 0]])), torch.tensor(0.5), True)
+    matrix = sp.csr_array(np.array([[0, 1], [1, 0]]))
     embedding = torch.tensor([[1.0, 0.0], [2.0, 5.0]])  # inner product 2
     expected = np.log1p(np.exp(-2.0))
-    assert float(one_sided(embedding, pattern, is_edge=True)) == pytest.approx(expected)
-    assert float(one_sided(embedding, pattern, is_edge=False)) == pytest.approx(expected + 2)
+    assert float(one_sided(embedding, arcs_of(matrix, [0.5]), is_edge=True)) == pytest.approx(expected)
+    once = PairList(np.array([0], np.int32), np.array([1], np.int32), ONE)
+    assert float(one_sided(embedding, once, is_edge=True)) == pytest.approx(expected)
+    assert float(one_sided(embedding, once, is_edge=False)) == pytest.approx(expected + 2)
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.1, 1.0, 3.0, 9.0, 100.0])
-def test_the_compiled_loss_is_exact_to_float32_at_every_score(size):
+@pytest.mark.parametrize("is_edge", [True, False])
+def test_the_loss_is_exact_to_float32_at_every_score(size, is_edge):
     scores = torch.linspace(-size, size, 1001)
-    table = torch.cat([scores, torch.ones(1)])[:, None]
-    pairs = sp.csr_array((np.ones(1001), (np.arange(1001), np.full(1001, 1001))), shape=(1002, 1002))
-    for is_edge, sign in ((True, -1.0), (False, 1.0)):
-        pattern = pattern_of(pairs, torch.tensor(1.0), False)
-        loss, of_left, _, _ = _loss_compiled(
-            table, None, torch.zeros(()), *((pattern, empty_pattern(1002))[:: 1 if is_edge else -1])
-        )
-        wanted = softplus(sign * scores.double())
-        assert float(loss) == pytest.approx(float(wanted.sum()), rel=1e-6)
-        slopes = sign * torch.sigmoid(sign * scores.double())
-        assert torch.allclose(of_left[:1001, 0].double(), slopes, rtol=max(2e-6, 1e-7 * size), atol=2e-38)
+    table = torch.cat([scores, torch.ones(1)])[:, None].requires_grad_()
+    pairs = PairList(np.arange(1001, dtype=np.int32), np.full(1001, 1001, np.int32), ONE)
+    loss, sign = one_sided(table, pairs, is_edge=is_edge), -1.0 if is_edge else 1.0
+    wanted = softplus(sign * scores.double())
+    assert float(loss.detach()) == pytest.approx(float(wanted.sum()), rel=1e-6)
+    slopes = sign * torch.sigmoid(sign * scores.double())
+    (gradient,) = torch.autograd.grad(loss, table)
+    assert torch.allclose(gradient[:1001, 0].double(), slopes, rtol=max(2e-6, 1e-7 * size), atol=2e-38)
 
 
 def test_large_scores_do_not_overflow():
-    pattern = pattern_of(sp.csr_array(np.array([[0, 1], [1, 0]])), torch.tensor(0.5), True)
     embedding = torch.tensor([[1e4], [1e4]], requires_grad=True)
-    loss = one_sided(embedding, pattern, is_edge=False)
+    once = PairList(np.array([0], np.int32), np.array([1], np.int32), ONE)
+    loss = one_sided(embedding, once, is_edge=False)
     loss.backward()
     assert float(loss.detach()) == pytest.approx(1e8)
     assert torch.isfinite(embedding.grad).all()
@@ -145,29 +184,45 @@ def test_large_scores_do_not_overflow():
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("is_edge", [True, False])
-def test_a_vector_that_is_not_finite_is_seen_in_the_loss(bad, is_edge):
-    embedding = torch.ones(60, 16)
+@pytest.mark.parametrize("width", [5, 16])
+def test_a_vector_that_is_not_finite_is_seen_in_the_loss(bad, is_edge, width):
+    embedding = torch.ones(60, width)
     embedding[33] = bad
-    pattern = pattern_of(random_matrix(60, True), torch.tensor(1.0), True)
-    both = reconstruction_loss(embedding, pattern, pattern)
-    assert not torch.isfinite(both)
+    arcs, listed = arcs_of(random_matrix(60, True), ONE), list_of(random_matrix(60, False), ONE)
+    assert not torch.isfinite(reconstruction_loss(embedding, arcs, listed))
     if np.isnan(bad):
-        assert torch.isnan(one_sided(embedding, pattern, is_edge=is_edge))
+        assert torch.isnan(one_sided(embedding, arcs if is_edge else listed, is_edge=is_edge))
 
 
-def test_an_empty_pattern_costs_nothing():
+def test_no_pairs_cost_nothing():
     embedding = torch.randn(3, 2, requires_grad=True)
-    loss = reconstruction_loss(embedding, empty_pattern(3), empty_pattern(3))
-    loss.backward()
-    assert float(loss.detach()) == 0
-    assert (embedding.grad == 0).all()
+    for edges in (no_pairs(), arcs_of(sp.csr_array((3, 3)), ONE)):
+        loss = reconstruction_loss(embedding, edges, no_pairs())
+        (gradient,) = torch.autograd.grad(loss, embedding)
+        assert float(loss.detach()) == 0
+        assert (gradient == 0).all()
 
 
 def test_reconstruction_is_mean_over_edges_plus_mean_over_non_edges():
     embedding = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]])
-    edges = pattern_of(sp.csr_array(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]])), torch.tensor(0.5), True)
-    others = pattern_of(sp.csr_array(np.array([[0, 0, 0], [0, 0, 0], [0, 1, 0]])), torch.tensor(1.0), False)
+    edges = arcs_of(sp.csr_array(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]])), [0.5])
+    others = list_of(sp.csr_array(np.array([[0, 0, 0], [0, 0, 0], [0, 1, 0]])), ONE)
     expected = np.log1p(np.exp(-2)) + np.log1p(np.exp(-1))
     assert float(reconstruction_loss(embedding, edges, others)) == pytest.approx(expected)
     expected = np.log1p(np.exp(-3)) + np.log(2)
     assert float(reconstruction_loss(embedding, edges, others, torch.tensor(1.0))) == pytest.approx(expected)
+
+
+@pytest.mark.skipif(not core.is_built(), reason="the compiled core is not built")
+def test_sums_of_several_lists_are_added():
+    left = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+    first, second = list_of(random_matrix(20, False, 1), [0.5]), list_of(random_matrix(20, False, 2), [0.25])
+    together, apart = GradientSums(left, None, 0.1), [GradientSums(left, None, 0.1) for _ in range(2)]
+    for sums in (together, apart[0]):
+        sums.add_edges(first)
+    for sums in (together, apart[1]):
+        sums.add_non_edges(second)
+    assert together.loss == pytest.approx(apart[0].loss + apart[1].loss, rel=1e-6)
+    assert together.slope == pytest.approx(apart[0].slope + apart[1].slope, rel=1e-5)
+    expected = apart[0].gradients()[0] + apart[1].gradients()[0]
+    assert together.gradients()[0] == pytest.approx(expected, abs=1e-5)

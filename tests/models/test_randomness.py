@@ -1,16 +1,19 @@
-"""Randomness by counter: numba and torch give the same bits, and streams are apart."""
+"""Randomness by counter: keys, words and hashes are what their formulas say, and streams are apart."""
 
 import numpy as np
+import pytest
 import torch
 
+from l2g2g.core import hash_nodes, hash_numbers, hash_pairs
 from l2g2g.models.randomness import (
     Purpose,
     mix,
-    random_word,
+    mix_words,
     random_words,
-    scale_to,
-    signed_key,
+    scale_words,
+    share_threshold,
     stream_key,
+    stream_keys,
     torch_generator,
 )
 
@@ -20,17 +23,14 @@ GOLDEN = 0x9E3779B97F4A7C15
 def test_splitmix64_by_its_published_sequence():
     # The first outputs of SplitMix64 with seed 1234567 (reference implementation by Vigna).
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    with np.errstate(over="ignore"):
-        drawn = [int(random_word(np.uint64(1234567), np.uint64(position))) for position in range(4)]
-    assert drawn == expected
+    keys = np.array([1234567], np.uint64)
+    assert [int(random_words(keys, position)[0]) for position in range(4)] == expected
     assert mix((1234567 + GOLDEN) % 2**64) == expected[0]
 
 
-def test_numba_and_torch_give_the_same_bits():
-    positions = torch.arange(500)
-    for key in (0, 1, 2**63 - 1, 2**63, 2**64 - 1, stream_key(3, Purpose.NEGATIVES, 5, 7)):
-        words = random_words(torch.tensor(signed_key(key)), positions).numpy().view(np.uint64)
-        assert [int(random_word(np.uint64(key), np.uint64(position))) for position in range(500)] == words.tolist()
+def test_arrays_are_mixed_like_numbers():
+    words = np.array([0, 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+    assert mix_words(words).tolist() == [mix(int(word)) for word in words]
 
 
 def test_every_part_of_a_key_changes_the_stream():
@@ -49,6 +49,12 @@ def test_every_part_of_a_key_changes_the_stream():
     assert all(0 <= key < 2**64 for key in grid)
 
 
+def test_keys_of_many_patches_are_those_of_each():
+    patches = np.array([4, 0, 2**31])
+    expected = [stream_key(7, Purpose.MASK, 3, patch) for patch in patches.tolist()]
+    assert stream_keys(7, Purpose.MASK, 3, patches).tolist() == expected
+
+
 def test_torch_generators_repeat_and_differ():
     draw = [torch.randn(8, generator=torch_generator(0, Purpose.NOISE, epoch, 1)) for epoch in (4, 4, 5)]
     assert torch.equal(draw[0], draw[1])
@@ -56,9 +62,41 @@ def test_torch_generators_repeat_and_differ():
 
 
 def test_scaled_words_fill_their_range_evenly():
-    words = random_words(torch.tensor(signed_key(stream_key(0, Purpose.MASK))), torch.arange(70_000))
-    counts = torch.bincount(scale_to(words, torch.tensor(7)), minlength=7).double()
+    keys = stream_keys(0, Purpose.MASK, 0, np.arange(70_000))
+    counts = np.bincount(scale_words(random_words(keys, 0), np.full(70_000, 7)), minlength=7)
     assert len(counts) == 7
-    assert float(((counts - 10_000) ** 2 / 10_000).sum()) < 22.5  # chi-square, 6 degrees, p = 0.001
-    largest = scale_to(torch.tensor(-1), torch.tensor(2**31 - 1))  # all bits set
-    assert int(largest) == 2**31 - 2
+    assert ((counts - 10_000) ** 2 / 10_000).sum() < 22.5  # chi-square, 6 degrees, p = 0.001
+    largest = scale_words(np.array([2**64 - 1], np.uint64), np.array([2**31 - 1]))
+    assert largest.tolist() == [2**31 - 2]
+    assert scale_words(np.array([0], np.uint64), np.array([9])).tolist() == [0]
+
+
+@pytest.mark.parametrize(("fraction", "threshold"), [(0.0, 0), (0.25, 2**30), (0.5, 2**31), (1.0, 2**32)])
+def test_thresholds_are_shares_of_all_words(fraction, threshold):
+    assert share_threshold(fraction) == threshold
+
+
+def test_hashes_of_nodes_pairs_and_numbers_fill_their_range_evenly():
+    """Of neighbouring numbers, under keys of one stream after another: nothing is left of their order."""
+    nodes = np.arange(64_000, dtype=np.int32)
+    for epoch in range(3):
+        key = stream_key(0, Purpose.MASK, epoch)
+        hashes = hash_nodes(nodes, key)
+        assert len(np.unique(hashes)) == len(nodes)  # a bijection
+        words = [
+            hashes,
+            hash_pairs(nodes, np.roll(nodes, 1), key),
+            hash_pairs(np.zeros_like(nodes), nodes, key),
+            hash_numbers(np.repeat(hashes[:64], 1000), np.tile(np.arange(1000), 64), key),
+        ]
+        for each in words:
+            for bits in (each >> np.uint32(26), each & np.uint32(63), (each >> np.uint32(13)) & np.uint32(63)):
+                counts = np.bincount(bits, minlength=64)
+                assert ((counts - 1000) ** 2 / 1000).sum() < 63 + 5 * np.sqrt(2 * 63)
+
+
+def test_hashes_of_pairs_have_no_direction_and_follow_the_key():
+    one, other = np.random.default_rng(0).integers(0, 2**31, (2, 500)).astype(np.int32)
+    assert (hash_pairs(one, other, 5) == hash_pairs(other, one, 5)).all()
+    for changed in (6, 5 + 2**32, 5 + 2**63):  # both halves of the key count
+        assert (hash_pairs(one, other, changed) != hash_pairs(one, other, 5)).mean() > 0.99

@@ -1,171 +1,353 @@
 """Sampling: negatives are allowed pairs and nothing else, evenly, and the same on every route."""
 
-import itertools
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
-from l2g2g.models.sampling import (
-    draw_negatives,
-    draw_negatives_torch,
-    exclude,
-    plan_negatives,
-    sample_nodes_by_degree,
-)
+from l2g2g import core
+from l2g2g.models import sampling
+from l2g2g.models.pair_loss import reconstruction_loss
+from l2g2g.models.pairs import PairList
+from l2g2g.models.sampling import NegativeDraws, plan_negatives, sample_nodes_by_degree
 
-ONE = torch.tensor(1.0)
+needs_core = pytest.mark.skipif(not core.is_built(), reason="the compiled core is not built")
+
+
+@pytest.fixture(params=[1024, 7, 4], ids=lambda size: f"blocks of {size}")
+def block(request, monkeypatch):
+    """So many rows of a block at most: with few a small graph has many blocks, the last one shorter."""
+    monkeypatch.setattr(sampling, "_BLOCK", request.param)
+    return request.param
+
+
+@pytest.fixture
+def restored():
+    yield
+    core.set_backend("auto")
 
 
 def block_diagonal(blocks):
-    matrix = sp.csr_array(sp.block_diag(blocks, format="csr"))
-    matrix.eliminate_zeros()  # scipy keeps the zeros of dense blocks
+    matrix = sp.csr_array(sp.block_diag([sp.csr_array(block) for block in blocks], format="csr"))
+    matrix.eliminate_zeros()
     matrix.sort_indices()
     return matrix
 
 
-def excluded_pattern(sizes, density=0.5, seed=0):
-    """Block-diagonal symmetric random pattern with its diagonal."""
-    generator = np.random.default_rng(seed)
-    blocks = []
+def patterns(sizes, density=0.3, held_out=0.1, seed=0):
+    """(edges, held out, offsets): block-diagonal symmetric random patterns without diagonal."""
+    generator, found = np.random.default_rng(seed), ([], [])
     for size in sizes:
-        upper = np.triu(generator.random((size, size)) < density, 1)
-        blocks.append((upper | upper.T | np.eye(size, dtype=bool)).astype(np.float32))
-    return block_diagonal(blocks), np.concatenate([[0], np.cumsum(sizes)])
+        for blocks, share in zip(found, (density, held_out), strict=True):
+            upper = np.triu(generator.random((size, size)) < share, 1)
+            blocks.append((upper | upper.T).astype(np.float32))
+    return *(block_diagonal(blocks) for blocks in found), np.concatenate([[0], np.cumsum(sizes)])
 
 
-def rows_of(pattern):
-    return np.repeat(np.arange(len(pattern.indptr) - 1), np.diff(pattern.indptr.numpy()))
+def nodes_of(sizes, seed=0):
+    """Node numbers of stacked patches; a node may be in several."""
+    generator = np.random.default_rng(seed)
+    return np.concatenate([generator.permutation(2 * max(sizes))[:size] for size in sizes])
 
 
-@pytest.mark.parametrize("density", [0.0, 0.2, 0.9])
-def test_edges_held_out_pairs_and_the_diagonal_are_excluded(density):
-    parts = [
-        sp.csr_array(sp.random_array((30, 30), density=share, rng=seed, dtype=np.float32))
-        for seed, share in ((0, density), (1, 0.1))
-    ]
-    excluded = exclude(*parts)
-    expected = sum(part.toarray() != 0 for part in parts) + np.eye(30) > 0
-    assert (excluded.toarray() == expected).all()
-    assert excluded.nnz == expected.sum()
-    assert excluded.indptr.dtype == excluded.indices.dtype == np.int32
-    assert all((np.diff(excluded.indices[low:high]) > 0).all() for low, high in itertools.pairwise(excluded.indptr))
+def allowed_pairs(edges, held_out, offsets):
+    """(num_rows, num_rows) bool of the pairs that may be drawn."""
+    inside = np.zeros(edges.shape, bool)
+    for low, high in pairwise(offsets):
+        inside[low:high, low:high] = True
+    return inside & (edges.toarray() == 0) & (held_out.toarray() == 0) & ~np.eye(len(inside), dtype=bool)
 
 
-def test_never_an_excluded_pair_nor_one_outside_its_patch():
-    excluded, offsets = excluded_pattern([12, 5, 20])
-    plan = plan_negatives(excluded, offsets, np.array([40, 15, 90]))
-    assert plan.num_pairs == 145
-    patch_of_row = np.repeat(np.arange(3), np.diff(offsets))
-    for epoch in range(50):
-        pattern = draw_negatives(plan, ONE, seed=0, epoch=epoch)
-        rows, columns = rows_of(pattern), pattern.indices.numpy()
-        assert (excluded.toarray()[rows, columns] == 0).all()
-        assert (patch_of_row[rows] == patch_of_row[columns]).all()
-        assert np.bincount(patch_of_row[rows], minlength=3).tolist() == [40, 15, 90]
+def make_plan(sizes, counts, seed=0, density=0.3, **options):
+    """(plan, allowed pairs)."""
+    edges, held_out, offsets = patterns(sizes, density, seed=seed)
+    plan = plan_negatives(edges, held_out, nodes_of(sizes), offsets, np.array(counts), **options)
+    return plan, allowed_pairs(edges, held_out, offsets)
 
 
-def test_numba_and_torch_draw_the_same_pairs():
-    excluded, offsets = excluded_pattern([12, 5, 20, 1], density=0.7)
-    plan = plan_negatives(excluded, offsets, np.array([40, 15, 90, 3]), np.array([4, 9, 2, 0]))
-    for epoch in (0, 1, 199):
-        ours = draw_negatives(plan, ONE, seed=5, epoch=epoch)
-        theirs = draw_negatives_torch(plan, ONE, seed=5, epoch=epoch, device="cpu")
-        assert ours.num_pairs == 145  # the patch of one node has none
-        assert torch.equal(ours.indptr, theirs.indptr)
-        assert torch.equal(ours.indices, theirs.indices)
-
-
-def test_negatives_are_uniform_over_the_allowed_pairs():
-    excluded, offsets = excluded_pattern([8], density=0.4, seed=3)
-    allowed = excluded.toarray() == 0
-    plan = plan_negatives(excluded, offsets, np.array([int(allowed.sum())]))
-    counts = np.zeros((8, 8))
-    num_epochs = 2000
+def count_draws(plan, num_epochs, seed=1):
+    """(num_rows, num_rows) how often each pair was drawn."""
+    counts = np.zeros((plan.draws.num_rows,) * 2)
     for epoch in range(num_epochs):
-        pattern = draw_negatives(plan, ONE, seed=1, epoch=epoch)
-        np.add.at(counts, (rows_of(pattern), pattern.indices.numpy()), 1)
+        drawn = plan.list_pairs(seed=seed, epoch=epoch)
+        np.add.at(counts, (drawn.rows, drawn.columns), 1)
+    return counts
+
+
+def check_counts(counts, expected, num_fixed):
+    """Chi-square of independent draws, within four deviations; num_fixed: sums that are not left to chance."""
+    freedom = len(expected) - num_fixed
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert abs(chi_square - freedom) < 4 * np.sqrt(2 * freedom)
+
+
+def sorted_pairs(rows, columns):
+    return sorted(zip(np.asarray(rows).tolist(), np.asarray(columns).tolist(), strict=True))
+
+
+# --- which pairs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_degree", [False, True])
+def test_never_an_excluded_pair_nor_the_diagonal_nor_another_patch(block, by_degree):
+    plan, allowed = make_plan([19, 5, 30], [80, 15, 150], by_degree=by_degree)
+    counts = count_draws(plan, 60)
     assert (counts[~allowed] == 0).all()
-    degrees_of_freedom = int(allowed.sum()) - 8
-    chi_square = ((counts[allowed] - num_epochs) ** 2 / num_epochs).sum()
-    assert chi_square < degrees_of_freedom + 4 * np.sqrt(2 * degrees_of_freedom)
+    assert counts.sum() > 1000
 
 
-@pytest.mark.parametrize("count", [200, 7])
-def test_rows_get_their_share_of_the_non_edges(count):
-    """Rounded in every draw, exact in the mean: with seven negatives for thirty rows no row may be left out."""
-    excluded, offsets = excluded_pattern([30], density=0.3)
-    allowed = 30 - np.diff(excluded.indptr)
-    plan = plan_negatives(excluded, offsets, np.array([count]))
-    share = count * allowed / allowed.sum()
-    drawn = np.stack([np.diff(draw_negatives(plan, ONE, seed=0, epoch=epoch).indptr) for epoch in range(2000)])
-    assert (drawn.sum(1) == count).all()
-    assert (np.abs(drawn - share) < 1).all()
-    assert np.abs(drawn.mean(0) - share).max() < 4 * 0.5 / np.sqrt(2000)
+def test_every_allowed_pair_is_equally_likely(block):
+    """One patch of 13 rows: with blocks of 4 or 7 the last block is shorter, and draws beyond it count nothing."""
+    plan, allowed = make_plan([13], [200], seed=3)
+    assert plan.draws.num_blocks[0] == {1024: 1, 7: 2, 4: 4}[block]
+    counts = count_draws(plan, 1500)
+    assert (counts[~allowed] == 0).all()
+    check_counts(counts[allowed], np.full(allowed.sum(), counts.sum() / allowed.sum()), 1)
 
 
-def test_rows_without_a_non_edge_get_no_negatives():
-    """The first and the last row of each patch are joined to every other one."""
-    excluded, offsets = excluded_pattern([7, 9], density=0.3)
-    full = excluded.toarray()
-    for low, high in itertools.pairwise(offsets):
-        for row in (low, high - 1):
-            full[row, low:high] = full[low:high, row] = 1
-    plan = plan_negatives(sp.csr_array(full), offsets, np.array([3, 5]))
-    for epoch in range(300):
-        pattern = draw_negatives(plan, ONE, seed=0, epoch=epoch)
-        assert pattern.num_pairs == 8
-        assert (full[rows_of(pattern), pattern.indices.numpy()] == 0).all()
+def test_every_allowed_pair_is_equally_likely_where_an_epoch_meets_few_blocks(block):
+    """One round: a row meets one block of several in an epoch, so that its draws of an epoch lie together."""
+    plan, allowed = make_plan([17], [20], density=0.1)
+    assert plan.draws.num_rounds[0] == 1
+    draws = np.zeros((3000, 17, 17))
+    for epoch in range(len(draws)):
+        drawn = plan.list_pairs(seed=0, epoch=epoch)
+        np.add.at(draws[epoch], (drawn.rows, drawn.columns), 1)
+    means, errors = draws.mean(0)[allowed], draws.std(0)[allowed] / np.sqrt(len(draws))
+    assert (draws[:, ~allowed] == 0).all()
+    off = (means - means.mean()) / errors.mean()
+    assert np.abs(off).max() < 4.5
+    assert np.square(off).mean() == pytest.approx(1, abs=4 * np.sqrt(2 / len(off)))
 
 
-def test_a_complete_graph_has_no_negatives():
-    complete = np.ones((6, 6), np.float32)
-    excluded = block_diagonal([complete, np.eye(4, dtype=np.float32)])
-    plan = plan_negatives(excluded, np.array([0, 6, 10]), np.array([15, 5]))
-    pattern = draw_negatives(plan, ONE, seed=0, epoch=0)
-    assert pattern.num_pairs == 5
-    assert rows_of(pattern).min() >= 6
-    only = plan_negatives(sp.csr_array(complete), np.array([0, 6]), np.array([15]))
-    for draw in (
-        draw_negatives(only, ONE, seed=0, epoch=0),
-        draw_negatives_torch(only, ONE, seed=0, epoch=0, device="cpu"),
-    ):
-        assert draw.num_pairs == 0
+def test_every_allowed_pair_of_stacked_patches_is_equally_likely(block):
+    sizes, offsets = [9, 4, 15], np.array([0, 9, 13, 28])
+    plan, allowed = make_plan(sizes, [120, 20, 300], seed=5, patches=np.array([8, 3, 11]))
+    counts = count_draws(plan, 1000)
+    assert (counts[~allowed] == 0).all()
+    for low, high in pairwise(offsets):
+        own, chosen = counts[low:high, low:high], allowed[low:high, low:high]
+        check_counts(own[chosen], np.full(chosen.sum(), own.sum() / chosen.sum()), 1)
 
 
-def test_patch_by_patch_draws_what_all_together_draw():
-    sizes = [12, 5, 20]
-    excluded, offsets = excluded_pattern(sizes)
-    counts = np.array([40, 15, 90])
-    together = draw_negatives(plan_negatives(excluded, offsets, counts), ONE, seed=2, epoch=7)
-    alone = []
-    for patch in range(3):
-        low, high = offsets[patch], offsets[patch + 1]
-        block = sp.csr_array(excluded[low:high, low:high])
-        plan = plan_negatives(block, np.array([0, high - low]), counts[patch : patch + 1], np.array([patch]))
-        drawn = draw_negatives(plan, ONE, seed=2, epoch=7)
-        alone.append(np.stack([rows_of(drawn) + low, drawn.indices.numpy() + low]))
-    assert together.num_pairs == 145
-    assert np.array_equal(np.concatenate(alone, axis=1), np.stack([rows_of(together), together.indices.numpy()]))
+@pytest.mark.parametrize("by_degree", [False, True])
+def test_weights_of_the_negatives_add_up_to_the_share_on_average(block, by_degree):
+    sizes, shares = [19, 6, 40], np.array([0.2, 0.1, 0.7])
+    edges, held_out, offsets = patterns(sizes)
+    plan = plan_negatives(
+        edges, held_out, nodes_of(sizes), offsets, np.array([60, 7, 300]), shares=shares, by_degree=by_degree
+    )
+    totals, counts = [], []
+    patch_of_row = np.repeat(np.arange(3), sizes)
+    for epoch in range(400):
+        drawn = plan.list_pairs(seed=2, epoch=epoch)
+        totals.append(np.bincount(patch_of_row[drawn.rows], weights=drawn.pair_weights, minlength=3))
+        counts.append(np.bincount(patch_of_row[drawn.rows], minlength=3))
+    deviation = np.std(totals, axis=0) / np.sqrt(400)
+    assert (np.abs(np.mean(totals, axis=0) - shares) < 4 * deviation).all()
+    assert (np.abs(np.mean(totals, axis=0) / shares - 1) < 0.05).all()
+    # About as many as wanted; draws come in groups, so that it may be a few more.
+    wanted = np.array([60, 7, 300])
+    assert (np.mean(counts, axis=0) > wanted - 4 * np.std(counts, axis=0) / 20).all()
+    assert (np.mean(counts, axis=0) < wanted + 5).all()
 
 
-def test_seed_and_epoch_change_the_draw():
-    plan = plan_negatives(*excluded_pattern([20]), np.array([60]))
-    draws = [draw_negatives(plan, ONE, seed=s, epoch=e).indices for s, e in ((0, 0), (0, 0), (0, 1), (1, 0))]
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
-    assert not torch.equal(draws[0], draws[3])
+@pytest.mark.parametrize("count", [7, 60, 200])
+def test_rows_draw_equally_often(block, count):
+    """Before exclusion a row has as many groups of draws as any other, within one per round; exact in the mean."""
+    plan, _ = make_plan([30], [count], density=0.2)
+    group = sampling._GROUP
+    places = plan.draws.places.astype(np.int64)
+    per_row = np.zeros((1000, 30))
+    for epoch in range(1000):
+        for table, _ in plan.draws.rounds(seed=0, epoch=epoch):
+            (first, size, _, _, _, groups, group_size, shift, _) = table[0].tolist()
+            assert (first, size, group_size) == (0, 30, group)
+            drawn = group * (((places + 1) * groups + shift) // size - (places * groups + shift) // size)
+            assert drawn.max() - drawn.min() in (0, group)
+            assert drawn.sum() == group * groups
+            per_row[epoch] += drawn
+    assert (per_row.sum(1) == plan.draws.num_draws[0]).all()
+    share = plan.draws.num_draws[0] / 30
+    assert np.abs(per_row.mean(0) - share).max() < 4.5 * max(per_row.std(), 1e-9) / np.sqrt(1000)
+    if plan.draws.num_blocks[0] == 1:  # then every draw lands in the patch, and the plain form shows it
+        rows, _ = plan.draws.draw_rows(np.arange(30), seed=0, epoch=0)
+        assert (np.bincount(rows, minlength=30) == per_row[0]).all()
 
 
-def test_the_transpose_of_a_draw_is_its_transpose():
-    plan = plan_negatives(*excluded_pattern([15, 9]), np.array([50, 20]))
-    pattern = draw_negatives(plan, ONE, seed=0, epoch=0)
-    values = np.arange(1.0, 71.0)
-    forward = sp.csr_array((values, pattern.indices.numpy(), pattern.indptr.numpy()), shape=(24, 24))
-    indptr, indices, order = (part.numpy() for part in pattern.transpose)
-    backward = sp.csr_array((values[order], indices, indptr), shape=(24, 24))
-    assert (backward.toarray() == forward.toarray().T).all()
+def test_a_patch_in_which_every_pair_is_excluded_has_no_negatives(block):
+    complete = 1 - np.eye(12, dtype=np.float32)
+    edges = block_diagonal([complete, np.zeros((9, 9), np.float32)])
+    nothing = sp.csr_array((21, 21), dtype=np.float32)
+    for by_degree in (False, True):
+        plan = plan_negatives(
+            edges, nothing, np.arange(21), np.array([0, 12, 21]), np.array([50, 40]), by_degree=by_degree
+        )
+        rows = plan.list_pairs(seed=0, epoch=0).rows
+        # By degree a patch without edges has no far ends either.
+        assert len(rows) == 0 if by_degree else (rows.min() >= 12 and len(rows) > 20)
+    only = plan_negatives(sp.csr_array(complete), nothing[:12, :12], np.arange(12), np.array([0, 12]), np.array([50]))
+    assert only.list_pairs(seed=0, epoch=0).num_pairs == 0
+
+
+def test_patches_of_no_or_one_node_have_no_negatives(block):
+    edges, held_out, offsets = patterns([1, 20, 0, 1])
+    plan = plan_negatives(edges, held_out, nodes_of([1, 20, 0, 1]), offsets, np.array([5, 50, 3, 2]))
+    rows = plan.list_pairs(seed=0, epoch=0).rows
+    assert len(rows) > 30
+    assert set(rows.tolist()) <= set(range(1, 21))
+
+
+def test_where_nearly_all_pairs_are_excluded_the_rest_is_found_evenly(block):
+    full = 1 - np.eye(12, dtype=np.float32)
+    for u, v in ((0, 5), (3, 11), (3, 4), (7, 8)):
+        full[u, v] = full[v, u] = 0
+    plan = plan_negatives(
+        sp.csr_array(full), sp.csr_array((12, 12), dtype=np.float32), np.arange(12), np.array([0, 12]), np.array([40])
+    )
+    counts = count_draws(plan, 1500)
+    allowed = (full == 0) & ~np.eye(12, dtype=bool)
+    assert (counts[~allowed] == 0).all()
+    check_counts(counts[allowed], np.full(8, counts.sum() / 8), 1)
+
+
+# --- the same draws everywhere ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_degree", [False, True])
+def test_native_and_torch_draw_the_same_pairs(block, restored, by_degree):
+    found = []
+    for backend in ("auto", "torch"):
+        core.set_backend(backend)
+        plan, _ = make_plan([19, 5, 60, 1], [80, 15, 700, 3], patches=np.array([4, 9, 2, 0]), by_degree=by_degree)
+        lists = [plan.list_pairs(seed=5, epoch=epoch) for epoch in (0, 1, 199)]
+        found.append([sorted_pairs(each.rows, each.columns) for each in lists])
+        assert all(each.rows.dtype == each.columns.dtype == np.int32 for each in lists)
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 500
+
+
+def test_rows_drawn_from_disk_have_the_same_draws(block):
+    """All draws of some rows, excluded ones among them."""
+    plan, allowed = make_plan([19, 5, 60], [80, 15, 700])
+    listed = plan.list_pairs(seed=5, epoch=3)
+    for rows in (np.arange(84), np.arange(10, 50), np.array([70, 3, 22])):
+        own, columns = plan.draws.draw_rows(rows, seed=5, epoch=3)
+        assert set(own.tolist()) <= set(rows.tolist())
+        kept = allowed[own, columns]
+        chosen = np.isin(listed.rows, rows)
+        assert sorted_pairs(own[kept], columns[kept]) == sorted_pairs(listed.rows[chosen], listed.columns[chosen])
+
+
+@pytest.mark.parametrize("by_degree", [False, True])
+def test_negatives_of_some_rows_are_those_that_all_together_have(block, by_degree):
+    plan, _ = make_plan([30, 20], [200, 90], by_degree=by_degree)
+    every, wanted = plan.list_pairs(seed=1, epoch=2), np.random.default_rng(0).random(50) < 0.4
+    some, chosen = plan.list_pairs(seed=1, epoch=2, wanted=wanted), wanted[every.rows]
+    assert sorted_pairs(some.rows, some.columns) == sorted_pairs(every.rows[chosen], every.columns[chosen])
+
+
+@needs_core
+@pytest.mark.parametrize("width", [3, 16])
+def test_scored_while_drawn_is_scored_as_a_list(block, width):
+    plan, _ = make_plan([19, 5, 60], [80, 15, 700], shares=np.array([0.2, 0.3, 0.5]))
+    draws, nothing = NegativeDraws(plan, 5, 3), PairList(*(np.empty(0, np.int32),) * 2, np.ones(1, np.float32))
+    assert draws.can_stream
+    generator = torch.Generator().manual_seed(0)
+    sides = [torch.randn(84, width, generator=generator).requires_grad_() for _ in range(2)]
+    bias = torch.tensor(0.3, requires_grad=True)
+    for right in (None, sides[1]):
+        inputs = [sides[0], bias] + ([] if right is None else [right])
+        losses = [reconstruction_loss(sides[0], nothing, each, bias, right) for each in (draws, draws.listed)]
+        assert float(losses[0].detach()) == pytest.approx(float(losses[1].detach()), rel=1e-6)
+        for one, other in zip(*(torch.autograd.grad(loss, inputs) for loss in losses), strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_patch_by_patch_draws_what_all_together_draw(block):
+    """Also where one of the stacked patches has a single block and others have more."""
+    sizes, counts = [19, 5, 30], np.array([80, 15, 150])
+    edges, held_out, offsets = patterns(sizes)
+    nodes = nodes_of(sizes)
+    for by_degree in (False, True):
+        together = plan_negatives(edges, held_out, nodes, offsets, counts, by_degree=by_degree)
+        expected, alone = together.list_pairs(seed=2, epoch=7), []
+        for patch in range(3):
+            own = slice(offsets[patch], offsets[patch + 1])
+            plan = plan_negatives(
+                sp.csr_array(edges[own, own]),
+                sp.csr_array(held_out[own, own]),
+                nodes[own],
+                np.array([0, sizes[patch]]),
+                counts[patch : patch + 1],
+                patches=np.array([patch]),
+                by_degree=by_degree,
+            )
+            drawn = plan.list_pairs(seed=2, epoch=7)
+            alone += sorted_pairs(drawn.rows + own.start, drawn.columns + own.start)
+        assert alone == sorted_pairs(expected.rows, expected.columns)
+
+
+def test_draws_follow_nodes_and_not_the_order_of_the_rows(block):
+    """The same patch with its rows in another order."""
+    edges, held_out, offsets = patterns([25])
+    nodes, order = nodes_of([25]), np.random.default_rng(4).permutation(25)
+    found = []
+    for rows in (np.arange(25), order):
+        turned = [sp.csr_array(each[rows][:, rows]) for each in (edges, held_out)]
+        drawn = plan_negatives(*turned, nodes[rows], offsets, np.array([90])).list_pairs(seed=0, epoch=0)
+        found.append(sorted_pairs(nodes[rows][drawn.rows], nodes[rows][drawn.columns]))
+    if block < 25:  # in one block there is no other order than that of the rows
+        assert found[0] == found[1]
+
+
+def test_seed_and_epoch_change_the_draw(block):
+    plan, _ = make_plan([30], [100])
+    draws = [plan.list_pairs(seed=s, epoch=e) for s, e in ((0, 0), (0, 0), (0, 1), (1, 0))]
+    draws = [sorted_pairs(each.rows, each.columns) for each in draws]
+    assert draws[0] == draws[1]
+    assert draws[0] != draws[2]
+    assert draws[0] != draws[3]
+
+
+# --- far ends by degree ----------------------------------------------------------------------------------
+
+
+def test_far_ends_by_degree_follow_the_power_of_the_degree(block):
+    """Among the allowed pairs (u, v) in proportion to degree_v^0.75; a node without edges is never one."""
+    stars = np.zeros((14, 14), np.float32)
+    stars[0, 1:9] = stars[1, 2:5] = stars[10, 11] = 1
+    edges = sp.csr_array(stars + stars.T)
+    held_out = sp.csr_array(np.diag(np.ones(4, np.float32), 10) + np.diag(np.ones(4, np.float32), -10))
+    offsets, degrees = np.array([0, 14]), np.diff(edges.indptr)
+    allowed = allowed_pairs(edges, held_out, offsets) & (degrees > 0)
+    plan = plan_negatives(edges, held_out, np.arange(14), offsets, np.array([300]), by_degree=True)
+    counts = count_draws(plan, 800)
+    assert (counts[~allowed] == 0).all()
+    share = np.broadcast_to(degrees**0.75, allowed.shape)[allowed]
+    check_counts(counts[allowed], share / share.sum() * counts.sum(), 1)
+
+
+def test_equal_degrees_draw_evenly(block):
+    ring = np.roll(np.eye(11), 1, axis=1)
+    edges, nothing = sp.csr_array((ring + ring.T).astype(np.float32)), sp.csr_array((11, 11), dtype=np.float32)
+    plan = plan_negatives(edges, nothing, np.arange(11), np.array([0, 11]), np.array([150]), by_degree=True)
+    counts = count_draws(plan, 1000)
+    allowed = allowed_pairs(edges, nothing, np.array([0, 11]))
+    assert (counts[~allowed] == 0).all()
+    check_counts(counts[allowed], np.full(allowed.sum(), counts.sum() / allowed.sum()), 1)
+
+
+def test_units_fit_their_range_however_large_the_degrees():
+    degrees = np.random.default_rng(0).integers(0, 2**31, 3000)
+    units = sampling.TargetUnits.by_degree(degrees, np.array([0, 1000, 1000, 3000]))
+    assert (np.diff(units.starts[[0, 1000, 3000]]) < 2**31).all()
+    assert ((np.diff(units.starts) > 0) == (degrees > 0)).all()
+
+
+# --- node samples ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 10, 99, 100])
@@ -193,62 +375,3 @@ def test_node_samples_follow_seed_and_epoch():
     assert draws[0] == draws[1]
     assert draws[0] != draws[2]
     assert draws[0] != draws[3]
-
-
-def test_targets_by_degree_are_allowed_and_the_same_on_every_route():
-    excluded, offsets = excluded_pattern([12, 5, 20, 1], density=0.5)
-    degrees = np.random.default_rng(0).integers(0, 40, excluded.shape[0])
-    plan = plan_negatives(excluded, offsets, np.array([40, 15, 90, 3]), np.array([4, 9, 2, 0]), degrees)
-    patch_of_row = np.repeat(np.arange(4), np.diff(offsets))
-    for epoch in range(50):
-        ours = draw_negatives(plan, ONE, seed=5, epoch=epoch)
-        theirs = draw_negatives_torch(plan, ONE, seed=5, epoch=epoch, device="cpu")
-        assert torch.equal(ours.indptr, theirs.indptr)
-        assert torch.equal(ours.indices, theirs.indices)
-        rows, columns = rows_of(ours), ours.indices.numpy()
-        assert (excluded.toarray()[rows, columns] == 0).all()
-        assert (patch_of_row[rows] == patch_of_row[columns]).all()
-        assert (degrees[columns] > 0).all()
-        assert np.bincount(patch_of_row[rows], minlength=4).tolist() == [40, 15, 90, 0]
-
-
-def test_targets_by_degree_follow_the_power_of_the_degree():
-    excluded, offsets = excluded_pattern([9], density=0.4, seed=3)
-    degrees = np.array([1, 16, 0, 81, 2, 7, 256, 3, 30])
-    allowed = (excluded.toarray() == 0) & (degrees > 0)
-    share = allowed * degrees**0.75
-    plan = plan_negatives(excluded, offsets, np.array([400]), degrees=degrees)
-    counts = np.zeros((9, 9))
-    num_epochs = 1000
-    for epoch in range(num_epochs):
-        pattern = draw_negatives(plan, ONE, seed=1, epoch=epoch)
-        np.add.at(counts, (rows_of(pattern), pattern.indices.numpy()), 1)
-    assert (counts[~allowed] == 0).all()
-    expected = share[allowed] / share.sum() * counts.sum()
-    degrees_of_freedom = int(allowed.sum()) - 9  # the number of every row is dealt, not drawn
-    chi_square = ((counts[allowed] - expected) ** 2 / expected).sum()
-    assert chi_square < degrees_of_freedom + 4 * np.sqrt(2 * degrees_of_freedom)
-
-
-def test_equal_degrees_draw_evenly():
-    excluded, offsets = excluded_pattern([8], density=0.4, seed=3)
-    allowed = excluded.toarray() == 0
-    plan = plan_negatives(excluded, offsets, np.array([int(allowed.sum())]), degrees=np.full(8, 5))
-    counts = np.zeros((8, 8))
-    for epoch in range(2000):
-        pattern = draw_negatives(plan, ONE, seed=1, epoch=epoch)
-        np.add.at(counts, (rows_of(pattern), pattern.indices.numpy()), 1)
-    assert (counts[~allowed] == 0).all()
-    degrees_of_freedom = int(allowed.sum()) - 8
-    assert ((counts[allowed] - 2000) ** 2 / 2000).sum() < degrees_of_freedom + 4 * np.sqrt(2 * degrees_of_freedom)
-
-
-def test_units_fit_their_range_however_large_the_degrees():
-    excluded, offsets = excluded_pattern([3000], density=0.001)
-    degrees = np.random.default_rng(0).integers(0, 2**31, 3000)
-    plan = plan_negatives(excluded, offsets, np.array([2000]), degrees=degrees)
-    assert plan.units.starts[-1] < 2**31
-    ours = draw_negatives(plan, ONE, seed=5, epoch=1)
-    theirs = draw_negatives_torch(plan, ONE, seed=5, epoch=1, device="cpu")
-    assert torch.equal(ours.indices, theirs.indices)
-    assert (excluded.toarray()[rows_of(ours), ours.indices.numpy()] == 0).all()

@@ -76,7 +76,9 @@ class DrawPlan:
         if (num_blocks > 1).any():
             hashes = hash_nodes(nodes.astype(np.int32), stream_key(0, Purpose.NODE_ORDER))
             patch = np.repeat(np.arange(len(sizes)), sizes)
-            order = np.lexsort((nodes, hashes, patch)).astype(np.int32)
+            alone = num_blocks[patch] == 1  # a patch of one block keeps its order, whatever it is stacked with
+            hashes[alone] = 0
+            order = np.lexsort((np.where(alone, order, nodes), hashes, patch)).astype(np.int32)
         likely = num_allowed / np.maximum(1, sizes * num_blocks * block_sizes)  # that a draw counts
         wanted = np.where(num_allowed > 0, counts, 0)
         num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted)

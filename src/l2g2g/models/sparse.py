@@ -140,8 +140,10 @@ class SparseMatrix:
         return SparseMatrix.from_scipy(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
 
     def thinned(self, dropout: Dropout) -> SparseMatrix:
-        """The same with some entries left out."""
-        thinned = replace(self, dropout=dropout)
+        """The same with some entries left out; no longer symmetric, because both directions are drawn apart."""
+        if self.loops:
+            raise ValueError("dropout is for features, not for a propagation with loops")
+        thinned = replace(self, dropout=dropout, symmetric=False)
         if native() is not None:
             vars(thinned)["csr"] = self.csr  # checked already
         return thinned

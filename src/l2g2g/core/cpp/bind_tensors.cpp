@@ -73,6 +73,7 @@ class CsrMatrix {
 };
 
 Dropout make_dropout(const Maybe<Vector<uint32_t>>& hashes, uint64_t key, uint64_t threshold, float factor, int64_t num_rows) {
+    check_shape(threshold < (uint64_t{1} << 32), "the threshold must be below 2^32");
     check_shape(threshold == 0 || (hashes && static_cast<int64_t>(hashes->size()) == num_rows), "dropout needs a node hash per row");
     return {data(hashes), key, threshold, factor};
 }
@@ -85,6 +86,7 @@ void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out
     check_shape(width <= kWidestTable, "a table may have at most 512 columns");
     check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
     check_shape(!loops || matrix.num_columns() >= rows, "loops need a square matrix");
+    check_shape(!loops || threshold == 0, "dropout is for matrices without loops");
     check_shape(!added || (static_cast<int64_t>(added->shape(1)) == width && (added->shape(0) == 1 || static_cast<int64_t>(added->shape(0)) == rows)),
                 "added has the wrong shape");
     const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), table.data(), matrix.num_columns(), width, data(scale), loops,
@@ -307,8 +309,8 @@ class PackedNegatives {
         blocks_.assign(rows, 0);
         for (size_t patch = 0; patch < patches; ++patch) {
             const int64_t first = offsets.data()[patch], last = offsets.data()[patch + 1], size = block_sizes.data()[patch];
-            check_shape(last >= first && size >= 1 && size <= (1 << 20), "a patch lies outside the rows, or its blocks are too large");
-            check_shape(num_groups.data()[patch] >= 0 && num_groups.data()[patch] < (int64_t{1} << 40) && num_rounds.data()[patch] >= 1, "a patch has an impossible number of draws");
+            check_shape(last >= first && last <= num_rows() && size >= 1 && size <= (1 << 20), "a patch lies outside the rows, or its blocks are too large");
+            check_shape(num_groups.data()[patch] >= 0 && num_groups.data()[patch] < (int64_t{1} << 40) && num_rounds.data()[patch] >= 1 && num_rounds.data()[patch] < (1 << 20), "a patch has an impossible number of draws");
             is_packed_ |= size < last - first;
             for (int64_t row = first; row < last; ++row)
                 for (int64_t entry = indptr.data()[row]; entry < indptr.data()[row + 1]; ++entry) {
