@@ -770,7 +770,7 @@ def good_calls():
                 "table": table,
                 "out": out(n, width),
                 "scale": row,
-                "loops": True,
+                "loops": False,
                 "added": normal(n, width),
                 **dropout,
             },
