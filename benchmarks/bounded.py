@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--method", default="l2g2g")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--patches", type=int)
-    parser.add_argument("--threads", type=int, default=int(os.environ.get("NUMBA_NUM_THREADS", "0")))
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--no-validation", action="store_true")
     parser.add_argument("--store", type=Path)
     parser.add_argument("--data-dir", type=Path, default=DATA)

@@ -1,6 +1,6 @@
 """How long missing links and neighbours of a large graph take, and what the index finds: JSON lines.
 
-    OMP_NUM_THREADS=2 NUMBA_NUM_THREADS=2 python benchmarks/neighbours.py --data-dir DIR --work FOLDER
+    OMP_NUM_THREADS=2 python benchmarks/neighbours.py --data-dir DIR --work FOLDER
 
 Trains a quick embedding of the graph in FOLDER (kept there for the next time), then runs `l2g2g predict --top 1000` as
 a user would, and measures the recall@10 of the index against exact search on 2,000 nodes. Each line says the load of

@@ -87,7 +87,7 @@ def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Names
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
         call = [sys.executable, *(launcher if num_ranks > 1 else []), __file__]
         call += ["--child", json.dumps([dataset, settings]), "--folder", folder, "--data-dir", str(options.data_dir)]
-        threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         subprocess.run(call, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **threads})
         found = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(num_ranks)]
         with np.load(Path(folder) / "result.npz") as result:

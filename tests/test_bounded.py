@@ -95,10 +95,8 @@ def test_validation_edges_are_never_seen(store, from_disk, monkeypatch):
             seen["edges"] |= set(
                 zip(batch.pairs.nodes[rows].tolist(), batch.pairs.nodes[columns].tolist(), strict=True)
             )
-        drawn = others["global_pairs"].pairs.draw(1.0, fresh=True, seed=0, epoch=0)
-        for pattern in drawn:
-            rows, columns, _ = pattern.listed
-            seen["edges"] |= set(zip(rows.tolist(), columns.tolist(), strict=True))
+        for drawn in others["global_pairs"].pairs.draw(0.0, 1.0, fresh=True, seed=0, epoch=0):
+            seen["edges"] |= set(zip(drawn.listed.rows.tolist(), drawn.listed.columns.tolist(), strict=True))
         seen["validate"] = others["validate"]
         raise InputError("seen enough")
 

@@ -49,9 +49,11 @@ def jobs(tmp_path_factory, store):
 @pytest.mark.parametrize("name", CASES)
 def test_two_ranks_on_a_store_train_what_one_process_does(jobs, store, name):
     row, one = run(store, name)
-    np.testing.assert_allclose(jobs[name]["losses"], one.trained.history.losses, atol=1e-5)
-    np.testing.assert_allclose(jobs[name]["embedding"], one.embedding, atol=1e-5)
-    assert jobs[name]["row"].get("auc") == pytest.approx(row.get("auc"), abs=1e-6)
+    losses = one.trained.history.losses
+    assert jobs[name]["losses"][0] == pytest.approx(losses[0], rel=1e-5)
+    np.testing.assert_allclose(jobs[name]["losses"], losses, rtol=1e-4)
+    np.testing.assert_allclose(jobs[name]["embedding"], one.embedding, rtol=1e-3, atol=1e-3)
+    assert jobs[name]["row"].get("auc") == pytest.approx(row.get("auc"), abs=0.002)
     assert jobs[name]["messages"]["node_means" if name in ("paper", "apart") else "gradient"]["bytes"] > 0
 
 

@@ -35,11 +35,16 @@ def loaded_by(what):
         HELP.format(arguments=["--help"]),
         HELP.format(arguments=["embed", "--help"]),
         HELP.format(arguments=["evaluate", "--help"]),
+        HELP.format(arguments=["--version"]),
     ],
-    ids=["import", "help", "help of embed", "help of evaluate"],
+    ids=["import", "help", "help of embed", "help of evaluate", "version"],
 )
-def test_help_loads_nothing_heavy(what):
+def test_help_and_version_load_nothing_heavy(what):
     assert loaded_by(what) == []
+
+
+def test_nothing_loads_numba():
+    assert "numba" not in loaded_by("import l2g2g.experiment, l2g2g.bounded, l2g2g.neighbours.search")
 
 
 def test_the_probe_notices_what_is_loaded():

@@ -30,8 +30,11 @@ def describe_environment() -> str:
 
 
 def available_cores() -> int:
-    """Cores that this process may use; OMP_NUM_THREADS sets fewer."""
+    """Cores that this process may use: its share of those of the host under torchrun; OMP_NUM_THREADS sets fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    if ranks.isdigit() and int(ranks):  # torchrun sets OMP_NUM_THREADS to 1 by itself
+        return max(1, cores // int(ranks))
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) else cores
 

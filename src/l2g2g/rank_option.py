@@ -51,8 +51,6 @@ def takes_ranks(command: Command) -> Command:
 
 def _run_joined(command: Callable[..., None], timeout: float | None, given: dict[str, Any]) -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # before torch is loaded: gloo talks about its addresses
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
-    os.environ.setdefault("NUMBA_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local_size)))
     from l2g2g.training.distributed import USUAL_TIMEOUT, Place, join_ranks
 
     place = Place.read(os.environ)

@@ -33,19 +33,6 @@ def test_the_same_seed_in_another_process(command, launch, edges, tmp_path, happ
     happened("the same bits, also in another process")
 
 
-@pytest.mark.fault(11)
-def test_the_same_seed_with_code_that_was_just_compiled(launch, edges, tmp_path, complete, happened):
-    if not complete:
-        pytest.skip("a minute of compiling: only in `make faults`")
-    base = ["embed", edges, "-m", "l2g2g", *SMALL, "--epochs", 40]
-    for name in ("compiled", "loaded"):
-        process = launch(*base, "-o", tmp_path / f"{name}.npy", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-        _, err = process.communicate()
-        assert process.returncode == 0, err
-    assert vectors(tmp_path / "compiled.npy").tobytes() == vectors(tmp_path / "loaded.npy").tobytes()
-    happened("the first run after an installation too")
-
-
 BOTH = """
 import json
 import sys
@@ -69,7 +56,7 @@ for name, case in cases.items():
 @pytest.mark.fault(12)
 def test_one_thread_against_two(complete, happened):
     methods = ["l2g2g", "gae+l2g", *(["gae"] if complete else [])]
-    environment = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     done = subprocess.run(
         [sys.executable, "-c", BOTH, *methods],
         env=environment,

@@ -29,7 +29,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-for _name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS"):
+for _name in ("OMP_NUM_THREADS", "ARROW_NUM_THREADS"):
     os.environ[_name] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
 

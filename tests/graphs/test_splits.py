@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import keep_all, sample_non_edges, split_links
-from l2g2g.models.sampling import draw_negatives_torch
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import prepare_batches
@@ -58,7 +57,7 @@ def test_negatives_are_distinct_non_edges_of_the_whole_graph(planted):
 
 @pytest.mark.parametrize("patches", ["whole", "metis", "random"])
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
-def test_training_never_sees_a_held_out_pair(planted, protocol, patches):
+def test_training_never_sees_a_held_out_pair(planted, protocol, patches, monkeypatch):
     split = split_links(planted, protocol=protocol, seed=0)
     forbidden = held_out_pairs(split)
     positives = as_set(np.concatenate([split.validation.positive, split.test.positive]))
@@ -68,24 +67,20 @@ def test_training_never_sees_a_held_out_pair(planted, protocol, patches):
     (batch,) = batches
     nodes = patch_set.global_nodes
 
-    def pairs(indptr, columns):
-        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        return as_set(np.stack([nodes[rows], nodes[columns]], axis=1))
+    def pairs(listed):
+        return as_set(np.stack([nodes[listed.rows], nodes[listed.columns]], axis=1))
 
-    loss_edges = pairs(batch.pairs.edges.indptr.numpy(), batch.pairs.edges.indices.numpy())
-    seen = batch.inputs.propagation.matrix
-    encoder_edges = {(u, v) for u, v in pairs(seen.crow_indices().numpy(), seen.col_indices().numpy()) if u != v}
+    loss_edges = pairs(batch.pairs.edges.listed)
+    seen = batch.inputs.propagation.to_scipy().tocoo()
+    encoder_edges = {(u, v) for u, v in as_set(np.stack([nodes[seen.row], nodes[seen.col]], axis=1)) if u != v}
     assert loss_edges
     assert encoder_edges == loss_edges
     assert not loss_edges & forbidden
     drawn = set()
     for epoch in range(60):
-        negatives = batch.pairs.draw_negatives(seed=0, epoch=epoch)
-        drawn |= pairs(negatives.indptr.numpy(), negatives.indices.numpy())
-    other_route = draw_negatives_torch(
-        batch.pairs.negatives, batch.pairs.negative_weights, seed=0, epoch=60, device="cpu"
-    )
-    drawn |= pairs(other_route.indptr.numpy(), other_route.indices.numpy())
+        drawn |= pairs(batch.pairs.negatives.list_pairs(seed=0, epoch=epoch))
+    monkeypatch.setattr("l2g2g.core._backend", "torch")  # the other route
+    drawn |= pairs(batch.pairs.negatives.list_pairs(seed=0, epoch=60))
     assert len(drawn) > 1000
     assert not drawn & forbidden
     assert not drawn & positives
@@ -100,9 +95,8 @@ def test_without_the_held_out_pattern_they_would_be_drawn(planted):
     (batch,) = prepare_batches(whole_graph(planted.num_nodes), split.train.adjacency, planted.features, nothing)
     drawn = set()
     for epoch in range(20):
-        negatives = batch.pairs.draw_negatives(seed=0, epoch=epoch)
-        rows = np.repeat(np.arange(planted.num_nodes), np.diff(negatives.indptr.numpy()))
-        drawn |= as_set(np.stack([rows, negatives.indices.numpy()], axis=1))
+        negatives = batch.pairs.negatives.list_pairs(seed=0, epoch=epoch)
+        drawn |= as_set(np.stack([negatives.rows, negatives.columns], axis=1))
     assert drawn & held_out_pairs(split)
 
 

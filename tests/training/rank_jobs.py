@@ -1,17 +1,22 @@
-"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER CASE..., started by torchrun."""
+"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER CASE..., started by torchrun.
+
+Each rank leaves the gradient of its first epoch.
+"""
 
 import json
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from l2g2g.config import make_config
-from l2g2g.experiment import embed_graph
+from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.training.distributed import Place, join_ranks
+from l2g2g.training.team import Alone, Share
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 12, "lr": 0.01, "threads": 1, "target_overlap": 16}
 CASES = {
@@ -23,8 +28,9 @@ CASES = {
     "learned decoder": {"preset": "accurate", "hidden": 4, "feature_width": 0},
     "variational": {"method": "vl2g2g"},
     "separate encoders": {"share_encoder": False, "validate_every": 4},
-    "paper for long": {"preset": "paper", "epochs": 150, "patience": 0},
-    "default for long": {"epochs": 150, "lr": 0.02},
+    "negatives by degree": {"negative_sampling": "degree"},
+    "evaluated paper": {"preset": "paper", "epochs": 30, "patience": 0},
+    "evaluated default": {"epochs": 30, "patience": 0},
     "apart": {"method": "gae+l2g", "preset": "paper"},
     "apart with a learned bias": {"method": "gae+l2g", "validate_every": 6},
 }
@@ -37,16 +43,47 @@ def make_graph():
     return replace(graph, features=features.astype(np.float32))
 
 
+@contextmanager
+def first_gradient():
+    """A dictionary that gets the gradient of every parameter in the first epoch, zeros where this rank has none."""
+    found, real = {}, {team: team.add_gradients for team in (Alone, Share)}
+
+    def noting(add_gradients):
+        def noted(self, model, loss):
+            loss = add_gradients(self, model, loss)
+            for name, parameter in model.named_parameters():
+                gradient = parameter.grad
+                found.setdefault(name, np.zeros(parameter.shape) if gradient is None else gradient.numpy().copy())
+            return loss
+
+        return noted
+
+    try:
+        for team, add_gradients in real.items():
+            team.add_gradients = noting(add_gradients)
+        yield found
+    finally:
+        for team, add_gradients in real.items():
+            team.add_gradients = add_gradients
+
+
 def run(name, ranks=None):
-    return embed_graph(make_graph(), make_config(**{**SMALL, **CASES[name]}), ranks=ranks)
+    """(AUC or None, the training, the gradient of its first epoch)."""
+    graph, config = make_graph(), make_config(**{**SMALL, **CASES[name]})
+    with first_gradient() as gradient:
+        if name.startswith("evaluated"):
+            row, done = evaluate_graph(graph, config, ranks=ranks)
+            return row.get("auc"), done, gradient
+        return None, embed_graph(graph, config, ranks=ranks), gradient
 
 
 def main(folder, names):
     with join_ranks(Place.read(os.environ), timeout=60) as ranks:
         for number, name in enumerate(names):
-            done = run(name, ranks)
+            auc, done, gradient = run(name, ranks)
+            np.savez(folder / f"{number}-{ranks.rank}.npz", **gradient)
             if ranks.is_first:
-                told = json.dumps({"messages": done.messages})
+                told = json.dumps({"messages": done.messages, "auc": auc})
                 losses = np.array(done.trained.history.losses)
                 np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
             else:

@@ -111,7 +111,7 @@ def test_whole_trainings_agree_in_one_block_and_patch_by_patch(noisy, method):
 
 
 def test_the_loss_is_the_mean_over_patches_weighted_by_nodes(split, patch_set, batches):
-    """By the formula: Σ N_j (−mean log σ(edges) − mean log(1 − σ(non-edges))) / Σ N_j."""
+    """By the formula: Σ N_j (−mean log σ(edges) − w_j Σ log(1 − σ(non-edges))) / Σ N_j, w_j one over those expected."""
     model = make_model(split)
     (batch,) = batches
     with torch.no_grad():
@@ -119,18 +119,20 @@ def test_the_loss_is_the_mean_over_patches_weighted_by_nodes(split, patch_set, b
         loss = float(patch_loss(model, batch, Frame.identity(3, DIM), SETTINGS, epoch=2))
         scores = model.encode(batch.inputs)[0]
         scores = scores @ scores.t() - 0.3
-    negatives = batch.pairs.draw_negatives(seed=0, epoch=2)
-    rows = np.repeat(np.arange(batch.num_rows), np.diff(negatives.indptr.numpy()))
+    negatives = batch.pairs.negatives.list_pairs(seed=0, epoch=2)
     expected = 0.0
     for patch in range(3):
         low, high = patch_set.offsets[patch : patch + 2]
         edges = batch.adjacency[low:high, low:high].tocoo()
-        inside = (rows >= low) & (rows < high)
-        assert inside.sum() == edges.nnz // 2  # as many non-edges as edges
+        drawn = negatives.select((negatives.rows >= low) & (negatives.rows < high))
+        assert drawn.num_pairs == pytest.approx(edges.nnz // 2, rel=0.1)  # about as many non-edges as edges
+        share = (high - low) / batch.num_rows
+        (weight,) = set(drawn.pair_weights.tolist())
+        assert weight == pytest.approx(share / (edges.nnz // 2), rel=0.05)
         positive = scores[edges.row + low, edges.col + low]
-        negative = scores[rows[inside], negatives.indices.numpy()[inside]]
-        mean = -torch.nn.functional.logsigmoid(positive).mean() - torch.nn.functional.logsigmoid(-negative).mean()
-        expected += float(mean) * (high - low) / batch.num_rows
+        negative = scores[drawn.rows, drawn.columns]
+        expected -= share * float(torch.nn.functional.logsigmoid(positive).mean())
+        expected -= weight * float(torch.nn.functional.logsigmoid(-negative).sum())
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -258,9 +260,10 @@ def test_fastgae_scores_a_sample_of_the_size_asked_for(split):
 def test_negatives_per_edge(split, patch_set):
     for wanted in (1.0, 2.0):
         (batch,) = batches_of(split, patch_set, negatives_per_edge=wanted)
-        assert batch.pairs.negatives.num_pairs == pytest.approx(
-            wanted * batch.adjacency.nnz / 2, abs=patch_set.num_patches
-        )
+        counts = [batch.pairs.negatives.list_pairs(seed=0, epoch=epoch).num_pairs for epoch in range(50)]
+        # Whole groups of four draws in each patch, and draws that are edges count nothing.
+        expected = wanted * batch.adjacency.nnz / 2
+        assert np.mean(counts) == pytest.approx(expected, abs=4 * patch_set.num_patches)
 
 
 # --- the loop itself --------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Pairs of a batch: edges by weight, arcs with their reverses, negatives by degree; nothing known is a negative."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -9,9 +7,10 @@ import torch
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.pair_patterns import rows_of
+from l2g2g.models.pairs import PairList
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
+from l2g2g.training.home_pairs import HomePairs
 from l2g2g.training.objective import ObjectiveSettings, prepare_global_pairs
 from l2g2g.training.objective import _how_to_draw as how_to_draw
 from l2g2g.training.pair_source import PairOptions, one_way_reversed, prepare_pairs
@@ -39,8 +38,9 @@ def pairs_of(graph, held_out, options, patch_set=None):
     return prepare_pairs(patch_set, graph.adjacency, held_out, patch_set.num_rows, patches, 1.0, "cpu", None, options)
 
 
-def ends(pattern):
-    return rows_of(pattern.indptr).numpy(), pattern.indices.numpy()
+def ends(pairs):
+    """(rows, columns), every pair once."""
+    return pairs.listed.rows, pairs.listed.columns
 
 
 def weighted_triangle(weights):
@@ -51,7 +51,7 @@ def edge_loss(source):
     """The loss of the edges alone, on fixed vectors."""
     embedding = torch.tensor([[1.0, 0.2], [0.5, -1.0], [0.3, 0.8], [-0.7, 0.4]])
     model = Autoencoder(2, 2)
-    none = replace(source.edges, weights=torch.tensor(0.0))
+    none = PairList(np.empty(0, np.int32), np.empty(0, np.int32), np.ones(1, np.float32))
     return float(model.pair_loss(embedding, source.edges, none))
 
 
@@ -84,13 +84,13 @@ def test_weights_of_drawn_edges_are_those_of_the_graph(planted):
     graph = Graph.from_arcs(sources, targets, weights, num_nodes=planted.num_nodes)
     patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=5, target_overlap=10)
     source = pairs_of(graph, keep_all(graph).held_out, PairOptions(weighted=True), patch_set)
-    drawn = source.draw_edges(0.4, seed=0, epoch=3)
+    drawn = source.draw_edges(0.4, 0.4, seed=0, epoch=3).listed
     rows, columns = ends(drawn)
     given = source.adjacency.toarray()[rows, columns]
     for patch in range(3):
         inside = (rows >= patch_set.offsets[patch]) & (rows < patch_set.offsets[patch + 1])
         expected = given[inside] / given[inside].sum() * source.shares[patch]
-        assert drawn.weights.numpy()[inside] == pytest.approx(expected, rel=1e-4)
+        assert drawn.pair_weights[inside] == pytest.approx(expected, rel=1e-4)
 
 
 def test_edges_without_weights_in_the_loss_ignore_them():
@@ -118,9 +118,9 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
     arcs, joined = train.arcs.toarray() > 0, train.adjacency.toarray() > 0
     never = split.held_out.toarray() > 0
     settings = ObjectiveSettings(mask=0.4)
-    num_reversed = 0
-    for epoch in range(5):
-        edges, negatives = source.draw(**how_to_draw(settings, epoch))
+    num_reversed, totals = 0, []
+    for epoch in range(20):
+        edges, negatives = (drawn.listed for drawn in source.draw(**how_to_draw(settings, epoch)))
         rows, columns = (nodes[part] for part in ends(edges))
         assert arcs[rows, columns].all()
         drawn = set(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -130,11 +130,13 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
         backward = joined[rows, columns]
         # Reversed arcs are negatives exactly where the arc itself is asked for: the encoder sees neither.
         assert set(zip(columns[backward].tolist(), rows[backward].tolist(), strict=True)) <= drawn
-        assert float(negatives.weights[torch.from_numpy(backward)].sum()) == pytest.approx(0.5, abs=1e-4)
-        assert float(negatives.weights.sum()) == pytest.approx(1, abs=1e-4)
-        assert float((edges.entry_weights).sum()) == pytest.approx(1, abs=1e-4)
+        assert negatives.pair_weights[backward].sum() == pytest.approx(0.5, abs=1e-4)
+        assert edges.pair_weights.sum() == pytest.approx(1, abs=1e-4)
+        totals.append(negatives.pair_weights.sum())  # draws that hit an edge count nothing: one on average
         num_reversed += int(backward.sum())
-    assert num_reversed > 100
+    assert np.mean(totals) == pytest.approx(1, abs=4 * np.std(totals) / np.sqrt(len(totals)) + 1e-4)
+    assert np.std(totals) < 0.05
+    assert num_reversed > 400
 
 
 def test_the_whole_graph_as_pairs_of_arcs(one_way):
@@ -143,10 +145,10 @@ def test_the_whole_graph_as_pairs_of_arcs(one_way):
     pairs = prepare_global_pairs(
         whole_graph(one_way.num_nodes), split.train.adjacency, split.held_out, options=options
     ).pairs
+    assert isinstance(pairs.edges, PairList)  # an arc counts in its own direction alone
     rows, columns = ends(pairs.edges)
     assert len(rows) == split.train.arcs.nnz
     assert (split.train.arcs.toarray()[rows, columns] > 0).all()
-    assert not pairs.edges.twice
 
 
 def test_symmetric_decoders_get_no_reversed_arcs(one_way):
@@ -161,28 +163,50 @@ def test_negatives_by_degree_are_never_known(planted):
     source = pairs_of(split.train, split.held_out, PairOptions(by_degree=True))
     known = (planted.adjacency + split.held_out).toarray() > 0
     for epoch in range(20):
-        rows, columns = ends(source.draw_negatives(seed=0, epoch=epoch))
+        rows, columns = ends(source.negatives.list_pairs(seed=0, epoch=epoch))
         assert not known[rows, columns].any()
         assert (rows != columns).all()
 
 
-def test_fresh_negatives_are_those_of_the_epoch_in_the_same_place(planted):
+def test_negatives_are_those_of_the_epoch_or_of_the_seed(planted):
     source = pairs_of(planted, keep_all(planted).held_out, PairOptions())
-    fixed = source.fixed_negatives(seed=0)
-    kept = fixed.indices.clone()
-    place = source.fresh_negatives(seed=0, epoch=1).indices.data_ptr()
-    fresh = source.fresh_negatives(seed=0, epoch=2)
-    assert fresh.indices.data_ptr() == place
-    expected = source.draw_negatives(seed=0, epoch=2)
-    assert torch.equal(fresh.indices, expected.indices)
-    assert torch.equal(fresh.rows, expected.rows)
-    assert torch.equal(fixed.indices, kept)
+
+    def drawn(epoch, *, fresh, seed=0):
+        rows, columns = ends(source.draw(0.0, 1.0, fresh=fresh, seed=seed, epoch=epoch)[1])
+        return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+    assert drawn(2, fresh=True) == drawn(2, fresh=True)
+    assert drawn(1, fresh=True) != drawn(2, fresh=True)
+    assert drawn(1, fresh=False) == drawn(2, fresh=False)
+    assert drawn(1, fresh=False) != drawn(1, fresh=False, seed=1)
 
 
-def test_one_of_several_batches_holds_no_room_for_negatives(planted):
-    patches = make_patches(planted.adjacency, partition(planted.adjacency, 3))
-    part, numbers = patches.select(np.array([1])), np.array([1])
-    held_out = keep_all(planted).held_out
-    source = prepare_pairs(part, planted.adjacency, held_out, patches.num_rows, numbers, 1.0, "cpu")
-    first, second = (source.fresh_negatives(seed=0, epoch=epoch) for epoch in (1, 2))
-    assert first.indices.data_ptr() != second.indices.data_ptr()
+@pytest.mark.parametrize("num_groups", [0, 3])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "by degree", "arcs"])
+def test_ranks_draw_the_pairs_of_one_process_between_them(one_way, kind, num_groups):
+    """Each the pairs that begin with its nodes, every pair on one of them, with the weight that it has there."""
+    split = split_links(one_way, seed=0)
+    options = {
+        "plain": PairOptions(),
+        "weighted": PairOptions(weighted=True),
+        "by degree": PairOptions(by_degree=True),
+        "arcs": PairOptions(arcs=split.train.arcs, reversed_share=0.5),
+    }[kind]
+    source = pairs_of(split.train, split.held_out, options)
+    homes = np.random.default_rng(0).integers(3, size=one_way.num_nodes)
+    how = {"fresh": True, "seed": 1, "epoch": 4, "num_groups": num_groups}
+    expected = [drawn.listed for drawn in source.draw(0.5, 0.4, **how)]
+    parts = [HomePairs(source, homes == rank).draw(0.5, 0.4, **how) for rank in range(3)]
+    num_edges = sum(part.num_edges or 0 for part in parts)
+    weighed = [part.weighed(num_edges) for part in parts]
+    for name, whole in zip(("edges", "non_edges"), expected, strict=True):
+        found = [getattr(part, name) for part in weighed]
+        for rank, pairs in enumerate(found):
+            assert (homes[pairs.rows] == rank).all()
+            assert pairs.num_pairs > 20
+        rows, columns, weights = (
+            np.concatenate([getattr(pairs, part) for pairs in found]) for part in ("rows", "columns", "pair_weights")
+        )
+        assert sorted(zip(rows, columns, strict=True)) == sorted(zip(whole.rows, whole.columns, strict=True))
+        first, second = np.lexsort((columns, rows)), np.lexsort((whole.columns, whole.rows))
+        np.testing.assert_allclose(weights[first], whole.pair_weights[second], rtol=1e-5)

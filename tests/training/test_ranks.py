@@ -14,6 +14,8 @@ from l2g2g.training.assignment import assign_patches
 
 from .rank_jobs import CASES, SMALL, make_graph, run
 
+ON_THREE = ["paper with all of the alignment", "default", "separate encoders", "negatives by degree"]
+
 
 def launch(num_ranks, names, folder):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
@@ -22,13 +24,17 @@ def launch(num_ranks, names, folder):
         [*command, str(script), str(folder), *names], capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    found = [np.load(folder / f"{number}.npz") for number in range(len(names))]
-    return {name: {**file, **json.loads(str(file["told"]))} for name, file in zip(names, found, strict=True)}
+    found = {}
+    for number, name in enumerate(names):
+        file = np.load(folder / f"{number}.npz")
+        found[name] = {**file, **json.loads(str(file["told"]))}
+        found[name]["gradients"] = [dict(np.load(folder / f"{number}-{rank}.npz")) for rank in range(num_ranks)]
+    return found
 
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    chosen = {2: list(CASES), 3: ["paper with all of the alignment", "default"]}
+    chosen = {2: list(CASES), 3: ON_THREE}
     return {
         num_ranks: launch(num_ranks, names, tmp_path_factory.mktemp("ranks")) for num_ranks, names in chosen.items()
     }
@@ -39,24 +45,46 @@ def alone():
     return {name: run(name) for name in CASES}
 
 
-@pytest.mark.parametrize(
-    ("name", "num_ranks"), [*((name, 2) for name in CASES), ("paper with all of the alignment", 3), ("default", 3)]
-)
+RUNS = [*((name, 2) for name in CASES), *((name, 3) for name in ON_THREE)]
+
+
+@pytest.mark.parametrize(("name", "num_ranks"), RUNS)
+def test_the_first_epoch_has_the_loss_and_the_gradient_of_one_process(jobs, alone, name, num_ranks):
+    """Up to the order of sums, for what all ranks train and for the encoders that one of them does."""
+    shared, (_, one, expected) = jobs[num_ranks][name], alone[name]
+    assert shared["losses"][0] == pytest.approx(one.trained.history.losses[0], rel=1e-5)
+    found, shares_encoder = shared["gradients"], one.trained.model.shares_encoder
+    assert set(found[0]) == set(expected)
+    differences = {}
+    for part, gradient in expected.items():
+        own = [gradients[part] for gradients in found]
+        if shares_encoder or not part.startswith("encoders."):
+            for other in own[1:]:
+                np.testing.assert_array_equal(other, own[0])  # ranks stay together
+            own = own[:1]
+        differences[part] = np.linalg.norm(sum(own) - gradient)
+        assert differences[part] < 1e-4 * np.linalg.norm(gradient), part  # a sum of a bias may cancel
+    length = np.linalg.norm([np.linalg.norm(gradient) for gradient in expected.values()])
+    assert np.linalg.norm(list(differences.values())) < 1e-5 * length
+
+
+@pytest.mark.parametrize(("name", "num_ranks"), RUNS)
 def test_several_ranks_train_what_one_does(jobs, alone, name, num_ranks):
-    shared, one = jobs[num_ranks][name], alone[name]
-    np.testing.assert_allclose(shared["losses"], one.trained.history.losses, atol=1e-5)
-    np.testing.assert_allclose(shared["embedding"], one.embedding, atol=1e-5)
+    shared, (auc, one, _) = jobs[num_ranks][name], alone[name]
+    np.testing.assert_allclose(shared["losses"], one.trained.history.losses, rtol=1e-4)
+    np.testing.assert_allclose(shared["embedding"], one.embedding, rtol=1e-3, atol=1e-3)
     assert one.messages == {}
+    if auc is not None:
+        assert len(shared["losses"]) == 30
+        assert shared["auc"] == pytest.approx(auc, abs=0.002)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["paper for long", "default for long", "paper with all of the alignment", "default with validation", "apart"],
-)
-def test_two_ranks_find_the_bits_that_one_process_finds(jobs, alone, name):
-    """It sums over the patches of two ranks as they do; in another order a hundred epochs would end far apart."""
-    np.testing.assert_array_equal(jobs[2][name]["losses"], alone[name].trained.history.losses)
-    np.testing.assert_array_equal(jobs[2][name]["embedding"], alone[name].embedding)
+def test_the_same_ranks_find_the_same_bits_again(jobs, tmp_path):
+    names = ["default with validation", "paper with all of the alignment"]
+    again = launch(2, names, tmp_path)
+    for name in names:
+        for part in ("losses", "embedding"):
+            np.testing.assert_array_equal(again[name][part], jobs[2][name][part])
 
 
 def shape_of(name):
@@ -77,11 +105,12 @@ def test_bytes_of_the_paper_preset(jobs, alone):
     found = sent(jobs, "paper")
     config, patch_set, owners = shape_of("paper")
     # Training cuts the graph without its validation edges, so only what does not depend on the cut is exact.
-    size = sum(each.numel() for each in alone["paper"].trained.model.parameters())
+    one = alone["paper"][1]
+    size = sum(each.numel() for each in one.trained.model.parameters())
     assert found["gradient"] == 2 * 4 * (size + 1)  # and the loss
-    num_pairs = alone["paper"].patch_set.overlaps.num_pairs
+    num_pairs = one.patch_set.overlaps.num_pairs
     assert found["alignment"] == 4 * num_pairs * config.dim**2
-    overlap = int(alone["paper"].patch_set.overlaps.sizes.sum())
+    overlap = int(one.patch_set.overlaps.sizes.sum())
     assert 0 < found["overlaps"] < 4 * overlap * config.dim
     limit = 4 * config.dim * (patch_set.num_nodes + overlap)
     assert 0.5 * limit < found["node_sums"] + found["node_means"] <= limit

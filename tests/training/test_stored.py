@@ -16,10 +16,9 @@ from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.features import feature_centre, scale_features
 from l2g2g.models.held_back import drop_entries
 from l2g2g.models.sparse import normalise_adjacency
-from l2g2g.patches.overlap import make_patches
+from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
-from l2g2g.training import batches
 from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import LoopSettings, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
@@ -46,7 +45,7 @@ def stored(request, tmp_path_factory):
     graph = request.getfixturevalue(request.param)
     if request.param == "planted":
         graph = replace(graph, features=sp.csr_array(graph.features))
-    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=4, target_overlap=6)
+    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=8, target_overlap=12)
     on_disk = write_graph(graph, tmp_path_factory.mktemp("store"))
     return on_disk, write_patches(on_disk, patch_set), patch_set
 
@@ -55,9 +54,21 @@ def dense(matrix):
     return matrix.toarray() if sp.issparse(matrix) else matrix
 
 
-def ends(pattern):
-    rows, columns, _ = pattern.listed
-    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+def in_order(pairs):
+    """(rows, columns, weights) of pairs, every pair once, in one order; non-edges may be drawn twice."""
+    listed = pairs.listed
+    order = np.lexsort((listed.columns, listed.rows))
+    return listed.rows[order], listed.columns[order], listed.pair_weights[order]
+
+
+def assert_same_pairs(found, expected):
+    """The same pairs with the same weights; their order may differ."""
+    rows, columns, weights = in_order(found)
+    expected_rows, expected_columns, expected_weights = in_order(expected)
+    assert len(rows) > 0
+    np.testing.assert_array_equal(rows, expected_rows)
+    np.testing.assert_array_equal(columns, expected_columns)
+    np.testing.assert_allclose(weights, expected_weights, rtol=1e-5)
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.2])
@@ -74,7 +85,7 @@ def test_rows_without_what_is_held_back(stored, fraction):
     whole = normalise_adjacency(expected.adjacency)
     parts = list(rows.propagations())
     assert np.concatenate([part[2] for part in parts]).tolist() == whole.indices.tolist()
-    np.testing.assert_array_equal(np.concatenate([part[3] for part in parts]), whole.data)
+    np.testing.assert_allclose(np.concatenate([part[3] for part in parts]), whole.data, rtol=1e-6)
 
 
 def test_kept_blocks_are_read_once(stored, monkeypatch):
@@ -116,9 +127,9 @@ def test_non_edges_are_distinct_and_no_edges(stored):
         sample_stored_non_edges(rows, count + 1, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(("fraction", "num_groups"), [(0.7, 0), (1.0, 0), (0.9, 3)])
+@pytest.mark.parametrize(("shares", "num_groups"), [((0.7, 0.7), 0), ((0.7, 0.5), 0), ((0.0, 1.0), 0), ((0.9, 0.9), 3)])
 @pytest.mark.parametrize("per_edge", [0.3, 4.0])
-def test_pairs_of_all_nodes_are_those_of_memory(stored, fraction, num_groups, per_edge):
+def test_pairs_of_all_nodes_are_those_of_memory(stored, shares, num_groups, per_edge):
     graph, _, patch_set = stored
     split = split_stored(graph, validation_fraction=0.1, seed=1)
     link_split = split.in_memory(graph.to_graph())
@@ -129,14 +140,28 @@ def test_pairs_of_all_nodes_are_those_of_memory(stored, fraction, num_groups, pe
     found = StoredPairs(rows, split.held_out, negatives_per_edge=per_edge)
     for epoch, fresh in ((0, True), (1, True), (1, False), (2, False)):
         how = {"fresh": fresh, "seed": 4, "epoch": epoch, "num_groups": num_groups}
-        for one, other in zip(found.draw(fraction, **how), expected.draw(fraction, **how), strict=True):
-            assert ends(one) == ends(other)
-            weights = other.listed[2] if other.twice else other.weights
-            torch.testing.assert_close(one.weights, weights)
+        for one, other in zip(found.draw(*shares, **how), expected.draw(*shares, **how), strict=True):
+            assert_same_pairs(one, other)
 
 
-def test_hubs_without_a_free_column_to_find_by_chance(tmp_path):
-    """A star, and nearly all pairs taken: most draws need the second word or the search."""
+def test_pairs_of_a_graph_of_several_blocks_of_draws_are_those_of_memory(tmp_path):
+    """More nodes than one block of columns has: rows meet blocks of a random order."""
+    generator = np.random.default_rng(0)
+    sources, targets = generator.integers(2500, size=(2, 9000))
+    graph = Graph.from_arcs(sources, targets, num_nodes=2500)
+    on_disk = write_graph(graph, tmp_path / "store")
+    held_out = split_stored(on_disk, validation_fraction=0.0, test_fraction=0.0).held_out
+    expected = prepare_global_pairs(whole_graph(2500), graph.adjacency, held_out, negatives_per_edge=2.0).pairs
+    assert expected.negatives.draws.is_packed
+    found = StoredPairs(StoredRows(on_disk, block_arcs=4000), held_out, negatives_per_edge=2.0)
+    for epoch in range(2):
+        drawn = (source.draw(0.5, 0.5, fresh=True, seed=4, epoch=epoch) for source in (found, expected))
+        for one, other in zip(*drawn, strict=True):
+            assert_same_pairs(one, other)
+
+
+def test_a_graph_of_nearly_all_pairs(tmp_path):
+    """Most draws are edges and count nothing, on disk as in memory."""
     sources, targets = np.triu_indices(12, 1)
     left_out = np.random.default_rng(0).random(len(sources)) < 0.15
     graph = Graph.from_arcs(sources[~left_out], targets[~left_out], num_nodes=12)
@@ -146,8 +171,8 @@ def test_hubs_without_a_free_column_to_find_by_chance(tmp_path):
     expected = prepare_global_pairs(patch_set, graph.adjacency, split.held_out).pairs
     found = StoredPairs(StoredRows(on_disk, block_arcs=20), split.held_out)
     for epoch in range(5):
-        one, other = (source.draw(1.0, fresh=True, seed=0, epoch=epoch)[1] for source in (found, expected))
-        assert ends(one) == ends(other)
+        one, other = (source.draw(0.0, 1.0, fresh=True, seed=0, epoch=epoch)[1] for source in (found, expected))
+        assert_same_pairs(one, other)
 
 
 def test_weights_of_edges_count_in_the_loss(stored):
@@ -161,8 +186,9 @@ def test_weights_of_edges_count_in_the_loss(stored):
     options = PairOptions(weighted=True)
     expected = prepare_global_pairs(patch_set, whole.adjacency, held_out, options=options).pairs
     found = StoredPairs(StoredRows(graph, block_arcs=SMALL_BLOCKS), held_out, weighted=True)
-    one, other = (source.draw(0.6, fresh=True, seed=0, epoch=1)[0] for source in (found, expected))
-    torch.testing.assert_close(one.weights, other.weights)
+    one, other = (source.draw(0.6, 0.6, fresh=True, seed=0, epoch=1)[0] for source in (found, expected))
+    assert_same_pairs(one, other)
+    assert np.ptp(one.listed.pair_weights) > 0
 
 
 def recipe_and_features(graph, scaling="centred"):
@@ -231,8 +257,8 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
         trained = train(model, each, patch_set, settings, global_pairs=pairs)
         embedding, _ = embed_nodes(model, each, Alone(patch_set), settings, trained.frame)
         results.append((trained.history.losses, embedding))
-    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-6)
-    torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-5)
+    torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-4)
     assert bool(batches._kept) == bool(keep_bytes)
 
 
@@ -304,20 +330,23 @@ def test_entries_are_dropped_by_their_places():
     assert drop_entries(indptr, indices, None, np.array([1]))[2] is None
 
 
-def test_what_an_epoch_hides_is_found_once_for_a_patch_that_is_read_twice(stored, monkeypatch):
+def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
+    """Whether it was kept or made anew; what an epoch scores are edges that it hides."""
     graph, patches, _ = stored
     recipe, _ = recipe_and_features(graph)
-    made = StoredBatches(patches, recipe, split_stored(graph, validation_fraction=0.0).held_out, draws_pairs=False)
-    looks = []
-    real = batches.flag_hidden
-    monkeypatch.setattr(batches, "flag_hidden", lambda *rest: looks.append(1) or real(*rest))
+    held_out = split_stored(graph, validation_fraction=0.0).held_out
 
-    def see(epoch):
-        how = {"mask": 0.4, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
-        return [batch.training_inputs(**how).propagation.matrix.to_dense() for batch in made]
+    def see(made, epoch):
+        how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
+        return [batch.training_inputs(**how).propagation.to_scipy().toarray() for batch in made]
 
-    first, second, third = see(0), see(0), see(1)
-    assert len(looks) == 2 * 3
-    for one, again, other in zip(first, second, third, strict=True):
-        torch.testing.assert_close(one, again, rtol=0, atol=0)
-        assert not torch.equal(one, other)
+    again = StoredBatches(patches, recipe, held_out, draws_pairs=False)
+    kept = StoredBatches(patches, recipe, held_out, draws_pairs=False, keep_bytes=10**9)
+    first, second, of_kept, third = see(again, 0), see(again, 0), [*see(kept, 0)], see(kept, 1)
+    for one, same, kept_one, other, batch in zip(first, second, of_kept, third, again, strict=True):
+        np.testing.assert_array_equal(one, same)
+        np.testing.assert_array_equal(one, kept_one)
+        assert (one != other).any()
+        scored = batch.pairs.draw_edges(0.4, 0.3, seed=1, epoch=0).listed
+        assert scored.num_pairs > 0
+        assert not one[scored.rows, scored.columns].any()
