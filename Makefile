@@ -1,5 +1,7 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
+ifeq ($(word 2,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=2  # the core is compiled while pip installs
+endif
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt

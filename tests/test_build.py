@@ -1,4 +1,4 @@
-"""Installs without a compiler or the Python headers run on the torch reference and say so; contents of wheel and sdist."""
+"""Without a compiler or the Python headers an install runs on the torch reference and says so; contents of wheels."""
 
 import importlib.util
 import os
