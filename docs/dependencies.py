@@ -26,11 +26,13 @@ docs/dependencies.py`; a test compares the names with what is installed.
 EXTRAS = """
 ## Extras
 
-What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` and the tests need. Versions are
-in `constraints.txt`.
+What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` needs. Versions are in
+`constraints.txt`.
 """
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
+# Of extras that the tests do without: umap-learn would bring a compiler of its own, and the site is made by `make docs`.
+OTHERS = {"umap-learn": "BSD", "mkdocs-material": "MIT", "mkdocstrings": "ISC"}
 
 
 def runtime_needs(root: str = "l2g2g") -> dict[str, set[str]]:
@@ -55,7 +57,10 @@ def runtime_needs(root: str = "l2g2g") -> dict[str, set[str]]:
 
 def licence(name: str) -> str:
     """The licence of an installed package, by its expression, its classifiers or its own words, in this order."""
-    facts = metadata.metadata(name)
+    try:
+        facts = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        return OTHERS[name]
     classifiers = [text.split(" :: ")[-1] for text in facts.get_all("Classifier", []) if text.startswith("License ::")]
     own = (facts.get("License") or "").strip()
     found = facts.get("License-Expression") or ", ".join(text for text in classifiers if text != "OSI Approved")
