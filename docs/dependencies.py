@@ -31,7 +31,7 @@ What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make 
 """
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
-# Of extras that the tests do without: umap-learn would bring a compiler of its own, and the site is made by `make docs`.
+# Of extras that the tests do without: umap-learn would bring a compiler back, and the site is made by `make docs`.
 OTHERS = {"umap-learn": "BSD", "mkdocs-material": "MIT", "mkdocstrings": "ISC"}
 
 
