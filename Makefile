@@ -83,15 +83,17 @@ core: .venv/core
 # Compiler warnings are errors for `make test`, and stay so in its build directory; strangers' compilers may warn.
 .venv/core: .venv/tools $(CORE)
 	$(call compile)
-	touch $@
+	$(call stamp,$@)
 
 .venv/core-strict: .venv/tools $(CORE)
 	$(call compile,-DL2G2G_WARNINGS_AS_ERRORS=ON)
-	touch .venv/core $@
+	$(call stamp,.venv/core $@)
 
-compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING \
+compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING --no-warn-unused-cli \
 	-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DL2G2G_OUTPUT="$(CURDIR)/src/l2g2g/core" $(1) \
 	&& MAKEFLAGS= $(BIN)/cmake --build $(BUILD)
+# Where there is no compiler, it is looked for again the next time.
+stamp = ls src/l2g2g/core/_native* >/dev/null 2>&1 && touch $(1) || true
 
 clean:
 	rm -rf .venv build runs site .pytest_cache .mypy_cache .ruff_cache dist src/l2g2g/core/_native*
