@@ -22,7 +22,7 @@ from l2g2g.models.pairs import PairList
 from l2g2g.models.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 
 _BLOCK = 1024  # rows of a block: two blocks of vectors and gradients fit the second-level cache
-_DRAWS_PER_ROUND = 8  # about so many columns a row draws of one block
+_DRAWS_PER_ROUND = 16  # about so many columns a row draws of one block
 _GROUP = 4  # a row draws so many columns at once, or none: rows cost more than columns
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
 # The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.

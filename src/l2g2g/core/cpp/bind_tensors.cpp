@@ -10,6 +10,10 @@
 #include <mutex>
 #include <new>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace l2g2g {
 namespace {
 
@@ -261,20 +265,24 @@ void spread_to_ends(MatrixOut<float> of_table, Matrix<float> table, Vector<int32
     active->spread_to_ends({table.data(), rows.data(), columns.data(), static_cast<int64_t>(rows.size()), static_cast<int64_t>(table.shape(1)), of_products.data(), of_table.data()});
 }
 
-// A float table that begins with a cache line.
+// A float table on large pages where it is large: its rows are read in random order.
 class AlignedTable {
   public:
     float* get(size_t count) {
         if (count > size_) {
-            memory_.reset(static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t{64})));
+            memory_.reset(static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t{kPage})));
             size_ = count;
+#ifdef __linux__
+            if (count * sizeof(float) >= 2 * kPage) madvise(memory_.get(), count * sizeof(float), MADV_HUGEPAGE);
+#endif
         }
         return memory_.get();
     }
 
   private:
+    static constexpr size_t kPage = size_t{1} << 21;
     struct Delete {
-        void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
+        void operator()(float* p) const { ::operator delete[](p, std::align_val_t{kPage}); }
     };
     std::unique_ptr<float[], Delete> memory_;
     size_t size_ = 0;

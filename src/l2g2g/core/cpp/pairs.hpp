@@ -5,7 +5,7 @@
 namespace {
 using namespace l2g2g;
 
-constexpr int kChunk = 256;
+constexpr int kChunk = 128;
 
 struct Chunk {
     int32_t rows[kChunk + 16], columns[kChunk + 16];  // pairs of one row lie together

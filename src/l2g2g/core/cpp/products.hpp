@@ -4,7 +4,7 @@
 namespace {
 using namespace l2g2g;
 
-constexpr int64_t kAhead = 24;  // entries whose rows are fetched before they are needed
+constexpr int64_t kAhead = 48;  // entries whose rows are fetched before they are needed
 constexpr int64_t kNear = 1 << 17;  // floats of a table that stays in the second-level cache: nothing is fetched ahead
 
 // The entries of a row that dropout keeps, up to kBuffer of them, written to `columns` and `values`.
