@@ -19,6 +19,7 @@ from l2g2g import cli
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 
+collect_ignore = ["dist_build.py"]  # a script of `make dist`, run in the folder that it lies in
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),

@@ -20,6 +20,7 @@ needs_core = pytest.mark.skipif(not core.is_built(), reason="the compiled core i
 def block(request, monkeypatch):
     """So many rows of a block at most: with few a small graph has many blocks, the last one shorter."""
     monkeypatch.setattr(sampling, "_BLOCK", request.param)
+    monkeypatch.setattr(sampling, "_DRAWS_PER_ROUND", 8)  # many draws of few columns would not be independent
     return request.param
 
 

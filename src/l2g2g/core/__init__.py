@@ -28,6 +28,7 @@ except ImportError:
 
 Backend = Literal["auto", "native", "torch"]
 _backend: Backend = "auto"
+_PARTS, _LITTLE_WORK = 8, 100_000
 
 
 def set_backend(backend: Backend) -> None:
@@ -62,6 +63,14 @@ def set_num_threads(count: int) -> None:
 def num_threads() -> int:
     """Threads that the native kernels use."""
     return 1 if _native is None else int(_native.num_threads())
+
+
+def num_parts(work: int) -> int:
+    """Parts in which a sum over rows is made, each in a table of its own. work: additions of rows.
+
+    It does not depend on the number of threads, so that the sums do not either.
+    """
+    return 1 if work < _LITTLE_WORK else _PARTS
 
 
 def instruction_set() -> str:

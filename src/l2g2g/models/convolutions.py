@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.core import native, num_threads
+from l2g2g.core import native, num_parts
 from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.models.features import FeatureRows
 from l2g2g.models.sparse import (
@@ -100,7 +100,7 @@ class _Convolve(torch.autograd.Function):
             matrix = network.features if by_features else propagation
             assert isinstance(matrix, SparseMatrix)
             scatters = by_features and matrix.num_columns <= _FEW_COLUMNS
-            parts, width = num_threads(), inner.shape[1]
+            parts, width = num_parts(inner.size), inner.shape[1]
             of_bias, of_weight = zero_table(parts, width), zero_table(parts, width, outer.shape[1])
             of_sums = None if scatters else blank_table(*inner.shape)
             of_table = zero_table(parts, matrix.num_columns, width) if scatters else None

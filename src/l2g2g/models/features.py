@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.core import hash_nodes, native, num_threads, reference
+from l2g2g.core import hash_nodes, native, num_parts, reference
 from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.graphs.graph import Features
 from l2g2g.models.randomness import Purpose, share_threshold, stream_key
@@ -214,7 +214,7 @@ class FeatureRows:
         if isinstance(rows, SparseMatrix):
             found = multiply_transposed_table(rows, outer)
         else:
-            sums = zero_table(num_threads(), rows.shape[1], outer.shape[1])
+            sums = zero_table(num_parts(rows.numel()), rows.shape[1], outer.shape[1])
             for low in range(0, len(outer), _ROWS):
                 part = rows[low : low + _ROWS].to(torch.float32).contiguous().numpy()
                 native().multiply_dense_transposed(part, outer[low : low + _ROWS], sums)

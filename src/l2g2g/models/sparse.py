@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.core import native, num_threads, reference
+from l2g2g.core import native, num_parts, reference
 from l2g2g.core.tables import blank_table, zero_table
 
 # torch says so once per process; users can do nothing about it.
@@ -284,7 +284,7 @@ def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.nda
     if table.shape[1] > _WIDEST:
         slices = [table[:, low : low + _WIDEST] for low in range(0, table.shape[1], _WIDEST)]
         return np.concatenate([multiply_transposed_table(sparse, np.ascontiguousarray(part)) for part in slices], 1)
-    sums = zero_table(num_threads(), sparse.num_columns, table.shape[1])
+    sums = zero_table(num_parts(sparse.num_entries), sparse.num_columns, table.shape[1])
     native().multiply_transposed(sparse.csr, table, sums, *_dropped(sparse))
     return add_parts(sums)
 
@@ -293,7 +293,7 @@ def sum_rows(table: np.ndarray) -> np.ndarray:
     """(width,) sum of the rows of a table by the native kernel."""
     if table.shape[1] > _WIDEST:
         return table.sum(0)
-    sums = zero_table(num_threads(), table.shape[1])
+    sums = zero_table(num_parts(len(table)), table.shape[1])
     native().sum_rows(table, sums)
     return add_parts(sums)
 

@@ -224,7 +224,7 @@ std::pair<double, double> score_arcs(const CsrMatrix& arcs, Vector<float> weight
     const Weights own = make_weights(weights, csr.num_rows, csr.num_entries, kind);
     const Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, sign);
     const nb::gil_scoped_release release;
-    const int64_t items = num_threads() == 1 || csr.num_entries < 20000 ? 1 : 8 * num_threads();
+    const int64_t items = csr.num_entries < 20000 ? 1 : 64;  // the same for any number of threads, and so are the sums
     std::vector<Sums> sums(static_cast<size_t>(items));
     active->score_arcs({csr, own, tables, sums.data(), items});
     return as_pair(add_up(sums));
