@@ -1,10 +1,11 @@
 """Kernels on tensors: every native one against a float64 formula, for every instruction set, one thread and two."""
 
+import itertools
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -121,6 +122,7 @@ def dropout_arguments(dropout):
         "key": dropout.key,
         "threshold": dropout.threshold,
         "factor": dropout.factor,
+        **({"by_column": True} if dropout.by_column else {}),
     }
 
 
@@ -176,6 +178,61 @@ def test_native_product_leaves_out_what_the_reference_leaves_out(machine, size, 
         check_close(out, matrix @ table.astype(np.float64) + added, magnitudes @ abs(table) + abs(added))
 
 
+@lru_cache
+def long_rows(width, ordered=True):
+    """Rows with many entries in every slice of the columns; in order, as `multiply` by slices needs them, or not."""
+    generator, num_rows, num_columns = np.random.default_rng(width), 150, 4 * 8192 // width + 7
+    lengths = generator.integers(100, 160, num_rows)
+    lengths[[0, 70]] = 0
+    rows = [generator.integers(0, num_columns, length) for length in lengths]
+    rows[3] = np.full(lengths[3], num_columns - 1)  # nothing in the first slices
+    indices = np.concatenate([np.sort(row) if ordered else row for row in rows]).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    values = generator.standard_normal(len(indices)).astype(np.float32)
+    return Sample(starts, starts + lengths, indices, values, num_columns)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("width", [16, 20, 32, 48, 130])
+def test_native_product_by_slices_equals_dense_product(machine, width, ordered):
+    given = long_rows(width, ordered)
+    table, added = normal(given.num_columns, width), normal(len(given.starts), width, seed=4)
+    scale, out = normal(len(given.starts), seed=3), np.empty((len(given.starts), width), np.float32)
+    dropout = dropout_of(len(given.starts))
+    for weighted, dropped in itertools.product((True, False), repeat=2):
+        matrix, magnitudes = given.matrices(weighted, kept_factors(given, dropout) if dropped else 1.0)
+        more = dropout_arguments(dropout) if dropped else {}
+
+        def run(weighted=weighted, more=more):
+            native.multiply(given.csr(weighted), table, out, scale, added=added, **more)
+            return [out.copy()]
+
+        factor = scale[:, None].astype(np.float64)
+        exact = factor * (matrix @ table.astype(np.float64)) + added
+        check_close(repeat(run)[0], exact, abs(factor) * (magnitudes @ abs(table)) + abs(added))
+
+
+@pytest.mark.parametrize("long", [True, False])
+@pytest.mark.parametrize("width", [16, 48, 130])
+def test_the_transpose_leaves_out_the_same_entries(machine, width, long):
+    given = long_rows(width) if long else sample("large", 300)
+    dropout, dense = dropout_of(len(given.starts)), normal(len(given.starts), width)
+    matrix, magnitudes = given.matrices(True, kept_factors(given, dropout))
+    rows, places = given.entries
+    order = np.lexsort((rows, given.indices[places]))
+    ends = np.cumsum(np.bincount(given.indices[places], minlength=given.num_columns))
+    parts = rows[order].astype(np.int32), given.values[places[order]]
+    turned = native.Csr(np.concatenate([[0], ends[:-1]]), ends, *parts, len(given.starts))
+    out = np.empty((given.num_columns, width), np.float32)
+    by_column = replace(dropout, by_column=True)
+    native.multiply(turned, dense, out, **dropout_arguments(by_column))
+    check_close(out, matrix.T @ dense.astype(np.float64), 2 * (magnitudes.T @ abs(dense)))
+    sums = np.zeros((2, len(given.starts), width), np.float32)
+    again = normal(given.num_columns, width, seed=2)
+    native.multiply_transposed(turned, again, sums, **dropout_arguments(by_column))
+    check_close(sums.sum(0), matrix @ again.astype(np.float64), 4 * (magnitudes @ abs(again)))
+
+
 def test_dropout_is_refused_together_with_loops():
     """Which entries are dropped is drawn by (row, column): a propagation would not stay symmetric."""
     given = sample("small")
@@ -226,6 +283,42 @@ def test_native_layer_equals_the_formula(machine, size, inner, has_loops):
     check_close(hidden, exact, magnitude)
     factor = out_scale[:, None].astype(np.float64) if has_loops else 1.0
     check_close(out, factor * (exact @ weight), 2 * abs(factor) * (magnitude @ abs(weight)))
+
+
+@pytest.mark.parametrize(("inner", "num_rows"), [(width, 70) for width in WIDTHS] + [(32, 2500)])
+def test_native_layer_of_dense_rows_equals_the_formula(machine, inner, num_rows):
+    depth, width, num_parts = 23, NEXT[inner], 3 if machine[1] == 2 else 1
+    rows, table, bias = normal(num_rows, depth), normal(depth, inner, seed=5), normal(inner, seed=1)
+    weight, out_scale, gradient = normal(inner, width, seed=2), normal(num_rows, seed=4), normal(num_rows, width)
+
+    def run():
+        hidden, out = (np.empty((num_rows, columns), np.float32) for columns in (inner, width))
+        native.forward_layer(rows, table, bias, weight, hidden, out, out_scale=out_scale)
+        shapes = (inner,), (inner, width), (depth, inner)
+        sums = [np.zeros((num_parts, *shape), np.float32) for shape in shapes]
+        turned = np.ascontiguousarray(weight.T)
+        native.backward_layer(rows, hidden, gradient, turned, *sums[:2], of_table=sums[2])
+        of_sums, unused = np.empty((num_rows, inner), np.float32), [np.zeros_like(each) for each in sums[:2]]
+        native.backward_layer(rows, hidden, gradient, turned, *unused, of_sums=of_sums)
+        return hidden, out, *sums, of_sums
+
+    hidden, out, of_bias, of_weight, of_table, of_sums = repeat(run)
+    wide, magnitude = rows.astype(np.float64), abs(rows) @ abs(table) + abs(bias)
+    exact = np.maximum(wide @ table + bias, 0)
+    check_close(hidden, exact, magnitude)
+    check_close(out, out_scale[:, None] * (exact @ weight), 2 * abs(out_scale[:, None]) * (magnitude @ abs(weight)))
+    own = (hidden > 0) * (gradient.astype(np.float64) @ weight.T)
+    size = (hidden > 0) * (abs(gradient) @ abs(weight.T)) + 1e-6
+    check_close(of_sums, own, size)
+    check_close(of_bias.sum(0), own.sum(0), 4 * size.sum(0))
+    check_close(of_weight.sum(0), hidden.T.astype(np.float64) @ gradient, 4 * (hidden.T @ abs(gradient)) + 1e-6)
+    check_close(of_table.sum(0), wide.T @ own, 4 * (abs(rows.T) @ size))
+
+
+def test_a_layer_of_dense_rows_has_no_loops():
+    table, hidden = normal(6, 4), np.empty((6, 4), np.float32)
+    with pytest.raises(ValueError, match="sparse"):
+        native.forward_layer(normal(6, 6), table, normal(4), normal(4, 4), hidden, hidden.copy(), loops=True)
 
 
 @pytest.mark.parametrize(("inner", "size"), CASES)
@@ -1122,7 +1215,14 @@ def test_excluded_pairs_must_stay_in_their_patch():
 def test_every_kernel_on_tensors_is_called_here():
     names = {name for name in dir(native) if callable(getattr(native, name)) and not name.startswith("_")}
     on_graphs = {name for name in names if hasattr(reference, name)} - {"hash_nodes", "hash_pairs", "drop_dense"}
-    about = {"instruction_sets", "instruction_set", "set_instruction_set", "num_threads", "set_num_threads"}
+    about = {
+        "instruction_sets",
+        "instruction_set",
+        "set_instruction_set",
+        "num_threads",
+        "set_num_threads",
+        "blank_table",
+    }
     assert names - on_graphs - about <= {name.split()[0] for name in good_calls()}
 
 

@@ -216,9 +216,15 @@ def test_other_encoders_are_left_to_torch(options, passes):
     assert not passes
 
 
-def test_dense_propagated_features_are_left_to_torch(passes):
-    adjacency = adjacency_of()
-    inputs = prepare_input(adjacency, features_of("dense"))
+@pytest.mark.parametrize("layers", [2, 3])
+def test_dense_propagated_features_equal_torch(layers, passes):
+    inputs = prepare_input(adjacency_of(), features_of("dense"))
+    assert inputs.propagated
+    check_against_torch(make_encoder(layers=layers), inputs, passes)
+
+
+def test_dense_propagated_features_of_16_bits_are_left_to_torch(passes):
+    inputs = prepare_input(adjacency_of(), features_of("dense"), storage="float16")
     assert inputs.propagated
     make_encoder()(inputs)
     assert not passes

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-_LINE = 16  # floats of a cache line
+from l2g2g.core import native
 
 
 def blank_table(*shape: int) -> np.ndarray:
     """A float32 array with undefined contents that begins with a cache line, so that a row of 16 is one line."""
-    count = math.prod(shape)
-    memory = np.empty(count + _LINE, np.float32)  # NumPy asks for large pages, torch does not
-    first = -memory.__array_interface__["data"][0] // 4 % _LINE
-    return memory[first : first + count].reshape(shape)
+    table: np.ndarray = native().blank_table(shape)
+    return table
 
 
 def zero_table(*shape: int) -> np.ndarray:

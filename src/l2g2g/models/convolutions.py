@@ -37,7 +37,7 @@ class Network:
     Attributes:
         propagation: (num_rows, num_rows) Â.
         features: (num_rows, num_features) X, or Â X where `propagated`.
-        propagated: Whether the first propagation is already in the features; they are sparse then.
+        propagated: Whether the first propagation is already in the features.
         mean, factor: What is subtracted from every row of X, and what the rest is multiplied with; None for nothing.
     """
 
@@ -50,7 +50,8 @@ class Network:
 
 def can_convolve(network: Network, parameters: Sequence[Tensor]) -> bool:
     """Whether these passes can do it: float32 on the CPU, widths that kernels take."""
-    if not runs_native(*parameters) or (network.propagated and isinstance(network.features, Tensor)):
+    dense = [network.features] if network.propagated and isinstance(network.features, Tensor) else []
+    if not runs_native(*parameters, *dense):
         return False
     return all(part.shape[-1] <= _WIDEST for part in parameters)
 
@@ -69,19 +70,18 @@ class _Convolve(torch.autograd.Function):
         rows = FeatureRows(network.features, network.mean, network.factor)
         added = biases[-1][None]
         if network.propagated:
-            assert isinstance(network.features, SparseMatrix)
-            matrix, table, first_scale, first_loops = network.features, weights[0], None, False
+            left, table, first_scale, first_loops = _left(network.features), weights[0], None, False
         else:
             table, own = rows.project(weights[0], None if skip is None else skip.detach().numpy(), scale, biases[-1])
             added = added if own is None else own
-            matrix, first_scale, first_loops = network.propagation, scale, loops
+            left, first_scale, first_loops = network.propagation.csr, scale, loops
         hidden = []
         for layer in range(num_layers - 1):
-            inner, outer = blank_table(len(matrix.starts), table.shape[1]), weights[layer + 1]
+            inner, outer = blank_table(len(network.propagation.starts), table.shape[1]), weights[layer + 1]
             out = blank_table(len(inner), outer.shape[1])
-            native().forward_layer(matrix.csr, table, biases[layer], outer, inner, out, first_scale, first_loops, scale)
+            native().forward_layer(left, table, biases[layer], outer, inner, out, first_scale, first_loops, scale)
             hidden.append(inner)
-            matrix, table, first_scale, first_loops = network.propagation, out, scale, loops
+            left, table, first_scale, first_loops = network.propagation.csr, out, scale, loops
         ctx.network, ctx.rows, ctx.hidden, ctx.weights, ctx.has_skip = network, rows, hidden, weights, skip is not None
         return torch.from_numpy(multiply_table(network.propagation, table, added, is_scaled=True))
 
@@ -97,23 +97,23 @@ class _Convolve(torch.autograd.Function):
         for layer in reversed(range(num_layers - 1)):
             inner: np.ndarray = ctx.hidden[layer]
             by_features = layer == 0 and network.propagated
-            matrix = network.features if by_features else propagation
-            assert isinstance(matrix, SparseMatrix)
-            scatters = by_features and matrix.num_columns <= _FEW_COLUMNS
+            factor = network.features if by_features else propagation
+            scatters = by_features and (isinstance(factor, Tensor) or factor.num_columns <= _FEW_COLUMNS)
             parts, width = num_parts(inner.size), inner.shape[1]
             of_bias, of_weight = zero_table(parts, width), zero_table(parts, width, outer.shape[1])
             of_sums = None if scatters else blank_table(*inner.shape)
-            of_table = zero_table(parts, matrix.num_columns, width) if scatters else None
+            of_table = zero_table(parts, factor.shape[1], width) if scatters else None
             turned = np.ascontiguousarray(weights[layer + 1].T)
             scale = None if by_features else propagation.scale
-            native().backward_layer(matrix.csr, inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
+            native().backward_layer(_left(factor), inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
             of_biases[layer], of_weights[layer + 1] = add_parts(of_bias), add_parts(of_weight)
             if of_table is not None:
                 of_weights[0] = add_parts(of_table)
                 continue
             assert of_sums is not None
             if by_features:
-                of_weights[0] = multiply_transposed_table(matrix, of_sums)
+                assert isinstance(factor, SparseMatrix)
+                of_weights[0] = multiply_transposed_table(factor, of_sums)
             else:
                 outer = multiply_table(propagation, of_sums, is_scaled=True)
         of_skip = None
@@ -121,3 +121,8 @@ class _Convolve(torch.autograd.Function):
             of_weights[0], of_skip = ctx.rows.gradients(outer, own if ctx.has_skip else None)
         found = [of_skip, *of_weights, *of_biases]
         return (None, None, *(None if each is None else torch.from_numpy(each) for each in found))
+
+
+def _left(matrix: Tensor | SparseMatrix) -> Any:
+    """The left factor of a layer as the native kernels take it."""
+    return matrix.numpy() if isinstance(matrix, Tensor) else matrix.csr

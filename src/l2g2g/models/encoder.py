@@ -137,8 +137,9 @@ class Encoder(nn.Module):
         if self._has_hidden_relu:
             rows = self._rows(inputs.features)
             network = Network(inputs.propagation, inputs.features, inputs.propagated, rows.mean, rows.factor)
-            if can_convolve(network, list(self.parameters())):
-                return convolve(network, list(self.weights), list(self.biases), self.skip)
+            weights, biases, skip = list(self.weights), list(self.biases), self.skip
+            if can_convolve(network, weights + biases + ([] if skip is None else [skip])):
+                return convolve(network, weights, biases, skip)
         propagations = self.num_layers if self.kind == "linear" else 1
         if propagations == inputs.propagated:
             hidden, own = self._rows(inputs.features).multiply(self.weights[0], self.biases[0]), None

@@ -173,8 +173,9 @@ class FeatureRows:
             own = None if skip is None else multiply_table(rows, *self._centred(skip, bias))
             table, shift = self._centred(weight, None)
             return multiply_table(rows, table, shift, row_scale=scale), own
-        joined = np.concatenate([weight, skip], axis=1)
-        both = multiply_table(rows, *self._centred(joined, np.concatenate([np.zeros(width, np.float32), bias])))
+        both = multiply_table(
+            rows, *self._centred(_beside(weight, skip), np.concatenate([np.zeros(width, np.float32), bias]))
+        )
         hidden = blank_table(len(both), width)
         np.multiply(both[:, :width], 1.0 if scale is None else scale[:, None], out=hidden)
         return hidden, np.ascontiguousarray(both[:, width:])
@@ -192,7 +193,9 @@ class FeatureRows:
 
     def _centred(self, weight: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """(table, added row) with rows @ weight + bias = X @ table + added."""
-        table = weight if self.factor == 1.0 else weight * np.float32(self.factor)
+        table = weight
+        if self.factor != 1.0:
+            table = np.multiply(weight, np.float32(self.factor), out=blank_table(*weight.shape))
         if self.mean is not None:
             shift = -(self.mean.numpy() @ table)
             bias = shift if bias is None else bias + shift
@@ -205,7 +208,7 @@ class FeatureRows:
         if not isinstance(self.rows, SparseMatrix) or self.rows.entries_per_row < _FEW_ENTRIES:
             return self._gradient(of_hidden), self._gradient(of_own)
         width = of_hidden.shape[1]
-        found = self._gradient(np.concatenate([of_hidden, of_own], axis=1))
+        found = self._gradient(_beside(of_hidden, of_own))
         return np.ascontiguousarray(found[:, :width]), np.ascontiguousarray(found[:, width:])
 
     def _gradient(self, outer: np.ndarray) -> np.ndarray:
@@ -220,7 +223,13 @@ class FeatureRows:
                 native().multiply_dense_transposed(part, outer[low : low + _ROWS], sums)
             found = add_parts(sums)
         if self.mean is not None:
-            found -= np.outer(self.mean.numpy(), sum_rows(outer))
+            once = np.zeros(len(found), np.int32)
+            native().move_rows(sum_rows(outer)[None], found, once, -self.mean.numpy(), add=True)
         if self.factor != 1.0:
             found *= np.float32(self.factor)
         return found
+
+
+def _beside(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """(num_rows, width + other_width) the rows of two tables side by side."""
+    return np.concatenate([one, other], axis=1, out=blank_table(len(one), one.shape[1] + other.shape[1]))

@@ -52,9 +52,9 @@ class _PairLoss(torch.autograd.Function):
         sums.add_edges(edges)
         sums.add_non_edges(non_edges)
         gradients = [torch.from_numpy(table) for table in sums.gradients()]
-        ctx.save_for_backward(*gradients, bias.new_tensor(sums.slope))
+        ctx.save_for_backward(*gradients, torch.scalar_tensor(sums.slope, dtype=bias.dtype))
         ctx.has_right = right is not None
-        return left.new_tensor(sums.loss)
+        return torch.scalar_tensor(sums.loss, dtype=left.dtype)
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:

@@ -50,15 +50,19 @@ def mix_words(values: np.ndarray) -> np.ndarray:
 
 def stream_key(seed: int, purpose: Purpose, epoch: int = 0, patch: int = 0) -> int:
     """A 64-bit key of one stream of random numbers."""
-    return int(stream_keys(seed, purpose, epoch, np.array([patch], np.uint64))[0])
+    return mix((_base_key(seed, purpose, epoch) + patch) & _MASK)
 
 
 def stream_keys(seed: int, purpose: Purpose, epoch: int, patches: np.ndarray) -> np.ndarray:
     """(num_patches,) uint64 keys of the streams of some patches."""
+    return mix_words(np.uint64(_base_key(seed, purpose, epoch)) + patches.astype(np.uint64))
+
+
+def _base_key(seed: int, purpose: Purpose, epoch: int) -> int:
     key = 0
     for part in (seed, int(purpose), epoch):
         key = mix((key + part + _GOLDEN) & _MASK)
-    return mix_words(np.uint64((key + _GOLDEN) & _MASK) + patches.astype(np.uint64))
+    return (key + _GOLDEN) & _MASK
 
 
 def random_words(keys: np.ndarray, position: int) -> np.ndarray:

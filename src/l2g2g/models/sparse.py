@@ -31,16 +31,18 @@ class Dropout:
     """Entries of a sparse matrix that are left out: those whose hash of (node of the row, column) is too small.
 
     Attributes:
-        node_hashes: (num_rows,) uint32 hashes of the rows' nodes, see `core.reference.hash_nodes`.
+        node_hashes: uint32 hashes of the rows' nodes, see `core.reference.hash_nodes`.
         key: Of the stream of random numbers.
         threshold: Hashes below it are left out.
         factor: What the other entries are multiplied with.
+        by_column: Whether the nodes are those of the columns: the dropout of a transpose.
     """
 
     node_hashes: np.ndarray
     key: int
     threshold: int
     factor: float
+    by_column: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,7 @@ class SparseMatrix:
         loops: Whether the identity is added.
         symmetric: Whether the matrix is its own transpose.
         dropout: Entries that are left out; None for none.
+        whole: The matrix that `dropout` thins; None without dropout.
         device: Where products are computed.
     """
 
@@ -68,6 +71,7 @@ class SparseMatrix:
     loops: bool = False
     symmetric: bool = False
     dropout: Dropout | None = None
+    whole: SparseMatrix | None = None
     device: torch.device = torch.device("cpu")  # noqa: RUF009
 
     @classmethod
@@ -137,13 +141,15 @@ class SparseMatrix:
         """The transpose as a matrix of its own; itself where it is symmetric."""
         if self.symmetric:
             return self
+        if self.whole is not None and self.dropout is not None:
+            return self.whole.transpose.thinned(replace(self.dropout, by_column=not self.dropout.by_column))
         return SparseMatrix.from_scipy(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
 
     def thinned(self, dropout: Dropout) -> SparseMatrix:
         """The same with some entries left out; no longer symmetric, because both directions are drawn apart."""
         if self.loops:
             raise ValueError("dropout is for features, not for a propagation with loops")
-        thinned = replace(self, dropout=dropout, symmetric=False)
+        thinned = replace(self, dropout=dropout, symmetric=False, whole=self)
         if native() is not None:
             vars(thinned)["csr"] = self.csr  # checked already
         return thinned
@@ -156,7 +162,8 @@ class SparseMatrix:
         rows, columns = np.repeat(np.arange(len(lengths)), lengths), self.indices[entries]
         values = np.ones(len(entries), np.float32) if self.values is None else self.values[entries]
         if self.dropout is not None:
-            values = values * reference.keep_factors(self.dropout, rows, columns)
+            ends = (columns, rows) if self.dropout.by_column else (rows, columns)
+            values = values * reference.keep_factors(self.dropout, *ends)
         matrix = sp.csr_array((values, columns, indptr), shape=self.shape)
         if self.loops:
             matrix = sp.csr_array(matrix + sp.eye_array(*self.shape, dtype=np.float32, format="csr"))
@@ -255,7 +262,7 @@ def multiply_table(
     out = blank_table(len(sparse.starts), width)
     scale = sparse.scale if row_scale is None else row_scale
     native().multiply(
-        sparse.csr, table, out, scale, sparse.loops, added, *_dropped(sparse), scale_added=row_scale is not None
+        sparse.csr, table, out, scale, sparse.loops, added, **_dropped(sparse), scale_added=row_scale is not None
     )
     return out
 
@@ -279,13 +286,13 @@ def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.nda
     """(columns, width) transpose(sparse) @ table by the native kernels. table: (rows, width) float32."""
     if sparse.symmetric:
         return multiply_table(sparse, table)
-    if sparse.dropout is None and sparse.num_columns > _FEW_COLUMNS:
+    if sparse.num_columns > _FEW_COLUMNS:
         return multiply_table(sparse.transpose, table)
     if table.shape[1] > _WIDEST:
         slices = [table[:, low : low + _WIDEST] for low in range(0, table.shape[1], _WIDEST)]
         return np.concatenate([multiply_transposed_table(sparse, np.ascontiguousarray(part)) for part in slices], 1)
     sums = zero_table(num_parts(sparse.num_entries), sparse.num_columns, table.shape[1])
-    native().multiply_transposed(sparse.csr, table, sums, *_dropped(sparse))
+    native().multiply_transposed(sparse.csr, table, sums, **_dropped(sparse))
     return add_parts(sums)
 
 
@@ -306,11 +313,9 @@ def add_parts(parts: np.ndarray) -> np.ndarray:
     return total
 
 
-def _dropped(sparse: SparseMatrix) -> tuple[np.ndarray | None, int, int, float]:
-    dropout = sparse.dropout
-    if dropout is None:
-        return None, 0, 0, 1.0
-    return dropout.node_hashes, dropout.key, dropout.threshold, dropout.factor
+def _dropped(sparse: SparseMatrix) -> dict[str, Any]:
+    """The dropout of a matrix as the native kernels take it."""
+    return {} if sparse.dropout is None else vars(sparse.dropout)
 
 
 def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:

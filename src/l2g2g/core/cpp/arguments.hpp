@@ -11,14 +11,16 @@ struct Csr {
     const int32_t* indices;
     const float* values;  // null: all ones
     int64_t num_rows, num_entries;
+    bool ordered;  // whether the columns of every row ascend
 };
 
 // Keeps an entry of row r and column c where its hash reaches the threshold, scaled by `factor`; see hashing.hpp.
 struct Dropout {
-    const uint32_t* node_hashes;  // (num_rows,)
+    const uint32_t* node_hashes;  // (num_rows,), or (num_columns,) where `by_column`
     uint64_t key;
     uint64_t threshold;  // 0 keeps all
     float factor;
+    bool by_column;  // of a transpose: the entry is that of row c and column r
 };
 
 struct ProductArguments {
@@ -44,7 +46,8 @@ struct TransposedArguments {
 };
 
 struct LayerArguments {
-    Csr matrix;
+    Csr matrix;          // S; of a dense one the number of rows only
+    const float* dense;  // S where it is dense: (num_rows, num_columns); null where it is sparse
     const float* table;  // D: (num_columns, hidden)
     int64_t num_columns, hidden_width;
     const float* scale;  // (num_rows,) factor of the sums; null: 1
@@ -59,6 +62,7 @@ struct LayerArguments {
 
 struct LayerGradients {
     Csr matrix;              // for sharing out rows, and for `of_table` where it is wanted
+    const float* dense;      // as in LayerArguments
     const float* hidden;     // H
     int64_t hidden_width;
     const float* gradient;   // of H W: (num_rows, width)

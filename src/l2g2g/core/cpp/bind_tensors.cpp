@@ -56,10 +56,13 @@ class CsrMatrix {
             before = starts.data()[row];
         }
         check_indices(indices.data(), indices.size(), num_columns);
+        ordered_ = true;
+        for (size_t row = 0; row < starts.size() && ordered_; ++row)
+            ordered_ = std::is_sorted(indices.data() + starts.data()[row], indices.data() + ends.data()[row]);
     }
 
     Csr csr() const {
-        return {starts_.data(), ends_.data(), indices_.data(), data(values_), static_cast<int64_t>(starts_.size()), static_cast<int64_t>(indices_.size())};
+        return {starts_.data(), ends_.data(), indices_.data(), data(values_), static_cast<int64_t>(starts_.size()), static_cast<int64_t>(indices_.size()), ordered_};
     }
     int64_t num_rows() const { return static_cast<int64_t>(starts_.size()); }
     int64_t num_columns() const { return num_columns_; }
@@ -74,16 +77,17 @@ class CsrMatrix {
     Vector<int32_t> indices_;
     Maybe<Vector<float>> values_;
     int64_t num_columns_;
+    bool ordered_ = false;  // of a matrix that is not checked, nothing is known
 };
 
-Dropout make_dropout(const Maybe<Vector<uint32_t>>& hashes, uint64_t key, uint64_t threshold, float factor, int64_t num_rows) {
+Dropout make_dropout(const Maybe<Vector<uint32_t>>& hashes, uint64_t key, uint64_t threshold, float factor, int64_t num_hashes, bool by_column = false) {
     check_shape(threshold < (uint64_t{1} << 32), "the threshold must be below 2^32");
-    check_shape(threshold == 0 || (hashes && static_cast<int64_t>(hashes->size()) == num_rows), "dropout needs a node hash per row");
-    return {data(hashes), key, threshold, factor};
+    check_shape(threshold == 0 || (hashes && static_cast<int64_t>(hashes->size()) == num_hashes), "dropout needs a node hash per row, or per column");
+    return {data(hashes), key, threshold, factor, by_column};
 }
 
 void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out, Maybe<Vector<float>> scale, bool loops, Maybe<Matrix<float>> added,
-              Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold, float factor, bool scale_added) {
+              Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold, float factor, bool by_column, bool scale_added) {
     const int64_t rows = matrix.num_rows(), width = static_cast<int64_t>(table.shape(1));
     check_shape(static_cast<int64_t>(table.shape(0)) == matrix.num_columns(), "the table must have a row per column of the matrix");
     check_shape(static_cast<int64_t>(out.shape(0)) == rows && static_cast<int64_t>(out.shape(1)) == width, "out has the wrong shape");
@@ -93,44 +97,58 @@ void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out
     check_shape(!loops || threshold == 0, "dropout is for matrices without loops");
     check_shape(!added || (static_cast<int64_t>(added->shape(1)) == width && (added->shape(0) == 1 || static_cast<int64_t>(added->shape(0)) == rows)),
                 "added has the wrong shape");
-    const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), table.data(), matrix.num_columns(), width, data(scale), loops,
+    const ProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, by_column ? matrix.num_columns() : rows, by_column), table.data(), matrix.num_columns(), width, data(scale), loops,
                                         added ? added->data() : nullptr, added && added->shape(0) > 1 ? width : 0, scale_added, out.data()};
     const nb::gil_scoped_release release;
     if (width && rows) active->multiply(arguments);
 }
 
 void multiply_transposed(const CsrMatrix& matrix, Matrix<float> dense, Cube<float> sums, Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold,
-                         float factor) {
+                         float factor, bool by_column) {
     const int64_t rows = matrix.num_rows(), width = static_cast<int64_t>(dense.shape(1));
     check_shape(static_cast<int64_t>(dense.shape(0)) == rows, "dense must have a row per row of the matrix");
     check_shape(static_cast<int64_t>(sums.shape(1)) == matrix.num_columns() && static_cast<int64_t>(sums.shape(2)) == width && sums.shape(0) >= 1,
                 "sums has the wrong shape");
     check_shape(width <= kWidestTable, "a table may have at most 512 columns");
-    const TransposedArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, rows), dense.data(), width, matrix.num_columns(),
+    const TransposedArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, by_column ? matrix.num_columns() : rows, by_column), dense.data(), width, matrix.num_columns(),
                                            static_cast<int>(sums.shape(0)), sums.data()};
     const nb::gil_scoped_release release;
     if (width && rows) active->multiply_transposed(arguments);
 }
 
-void forward_layer(const CsrMatrix& matrix, Matrix<float> table, Vector<float> bias, Matrix<float> weight, MatrixOut<float> hidden, MatrixOut<float> out,
+// The left factor of a layer: a sparse matrix, or a dense one, of which the kernels are told the number of rows.
+struct Operand {
+    explicit Operand(const CsrMatrix& matrix) : csr(matrix.csr()), dense(nullptr), num_columns(matrix.num_columns()) {}
+    explicit Operand(const Matrix<float>& matrix) : csr{}, dense(matrix.data()), num_columns(static_cast<int64_t>(matrix.shape(1))) {
+        csr.num_rows = static_cast<int64_t>(matrix.shape(0));
+        csr.num_entries = static_cast<int64_t>(matrix.size());
+    }
+    Csr csr;
+    const float* dense;
+    int64_t num_columns;
+};
+
+template <class Left> void forward_layer(const Left& matrix, Matrix<float> table, Vector<float> bias, Matrix<float> weight, MatrixOut<float> hidden, MatrixOut<float> out,
                    Maybe<Vector<float>> scale, bool loops, Maybe<Vector<float>> out_scale) {
-    const int64_t rows = matrix.num_rows(), inner = static_cast<int64_t>(table.shape(1)), width = static_cast<int64_t>(weight.shape(1));
-    check_shape(static_cast<int64_t>(table.shape(0)) == matrix.num_columns(), "the table must have a row per column of the matrix");
+    const Operand left(matrix);
+    const int64_t rows = left.csr.num_rows, inner = static_cast<int64_t>(table.shape(1)), width = static_cast<int64_t>(weight.shape(1));
+    check_shape(static_cast<int64_t>(table.shape(0)) == left.num_columns, "the table must have a row per column of the matrix");
     check_shape(static_cast<int64_t>(bias.size()) == inner && static_cast<int64_t>(weight.shape(0)) == inner, "bias and weight must fit the table");
     check_shape(static_cast<int64_t>(hidden.shape(0)) == rows && static_cast<int64_t>(hidden.shape(1)) == inner, "hidden has the wrong shape");
     check_shape(static_cast<int64_t>(out.shape(0)) == rows && static_cast<int64_t>(out.shape(1)) == width, "out has the wrong shape");
     check_shape(inner > 0 && width > 0 && inner <= kWidestTable && width <= kWidestTable, "a layer has 1 to 512 columns");
     check_shape((!scale || static_cast<int64_t>(scale->size()) == rows) && (!out_scale || static_cast<int64_t>(out_scale->size()) == rows),
                 "a scale must have a number per row");
-    check_shape(!loops || matrix.num_columns() >= rows, "loops need a square matrix");
-    const LayerArguments arguments = {matrix.csr(), table.data(), matrix.num_columns(), inner, data(scale), loops, bias.data(), weight.data(), width, data(out_scale), hidden.data(), out.data()};
+    check_shape(!loops || (!left.dense && left.num_columns >= rows), "loops need a square sparse matrix");
+    const LayerArguments arguments = {left.csr, left.dense, table.data(), left.num_columns, inner, data(scale), loops, bias.data(), weight.data(), width, data(out_scale), hidden.data(), out.data()};
     const nb::gil_scoped_release release;
     active->forward_layer(arguments);
 }
 
-void backward_layer(const CsrMatrix& matrix, Matrix<float> hidden, Matrix<float> gradient, Matrix<float> turned, MatrixOut<float> of_bias, Cube<float> of_weight,
+template <class Left> void backward_layer(const Left& matrix, Matrix<float> hidden, Matrix<float> gradient, Matrix<float> turned, MatrixOut<float> of_bias, Cube<float> of_weight,
                     Maybe<MatrixOut<float>> of_sums, Maybe<Cube<float>> of_table, Maybe<Vector<float>> scale) {
-    const int64_t rows = matrix.num_rows(), inner = static_cast<int64_t>(hidden.shape(1)), width = static_cast<int64_t>(gradient.shape(1));
+    const Operand left(matrix);
+    const int64_t rows = left.csr.num_rows, inner = static_cast<int64_t>(hidden.shape(1)), width = static_cast<int64_t>(gradient.shape(1));
     const size_t parts = of_bias.shape(0);
     check_shape(static_cast<int64_t>(hidden.shape(0)) == rows && static_cast<int64_t>(gradient.shape(0)) == rows, "hidden and gradient must have a row per row");
     check_shape(static_cast<int64_t>(turned.shape(0)) == width && static_cast<int64_t>(turned.shape(1)) == inner, "turned has the wrong shape");
@@ -139,12 +157,12 @@ void backward_layer(const CsrMatrix& matrix, Matrix<float> hidden, Matrix<float>
                 "of_weight has the wrong shape");
     check_shape(of_sums.has_value() != of_table.has_value(), "give of_sums or of_table");
     check_shape(!of_sums || (static_cast<int64_t>(of_sums->shape(0)) == rows && static_cast<int64_t>(of_sums->shape(1)) == inner), "of_sums has the wrong shape");
-    check_shape(!of_table || (of_table->shape(0) == parts && static_cast<int64_t>(of_table->shape(1)) == matrix.num_columns() && static_cast<int64_t>(of_table->shape(2)) == inner),
+    check_shape(!of_table || (of_table->shape(0) == parts && static_cast<int64_t>(of_table->shape(1)) == left.num_columns && static_cast<int64_t>(of_table->shape(2)) == inner),
                 "of_table has the wrong shape");
     check_shape(inner > 0 && width > 0 && inner <= kWidestTable && width <= kWidestTable, "a layer has 1 to 512 columns");
     check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
-    const LayerGradients arguments = {matrix.csr(),       hidden.data(), inner, gradient.data(), width, turned.data(), data(scale), static_cast<int>(parts),
-                                      of_sums ? of_sums->data() : nullptr, of_table ? of_table->data() : nullptr, matrix.num_columns(), of_bias.data(), of_weight.data()};
+    const LayerGradients arguments = {left.csr, left.dense, hidden.data(), inner, gradient.data(), width, turned.data(), data(scale), static_cast<int>(parts),
+                                      of_sums ? of_sums->data() : nullptr, of_table ? of_table->data() : nullptr, left.num_columns, of_bias.data(), of_weight.data()};
     const nb::gil_scoped_release release;
     active->backward_layer(arguments);
 }
@@ -287,6 +305,27 @@ class AlignedTable {
     std::unique_ptr<float[], Delete> memory_;
     size_t size_ = 0;
 };
+
+// A table whose memory begins with a cache line, so that a row of 16 floats is one line. Large ones ask for large pages.
+using Table = nb::ndarray<nb::numpy, float, nb::c_contig>;
+Table blank_table(const std::vector<size_t>& shape) {
+    constexpr std::align_val_t line{64};
+    constexpr size_t page = size_t{1} << 21;
+    size_t bytes = sizeof(float);
+    for (const size_t length : shape) {
+        check_shape(length == 0 || bytes <= (size_t{1} << 48) / length, "the table is too large");
+        bytes *= length;
+    }
+    float* memory = static_cast<float*>(::operator new[](bytes > 64 ? bytes : 64, line));
+#ifdef __linux__
+    if (bytes >= 2 * page) {
+        const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page, last = reinterpret_cast<uintptr_t>(memory) + bytes;
+        madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+    }
+#endif
+    nb::capsule owner(memory, [](void* p) noexcept { ::operator delete[](static_cast<float*>(p), line); });
+    return Table(memory, shape.size(), shape.data(), owner);
+}
 
 // 64 random bits at a position of a stream: `random_words` of models/randomness.py.
 uint64_t random_word(uint64_t key, uint64_t position) {
@@ -523,32 +562,39 @@ checked: skip the checks, for patterns that a kernel made.)")
         .def_prop_ro("num_columns", &CsrMatrix::num_columns, "Columns.")
         .def("count", &CsrMatrix::count, "Entries of all rows.");
 
+    module.def("blank_table", &blank_table, "shape"_a, "A float32 array with undefined contents, aligned to a cache line.");
     module.def("multiply", &multiply, "matrix"_a, "table"_a.noconvert(), "out"_a.noconvert(), "scale"_a.noconvert().none() = nb::none(), "loops"_a = false,
-               "added"_a.noconvert().none() = nb::none(), "node_hashes"_a.noconvert().none() = nb::none(), "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f, "scale_added"_a = false,
+               "added"_a.noconvert().none() = nb::none(), "node_hashes"_a.noconvert().none() = nb::none(), "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f, "by_column"_a = false,
+               "scale_added"_a = false,
                R"(out = added + scale * (matrix @ table + table where loops), or scale * (added + ...) with scale_added.
 
 matrix: Csr (rows, columns). table: (columns, width) float32. out: (rows, width) float32. scale: (rows,) float32.
 loops: whether row r of the table counts for row r. added: (1, width) or (rows, width) float32.
-node_hashes, key, threshold, factor: dropout; entries whose hash is below the threshold are left out, the others scaled.)");
+node_hashes, key, threshold, factor: dropout; entries whose hash is below the threshold are left out, the others scaled.
+by_column: the node hashes are those of the columns; the matrix is the transpose of one that is thinned by rows.)");
     module.def("multiply_transposed", &multiply_transposed, "matrix"_a, "dense"_a.noconvert(), "sums"_a.noconvert(), "node_hashes"_a.noconvert().none() = nb::none(),
-               "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f,
+               "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f, "by_column"_a = false,
                R"(sums[p] += what the p-th part of the rows gives to transpose(matrix) @ dense; the product is their sum.
 
 dense: (rows, width) float32. sums: (parts, columns, width) float32. The rest: dropout, as for `multiply`.)");
-    module.def("forward_layer", &forward_layer, "matrix"_a, "table"_a.noconvert(), "bias"_a.noconvert(), "weight"_a.noconvert(), "hidden"_a.noconvert(), "out"_a.noconvert(),
-               "scale"_a.noconvert().none() = nb::none(), "loops"_a = false, "out_scale"_a.noconvert().none() = nb::none(),
-               R"(hidden = ReLU(scale * (matrix @ table + table where loops) + bias); out = out_scale * (hidden @ weight).
+    const auto define_layers = [&]<class Left>(std::type_identity<Left>, auto left) {
+        module.def("forward_layer", &forward_layer<Left>, left, "table"_a.noconvert(), "bias"_a.noconvert(), "weight"_a.noconvert(), "hidden"_a.noconvert(), "out"_a.noconvert(),
+                   "scale"_a.noconvert().none() = nb::none(), "loops"_a = false, "out_scale"_a.noconvert().none() = nb::none(),
+                   R"(hidden = ReLU(scale * (matrix @ table + table where loops) + bias); out = out_scale * (hidden @ weight).
 
-table: (columns, inner). bias: (inner,). weight: (inner, width). hidden: (rows, inner). out: (rows, width).
-scale, out_scale: (rows,). All float32; inner and width at most 512.)");
-    module.def("backward_layer", &backward_layer, "matrix"_a, "hidden"_a.noconvert(), "gradient"_a.noconvert(), "turned"_a.noconvert(), "of_bias"_a.noconvert(),
-               "of_weight"_a.noconvert(), "of_sums"_a.noconvert().none() = nb::none(), "of_table"_a.noconvert().none() = nb::none(),
-               "scale"_a.noconvert().none() = nb::none(),
-               R"(The gradients of what `forward_layer` took, from that of hidden @ weight.
+matrix: Csr, or a dense array without loops: (rows, columns). table: (columns, inner). bias: (inner,). weight: (inner,
+width). hidden: (rows, inner). out: (rows, width). scale, out_scale: (rows,). All float32; inner and width at most 512.)");
+        module.def("backward_layer", &backward_layer<Left>, left, "hidden"_a.noconvert(), "gradient"_a.noconvert(), "turned"_a.noconvert(), "of_bias"_a.noconvert(),
+                   "of_weight"_a.noconvert(), "of_sums"_a.noconvert().none() = nb::none(), "of_table"_a.noconvert().none() = nb::none(),
+                   "scale"_a.noconvert().none() = nb::none(),
+                   R"(The gradients of what `forward_layer` took, from that of hidden @ weight.
 
 gradient: (rows, width). turned: (width, inner) the transpose of weight. of_bias: (parts, inner), of_weight: (parts, inner,
 width), both zeros: sums of each part of the rows. of_sums: (rows, inner) gradient of matrix @ table, times scale; or
 of_table: (parts, columns, inner) zeros, gradient of the table.)");
+    };
+    define_layers(std::type_identity<CsrMatrix>{}, "matrix"_a);
+    define_layers(std::type_identity<Matrix<float>>{}, "matrix"_a.noconvert());
     module.def("move_rows", &move_rows, "table"_a.noconvert(), "out"_a.noconvert(), "order"_a.noconvert().none() = nb::none(), "scale"_a.noconvert().none() = nb::none(),
                "add"_a = false,
                R"(out[r] = scale[r] * table[order[r]], added to what is there where `add`.

@@ -78,19 +78,39 @@ template <int H, bool Fetch> void hidden_rows(const LayerArguments& a, int64_t l
     }
 }
 
+// The same where S is dense and the rows of S D are in `hidden` already.
+template <int H> void gate_sums(const LayerArguments& a, int64_t low, int64_t high) {
+    for (int64_t row = low; row < high; ++row) {
+        Row<H> sum;
+        sum.read(a.hidden + row * a.hidden_width, a.hidden_width);
+        if (a.scale) sum.scale(a.scale[row], a.hidden_width);
+        sum.add(a.bias, a.hidden_width);
+        sum.keep_positive(a.hidden_width);
+        sum.write(a.hidden + row * a.hidden_width, a.hidden_width);
+    }
+}
+
+// Where the rows of an item begin: about as many entries each of a sparse S, as many rows of a dense one.
+template <class Arguments> INLINE int64_t share_start(const Arguments& a, int64_t item, int64_t items) {
+    return a.dense ? a.matrix.num_rows * item / items : item_start(a.matrix, item, items);
+}
+
 INLINE void scale_row(float* row, float factor, int64_t width) {
     for (int64_t n = 0; n < width; ++n) row[n] *= factor;
 }
 
 void forward_layer(const LayerArguments& a) {
-    const Project project_rows = project_for(a.width);
+    const Project project_rows = project_for(a.width), project_dense = project_for(a.hidden_width);
     const int64_t items = count_items(a.matrix, 8);
     l2g2g::parallel_for(items, [&](int64_t item, int) {
-        const int64_t end = item_start(a.matrix, item + 1, items);
-        for (int64_t low = item_start(a.matrix, item, items); low < end; low += kBlock) {
+        const int64_t end = share_start(a, item + 1, items);
+        for (int64_t low = share_start(a, item, items); low < end; low += kBlock) {
             const int64_t high = low + kBlock < end ? low + kBlock : end;
+            if (a.dense) project_dense(a.dense + low * a.num_columns, high - low, a.num_columns, a.table, a.hidden_width, a.hidden + low * a.hidden_width);
             with_width(a.hidden_width, [&](auto h) {
-                if (a.num_columns * a.hidden_width > kNear)
+                if (a.dense)
+                    gate_sums<decltype(h)::value>(a, low, high);
+                else if (a.num_columns * a.hidden_width > kNear)
                     hidden_rows<decltype(h)::value, true>(a, low, high);
                 else
                     hidden_rows<decltype(h)::value, false>(a, low, high);
@@ -112,7 +132,7 @@ template <int H> void gate_rows(const LayerGradients& a, int64_t low, int64_t hi
         own.keep_where_positive(a.hidden + row * a.hidden_width, a.hidden_width);
         bias.add(own, a.hidden_width);
         if (a.scale) own.scale(a.scale[row], a.hidden_width);
-        if (of_table) {
+        if (of_table && !a.dense) {
             for (int64_t entry = a.matrix.starts[row]; entry < a.matrix.ends[row]; ++entry)
                 add_to_row<H>(of_table + a.matrix.indices[entry] * a.hidden_width, a.matrix.values ? a.matrix.values[entry] : 1.0f, own, a.hidden_width);
         } else {
@@ -124,19 +144,20 @@ template <int H> void gate_rows(const LayerGradients& a, int64_t low, int64_t hi
 
 void backward_layer(const LayerGradients& a) {
     const Project project_rows = project_for(a.hidden_width);
-    const AddOuter add_outer_rows = add_outer_for(a.width);
+    const AddOuter add_outer_rows = add_outer_for(a.width), add_outer_dense = add_outer_for(a.hidden_width);
     l2g2g::parallel_for(a.num_parts, [&](int64_t part, int) {
         alignas(64) float buffer[kBlock * kWidest];
         float* of_bias = a.of_bias + part * a.hidden_width;
         float* of_weight = a.of_weight + part * a.hidden_width * a.width;
         float* of_table = a.of_table ? a.of_table + part * a.num_columns * a.hidden_width : nullptr;
-        const int64_t end = item_start(a.matrix, part + 1, a.num_parts);
-        for (int64_t low = item_start(a.matrix, part, a.num_parts); low < end; low += kBlock) {
+        const int64_t end = share_start(a, part + 1, a.num_parts);
+        for (int64_t low = share_start(a, part, a.num_parts); low < end; low += kBlock) {
             const int64_t high = low + kBlock < end ? low + kBlock : end;
             float* rows = of_table ? buffer : a.of_sums + low * a.hidden_width;
             project_rows(a.gradient + low * a.width, high - low, a.width, a.turned, a.hidden_width, rows);
             add_outer_rows(a.hidden + low * a.hidden_width, a.gradient + low * a.width, high - low, a.hidden_width, a.width, of_weight);
             with_width(a.hidden_width, [&](auto h) { gate_rows<decltype(h)::value>(a, low, high, rows, of_bias, of_table); });
+            if (a.dense && of_table) add_outer_dense(a.dense + low * a.num_columns, rows, high - low, a.num_columns, a.hidden_width, of_table);
         }
     });
 }

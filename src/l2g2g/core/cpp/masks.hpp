@@ -35,7 +35,7 @@ INLINE void split_vectors(const MaskArguments& a, int64_t low, int64_t high, uin
 #endif
 
 void split_masked(const MaskArguments& a) {
-    const Csr rows{a.indptr, a.indptr + 1, a.indices, nullptr, a.num_rows, a.num_entries};
+    const Csr rows{a.indptr, a.indptr + 1, a.indices, nullptr, a.num_rows, a.num_entries, false};
     const int64_t items = count_items(rows, 8);
     l2g2g::parallel_for(items, [&](int64_t item, int) {
         uint32_t words[kBuffer];

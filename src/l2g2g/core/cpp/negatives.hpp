@@ -109,20 +109,28 @@ struct BlockDraws {
         chunk.count = count;
     }
 
-    // Draws of one row whose column is excluded, is the row itself or lies beyond the last row count nothing.
+    // Draws of one row whose column is excluded, is the row itself or lies beyond the last row count nothing. Without a
+    // branch for each draw: where rows have many excluded columns, it would be mispredicted.
     MEMBER void exclude(Chunk& chunk, int64_t row, int first, int last) const {
-        const int64_t list_end = excluded.indptr[row + 1];
-        int64_t place = find_excluded(excluded, row, first_column, part);
-        if (special)
-            for (int pair = first; pair < last; ++pair)
-                if (chunk.columns[pair] == row || chunk.columns[pair] >= last_column) drop(chunk, row, pair);
-        for (; place < list_end && excluded.columns[place] < end_column; ++place)
-            for (int pair = first; pair < last; ++pair)
-                if (chunk.columns[pair] == excluded.columns[place]) drop(chunk, row, pair);
-    }
-    static MEMBER void drop(Chunk& chunk, int64_t row, int pair) {
-        chunk.weights[pair] = 0;
-        chunk.columns[pair] = static_cast<int32_t>(row);
+        using Lanes = Ints<kLanes>;
+        const int64_t list_end = excluded.indptr[row + 1], low = find_excluded(excluded, row, first_column, part);
+        int64_t high = low;
+        while (high < list_end && excluded.columns[high] < end_column) ++high;
+        Lanes number;
+        for (int lane = 0; lane < kLanes; ++lane) number[lane] = lane;
+        const Lanes own = Lanes{} + static_cast<int32_t>(row), beyond = Lanes{} + static_cast<int32_t>(last_column);
+        for (int pair = first; pair < last; pair += kLanes) {
+            Lanes columns;
+            Floats<kLanes> weights = load<kLanes>(chunk.weights + pair);
+            std::memcpy(&columns, chunk.columns + pair, sizeof columns);
+            Lanes found = special ? (columns == own) | (columns >= beyond) : Lanes{};
+            for (int64_t place = low; place < high; ++place) found |= columns == excluded.columns[place];
+            found &= number < last - pair;  // the others are of the next row
+            columns = found ? own : columns;
+            weights = found ? Floats<kLanes>{} : weights;
+            std::memcpy(chunk.columns + pair, &columns, sizeof columns);
+            store<kLanes>(chunk.weights + pair, weights);
+        }
     }
 };
 

@@ -14,7 +14,7 @@ struct Entries {
     float values[kBuffer + 16];
 };
 INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t row, int64_t first, int64_t last, Entries& kept) {
-    const uint32_t node = dropout.node_hashes[row];
+    const uint32_t node = dropout.by_column ? static_cast<uint32_t>(row) * kSpread : dropout.node_hashes[row];
 #ifdef __AVX512F__
     typedef uint32_t Words __attribute__((vector_size(64)));
     const uint32_t flip = static_cast<uint32_t>(dropout.key >> 32);
@@ -23,7 +23,8 @@ INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t r
     for (int64_t entry = first; entry < last; entry += 16) {  // sixteen at a time, compressed in registers
         const __mmask16 valid = static_cast<__mmask16>(last - entry < 16 ? (1u << (last - entry)) - 1 : 0xffffu);
         const __m512i columns = _mm512_maskz_loadu_epi32(valid, matrix.indices + entry);
-        Words word = ((Words)columns * kSpread + node) ^ flip;  // mix() of hashing.hpp
+        const Words other = dropout.by_column ? (Words)_mm512_mask_i32gather_epi32(columns, valid, columns, dropout.node_hashes, 4) : (Words)columns * kSpread;
+        Words word = (other + node) ^ flip;  // mix() of hashing.hpp
         word = (word ^ (word >> 16)) * 0x7feb352du;
         word = (word ^ (word >> 15)) * 0x846ca68bu;
         const __mmask16 stays = _mm512_mask_cmpge_epu32_mask(valid, (__m512i)(word ^ (word >> 16)), least);
@@ -35,8 +36,10 @@ INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t r
     return number;
 #else
     uint32_t words[kBuffer];
-    for (int64_t entry = first; entry < last; ++entry)
-        words[entry - first] = hash_number(dropout.key, node, static_cast<uint32_t>(matrix.indices[entry]));
+    for (int64_t entry = first; entry < last; ++entry) {
+        const uint32_t column = static_cast<uint32_t>(matrix.indices[entry]);
+        words[entry - first] = hash_pair(dropout.key, node, dropout.by_column ? dropout.node_hashes[column] : column * kSpread);
+    }
     int64_t count = 0;
     for (int64_t entry = first; entry < last; ++entry) {  // written always, counted only if kept: no branch to mispredict
         kept.columns[count] = matrix.indices[entry];
@@ -50,6 +53,7 @@ INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t r
 template <int W, bool Values, bool Fetch>
 INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values, int64_t first, int64_t last, int64_t fetchable,
                         const float* table, int64_t width) {
+    const int64_t stride = W ? W : width;
     Row<W> other;  // two sums side by side: no addition waits for the one before
     int64_t entry = first;
     if (last - first > 1) {
@@ -57,10 +61,10 @@ INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values
         for (; entry + 1 < last; entry += 2) {
             if constexpr (Fetch) {
                 const int64_t ahead = entry + kAhead < fetchable ? entry + kAhead : fetchable;
-                prefetch_row<W>(table + columns[ahead] * width);
-                prefetch_row<W>(table + columns[ahead + 1] * width);
+                prefetch_row<W>(table + columns[ahead] * stride);
+                prefetch_row<W>(table + columns[ahead + 1] * stride);
             }
-            const float *one = table + columns[entry] * width, *two = table + columns[entry + 1] * width;
+            const float *one = table + columns[entry] * stride, *two = table + columns[entry + 1] * stride;
             if constexpr (Values) {
                 sum.add_scaled(values[entry], one, width);
                 other.add_scaled(values[entry + 1], two, width);
@@ -72,7 +76,7 @@ INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values
         sum.add(other, width);
     }
     if (entry < last) {
-        const float* one = table + columns[entry] * width;
+        const float* one = table + columns[entry] * stride;
         if constexpr (Values)
             sum.add_scaled(values[entry], one, width);
         else
@@ -80,10 +84,9 @@ INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values
     }
 }
 
-// sum += the entries of one row, those that dropout keeps.
+// sum += the entries from `first` to `last` of a row, those that dropout keeps.
 template <int W, bool Dropped, bool Fetch>
-INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, const float* table, int64_t width) {
-    const int64_t first = matrix.starts[row], last = matrix.ends[row];
+INLINE void add_span(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, int64_t first, int64_t last, const float* table, int64_t width) {
     if constexpr (Dropped) {
         Entries kept;
         for (int64_t low = first; low < last; low += kBuffer) {
@@ -96,6 +99,11 @@ INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int6
     } else {
         add_entries<W, false, Fetch>(sum, matrix.indices, nullptr, first, last, matrix.num_entries - 2, table, width);
     }
+}
+
+template <int W, bool Dropped, bool Fetch>
+INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, const float* table, int64_t width) {
+    add_span<W, Dropped, Fetch>(sum, matrix, dropout, row, matrix.starts[row], matrix.ends[row], table, width);
 }
 
 // Rows at which items begin that have about as many entries each; starts must ascend.
@@ -123,6 +131,13 @@ INLINE int64_t count_items(const Csr& matrix, int64_t per_thread) {
 }
 
 // out[r] = added[r] + scale[r] (table[r] where loops + sum of the entries of row r), or with scale_added scale[r] (added[r] + ...)
+template <int W, bool Dropped> INLINE void finish_row(Row<W>& sum, const ProductArguments& a, int64_t row) {
+    if (Dropped) sum.scale(a.dropout.factor, a.width);
+    if (a.scale && !a.scale_added) sum.scale(a.scale[row], a.width);
+    if (a.added) sum.add(a.added + row * a.added_stride, a.width);
+    if (a.scale && a.scale_added) sum.scale(a.scale[row], a.width);
+}
+
 template <int W, bool Dropped, bool Fetch> void multiply_range(const ProductArguments& a, int64_t low, int64_t high) {
     for (int64_t row = low; row < high; ++row) {
         Row<W> sum;
@@ -131,21 +146,81 @@ template <int W, bool Dropped, bool Fetch> void multiply_range(const ProductArgu
         else
             sum.clear(a.width);
         add_row<W, Dropped, Fetch>(sum, a.matrix, a.dropout, row, a.table, a.width);
-        if (Dropped) sum.scale(a.dropout.factor, a.width);
-        if (a.scale && !a.scale_added) sum.scale(a.scale[row], a.width);
-        if (a.added) sum.add(a.added + row * a.added_stride, a.width);
-        if (a.scale && a.scale_added) sum.scale(a.scale[row], a.width);
+        finish_row<W, Dropped>(sum, a, row);
         sum.write(a.out + row * a.width, a.width);
+    }
+}
+
+// The same by slices of the columns whose rows of the table stay in the first-level cache. It pays where rows have many
+// entries in every slice.
+constexpr int64_t kSlice = 8192;        // floats of a slice
+constexpr int64_t kSliceEntries = 16;   // entries a row must have in a slice, on average
+constexpr int64_t kSliceRows = 64;      // rows that go through the slices together
+
+INLINE int64_t slice_columns(int64_t width) { return width < kSlice ? kSlice / width : 1; }
+INLINE bool slices_pay(const ProductArguments& a) {
+    const int64_t slices = a.num_columns / slice_columns(a.width) + 1;
+    return a.matrix.ordered && !a.loops && slices > 2 && a.matrix.num_entries > kSliceEntries * slices * a.matrix.num_rows;
+}
+
+// The first entry whose column is not below `bound`; columns ascend.
+INLINE int64_t skip_below(const int32_t* columns, int64_t first, int64_t last, int32_t bound) {
+#ifdef __AVX512F__
+    const __m512i least = _mm512_set1_epi32(bound);
+    for (; first < last; first += 16) {
+        const __mmask16 valid = static_cast<__mmask16>(last - first < 16 ? (1u << (last - first)) - 1 : 0xffffu);
+        const __mmask16 below = _mm512_mask_cmplt_epi32_mask(valid, _mm512_maskz_loadu_epi32(valid, columns + first), least);
+        if (below != 0xffffu) return first + __builtin_popcount(below);
+    }
+    return last;
+#else
+    while (first < last) {
+        const int64_t middle = first + (last - first) / 2;
+        if (columns[middle] < bound)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+#endif
+}
+
+template <int W, bool Dropped> void multiply_slices(const ProductArguments& a, int64_t low, int64_t high) {
+    const int64_t step = slice_columns(a.width);
+    for (int64_t block = low; block < high; block += kSliceRows) {
+        const int64_t end = block + kSliceRows < high ? block + kSliceRows : high;
+        int64_t next[kSliceRows];  // the first entry of each row that is in no slice yet
+        for (int64_t row = block; row < end; ++row) next[row - block] = a.matrix.starts[row];
+        for (int64_t column = 0; column < a.num_columns; column += step) {
+            const bool is_first = column == 0, is_last = column + step >= a.num_columns;
+            for (int64_t row = block; row < end; ++row) {
+                float* out = a.out + row * a.width;
+                Row<W> sum;
+                if (is_first)
+                    sum.clear(a.width);
+                else
+                    sum.read(out, a.width);
+                const int64_t first = next[row - block], row_end = a.matrix.ends[row];
+                const int64_t last = is_last ? row_end : skip_below(a.matrix.indices, first, row_end, static_cast<int32_t>(column + step));
+                next[row - block] = last;
+                add_span<W, Dropped, false>(sum, a.matrix, a.dropout, row, first, last, a.table, a.width);
+                if (is_last) finish_row<W, Dropped>(sum, a, row);
+                sum.write(out, a.width);
+            }
+        }
     }
 }
 
 void multiply(const ProductArguments& a) {
     const int64_t items = count_items(a.matrix, 8);
+    const bool sliced = slices_pay(a);
     l2g2g::parallel_for(items, [&](int64_t item, int) {
         const int64_t low = item_start(a.matrix, item, items), high = item_start(a.matrix, item + 1, items);
         with_width(a.width, [&](auto w) {
             constexpr int W = decltype(w)::value;
-            if (a.dropout.threshold)
+            if (sliced)
+                a.dropout.threshold ? multiply_slices<W, true>(a, low, high) : multiply_slices<W, false>(a, low, high);
+            else if (a.dropout.threshold)
                 multiply_range<W, true, false>(a, low, high);
             else if (a.num_columns * a.width > kNear)
                 multiply_range<W, false, true>(a, low, high);
