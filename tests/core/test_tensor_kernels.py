@@ -690,6 +690,40 @@ def test_native_pattern_is_packed_like_that_of_the_reference(machine):
         assert num_rows < 900 or len(found[1]) > 20_000
 
 
+@pytest.mark.parametrize("only_some", [False, True])
+def test_native_targets_are_those_of_the_reference(machine, only_some):
+    generator, offsets = np.random.default_rng(3), np.array([0, 300, 300, 301, 900], np.int64)
+    num_rows, blocks = 900, []
+    for size in np.diff(offsets):
+        blocks.append(sp.random_array((size, size), density=0.2, rng=generator, format="csr"))
+    excluded = sp.csr_array(sp.block_diag(blocks, format="csr"))
+    excluded.sort_indices()
+    units = generator.integers(0, 5, num_rows)
+    units[300] = 2
+    places = np.arange(num_rows, dtype=np.int32)
+    places[:300] = generator.permutation(300)
+    arguments = (
+        offsets,
+        np.array([4000, 0, 3, 9001], np.int64),
+        np.array([7, 0, 0, 599], np.int64),
+        generator.integers(0, 2**63, 4).astype(np.uint64),
+        np.concatenate([[0], np.cumsum(units)]),
+        reference.hash_nodes(generator.permutation(num_rows).astype(np.int32), KEY),
+        places,
+        excluded.indptr.astype(np.int64),
+        excluded.indices.astype(np.int32),
+        (generator.random(num_rows) < 0.3).astype(np.uint8) if only_some else None,
+    )
+    rows, columns = native.draw_targets(*arguments)
+    for one, other in zip((rows, columns), reference.draw_targets(*arguments), strict=True):
+        assert one.dtype == other.dtype == np.int32
+        np.testing.assert_array_equal(one, other)
+    assert len(rows) > (2000 if only_some else 8000)
+    assert (rows != columns).all()
+    assert (units[columns] > 0).all()
+    assert not excluded.toarray()[places[rows], places[columns]].any()
+
+
 # --- hashes and masks ------------------------------------------------------------------------------------
 
 
@@ -1054,6 +1088,22 @@ def good_calls():
             },
             (),
         ),
+        "draw_targets": (
+            native.draw_targets,
+            {
+                "offsets": np.array([0, n], np.int64),
+                "num_draws": np.array([9], np.int64),
+                "shifts": np.array([0], np.int64),
+                "keys": np.array([1], np.uint64),
+                "unit_starts": np.arange(n + 1),
+                "node_hashes": np.arange(n, dtype=np.uint32),
+                "places": ends,
+                "indptr": indptr,
+                "columns": indices,
+                "wanted": np.ones(n, np.uint8),
+            },
+            (),
+        ),
     }
 
 
@@ -1069,6 +1119,7 @@ FREE = {
     ("multiply_ends", "table", 0, "more"),
     ("pack_pattern", "indices", 0, "more"),
     ("pack_pattern", "other_indices", 0, "more"),
+    ("draw_targets", "columns", 0, "more"),
 }
 
 
@@ -1126,6 +1177,7 @@ def test_arrays_that_do_not_fit_are_refused(name):
         ("pack_pattern", "other_indices"),
         ("pack_pattern", "order"),
         ("pack_pattern", "places"),
+        ("draw_targets", "places"),
         ("PackedNegatives", "order"),
         ("PackedNegatives", "places"),
     ],

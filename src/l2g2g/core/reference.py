@@ -35,6 +35,43 @@ def pack_pattern(
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), (union % max(1, num_rows)).astype(np.int32)
 
 
+def draw_targets(
+    offsets: np.ndarray,
+    num_draws: np.ndarray,
+    shifts: np.ndarray,
+    keys: np.ndarray,
+    unit_starts: np.ndarray,
+    node_hashes: np.ndarray,
+    places: np.ndarray,
+    indptr: np.ndarray,
+    columns: np.ndarray,
+    wanted: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, columns) int32 of negatives whose columns are drawn in proportion to their units.
+
+    Row p of a patch draws ⌊((p + 1) draws + shift) / rows⌋ − ⌊(p draws + shift) / rows⌋ columns, p its packed place. A
+    column is the row on whose part of the line of units a random number falls; excluded pairs are left out.
+    """
+    found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int32), np.empty(0, np.int32))]
+    for patch in np.flatnonzero(num_draws):
+        low, high, count, shift = *offsets[patch : patch + 2], num_draws[patch], shifts[patch]
+        size, local = high - low, places[low:high].astype(np.int64) - low
+        counts = ((local + 1) * count + shift) // size - (local * count + shift) // size
+        if wanted is not None:
+            counts = np.where(wanted[low:high] != 0, counts, 0)
+        numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = np.repeat(np.arange(low, high), counts)
+        words = hash_numbers(node_hashes[rows], numbers.astype(np.uint32), int(keys[patch])).astype(np.uint64)
+        units = np.uint64(unit_starts[high] - unit_starts[low])
+        units_drawn = unit_starts[low] + ((words * units) >> np.uint64(32)).astype(np.int64)
+        targets = np.searchsorted(unit_starts, units_drawn, side="right") - 1
+        excluded = find_entries(indptr, columns, places[rows].astype(np.int64), places[targets].astype(np.int64)) >= 0
+        allowed = (rows != targets) & ~excluded
+        found.append((rows[allowed].astype(np.int32), targets[allowed].astype(np.int32)))
+    drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
+    return drawn_rows, drawn_columns
+
+
 def induced_indptr(indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """(num_rows + 1,) row bounds of the block-diagonal induced submatrices of all patches."""
     return induce(indptr, indices, np.ones(len(indices), np.float32), nodes, offsets)[0]

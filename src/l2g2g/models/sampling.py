@@ -258,28 +258,20 @@ class NegativePlan:
     def _draw_by_units(self, seed: int, epoch: int, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The far end of each draw by its units: a place on the line on which every row has as many units as it has."""
         assert self.units is not None
-        draws, starts = self.draws, self.units.starts
-        sizes, keys = np.diff(draws.offsets), stream_keys(seed, Purpose.NEGATIVES, epoch, draws.patches)
-        shift, words = scale_words(random_words(keys, 0), np.maximum(sizes, 1)), random_words(keys, 1)
-        hashes = hash_nodes(draws.nodes[draws.places], stream_key(seed, Purpose.NEGATIVES, epoch))
-        found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for patch in np.flatnonzero(draws.num_draws):
-            low, high, size, count = *draws.offsets[patch : patch + 2], sizes[patch], draws.num_draws[patch]
-            rows = np.arange(low, high)
-            local = draws.places[low:high].astype(np.int64) - low
-            counts = ((local + 1) * count + shift[patch]) // size - (local * count + shift[patch]) // size
-            if wanted is not None:
-                counts = np.where(wanted[low:high], counts, 0)
-            numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            own = np.repeat(rows, counts)
-            drawn = hash_numbers(hashes[own], numbers.astype(np.uint32), int(words[patch]))
-            units = np.uint64(starts[high] - starts[low])
-            place = starts[low] + ((drawn.astype(np.uint64) * units) >> np.uint64(32)).astype(np.int64)
-            columns = np.searchsorted(starts, place, side="right") - 1
-            allowed = ~self._is_excluded(own, columns)
-            found.append((own[allowed], columns[allowed]))
-        drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
-        return drawn_rows, drawn_columns
+        draws, sizes = self.draws, np.diff(self.draws.offsets)
+        keys, node_key = self._streams(seed, epoch)
+        found: tuple[np.ndarray, np.ndarray] = kernels().draw_targets(
+            draws.offsets,
+            draws.num_draws,
+            scale_words(random_words(keys, 0), np.maximum(sizes, 1)),
+            random_words(keys, 1),
+            self.units.starts,
+            hash_nodes(draws.nodes[draws.places], node_key),
+            draws.places,
+            *self.excluded,
+            None if wanted is None else wanted.astype(np.uint8),
+        )
+        return found
 
 
 @dataclass(frozen=True, eq=False)
