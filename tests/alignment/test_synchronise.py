@@ -283,3 +283,19 @@ def test_apply_frame_with_patches_of_different_sizes():
     frame = Frame(-frame.rotations, torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 3.0]))
     aligned = apply_frame(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 3]), frame)
     assert aligned[:, 0].tolist() == [0.0, -4.0, -7.0]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rounding_does_not_choose_the_frame_of_a_ring(seed):
+    """Patches that have nothing in common: no frame fits, and a reflection may go to any pair of the ring."""
+    generator = np.random.default_rng(seed)
+    shared = np.arange(18).reshape(3, 6)
+    nodes = [np.concatenate([shared[one], shared[(one + 1) % 3]]) for one in range(3)]
+    offsets, overlaps = torch.tensor([0, 12, 24, 36]), index_overlaps(nodes)
+    coordinates = torch.from_numpy(generator.standard_normal((36, 4)))
+    moved = coordinates + 1e-10 * torch.from_numpy(generator.standard_normal((36, 4)))
+    last = Frame.identity(3, 4, dtype=torch.float64)
+    one, other = (
+        synchronise(given, offsets, overlaps, translate=False, previous=last) for given in (coordinates, moved)
+    )
+    assert (one.rotations - other.rotations).abs().max() < 1e-4

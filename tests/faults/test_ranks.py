@@ -82,8 +82,7 @@ def test_one_rank_against_two(torchrun, command, edges, tmp_path, complete, happ
     """AUC after 30 epochs, vectors after a few; tests/training/test_ranks.py has loss and gradient of the first."""
     if not complete:
         pytest.skip("tests/training/test_ranks.py has such jobs: only in `make faults`")
-    # Three patches in a ring may have rotations that are equally good, between which rounding chooses.
-    options = ["-m", "l2g2g", "--preset", preset, *SMALL, "--patches", 5]
+    options = ["-m", "l2g2g", "--preset", preset, *SMALL]
     two = ["--standalone", "--nproc-per-node", 2]
     job = torchrun(two, ["evaluate", edges, *options, "--epochs", 30, *RANKS])
     code, (one,), _ = command("evaluate", edges, *options, "--epochs", 30)

@@ -32,6 +32,9 @@ _CLOSE = 0.13
 _NEARLY_EXACT = 1e-6
 # Above this (16 degrees) a first solution may be stuck in a wrong optimum, and a detour is worth its time.
 _TANGLED = 0.04
+# Starts that differ by less disagree equally.
+_SAME_DISAGREEMENT = 1e-6
+_GOLDEN_RATIO = 0.6180339887498949
 _warned: weakref.WeakSet[OverlapIndex] = weakref.WeakSet()
 
 
@@ -185,17 +188,30 @@ def _start(
         rows = _SPECTRAL_ROWS_COLD if previous is None else _SPECTRAL_ROWS_WARM
         affordable = num_patches * dim <= rows and forest.num_components == 1
         start = "spectral" if affordable else "groups" if previous is None else "tree"
+    weights = _without_ties(laplacian.weights)
     if start == "spectral" and num_patches > 1:
-        candidates.append(spectral_rotations(edges, maps.relative, laplacian.weights, num_patches))
+        candidates.append(spectral_rotations(edges, maps.relative, weights, num_patches))
     elif start == "groups":
-        candidates.append(chain_groups(forest, edges, relative, laplacian.weights))
-    values = [disagreement(candidate, edges, maps.relative, laplacian.weights) for candidate in candidates]
-    best = candidates[values.index(min(values))]
+        candidates.append(chain_groups(forest, edges, relative, weights))
+    values = [disagreement(candidate, edges, maps.relative, weights) for candidate in candidates]
+    best = next(
+        each for each, value in zip(candidates, values, strict=True) if value <= min(values) + _SAME_DISAGREEMENT
+    )
     if min(values) < _TANGLED or previous is not None or settings.route != "svd":
         return best
     votes = correlations(moments)
     lifted = lift_rotations(best, edges, votes, laplacian, forest)
     return min(best, lifted, key=lambda start: disagreement(start, edges, votes, laplacian.weights))
+
+
+def _without_ties(weights: Tensor) -> Tensor:
+    """Weights that differ by up to a thousandth more than they did.
+
+    A reflection that a ring of patches cannot agree on must go to one of its pairs. Where these weigh the same, all
+    choices are equally good, and rounding would choose; so would it among eigenvectors of equal eigenvalues.
+    """
+    numbers = torch.arange(1, len(weights) + 1, dtype=weights.dtype, device=weights.device)
+    return weights * (1 + 1e-3 * (numbers * _GOLDEN_RATIO % 1))
 
 
 def pin_rotations(
