@@ -287,3 +287,12 @@ def test_directed_negatives_are_distinct_over_both_sets(arrows):
     assert len(as_set(apart)) == len(apart)
     held = held_out_pairs(split)
     assert edges_of(split.held_out) == held
+
+
+@pytest.mark.parametrize("fractions", [(0.1, 0.0), (0.0, 0.1)])
+def test_one_directed_set_alone(arrows, fractions):
+    split = split_links(arrows, validation_fraction=fractions[0], test_fraction=fractions[1])
+    part, other = (split.validation, split.test) if fractions[0] else (split.test, split.validation)
+    assert other is None
+    assert len(as_set(part.positive)) == int(0.1 * arrows.num_edges)
+    assert arcs_of(split.train.arcs) | {tuple(pair) for pair in part.positive.tolist()} == arcs_of(arrows.arcs)

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.core import kernels
 from l2g2g.core.randomness import Purpose, hash_node_pairs, stream_key
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
@@ -223,7 +224,7 @@ class _Arcs:
     def of(cls, arcs: sp.csr_array, held: np.ndarray, seed: int) -> _Arcs:
         """Half of the arcs, one-way ones with the smallest hashes, are reversed; fewer where there are not enough."""
         backwards = held[:, ::-1]
-        forth, back = (np.asarray(arcs[pairs[:, 0], pairs[:, 1]]).ravel() > 0 for pairs in (held, backwards))
+        forth, back = (_are_arcs(arcs, pairs) for pairs in (held, backwards))
         positive = np.concatenate([held[forth], backwards[back]])
         is_one_way = np.concatenate([~back[forth], ~forth[back]])
         one_way = np.flatnonzero(is_one_way)
@@ -237,6 +238,13 @@ class _Arcs:
         is_turned = (_hash_directions(apart, seed) & np.uint64(1)).astype(bool)
         apart = np.where(is_turned[:, None], apart[:, ::-1], apart)
         return Pairs(self.positive, np.concatenate([apart, self.reversed]), len(self.reversed))
+
+
+def _are_arcs(arcs: sp.csr_array, pairs: np.ndarray) -> np.ndarray:
+    """(num_pairs,) whether there is an arc from each pair's first node to its second."""
+    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
+    sources, targets = (np.ascontiguousarray(ends, np.int64) for ends in pairs.T)
+    return kernels().find_entries(indptr, indices, sources, targets) >= 0
 
 
 def _hash_directions(pairs: np.ndarray, seed: int) -> np.ndarray:
