@@ -91,7 +91,7 @@ def check_split_folder(folder: Path) -> None:
         return
     found = {path.name for path in folder.iterdir()}
     foreign = sorted(found - {TRAIN, VALIDATION, TEST, MANIFEST})
-    if foreign or (found and _read_manifest(folder) is None):
+    if foreign or (found and not _is_split(folder)):
         name = (foreign or sorted(found))[0]
         raise InputError(f"{folder}: holds {name}, which no split wrote; give a new or an empty folder")
 
@@ -293,16 +293,17 @@ def _row_name(row: int) -> str:
 def _read_labels(column: pa.ChunkedArray, path: Path) -> np.ndarray:
     """(num_rows,) whether each label is 1; refuse all but 0 and 1."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind)):
-        raise InputError(f"{path}: labels are {kind}; use 1 for an edge and 0 for none")
-    values = column.cast(pa.int8() if pa.types.is_boolean(kind) else pa.float64()).to_numpy()
-    wrong = ~((values == 0) | (values == 1))
+    kind, remedy = column.type, "use 1 for an edge and 0 for none"
+    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind in (pa.float32(), pa.float64())):
+        raise InputError(f"{path}: labels are {kind}; {remedy}")
+    allowed = pa.array([0, 1]).cast(kind)
+    wrong = ~pc.is_in(column, value_set=allowed).to_numpy()
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InputError(f"{path}: row {row + 1}: label {column[row].as_py()}; use 1 for an edge and 0 for none")
-    return values == 1
+        raise InputError(f"{path}: row {row + 1}: label {column[row].as_py()}; {remedy}")
+    return pc.equal(column, allowed[1]).to_numpy()
 
 
 def _read_nodes(column: pa.ChunkedArray, path: Path, known: np.ndarray, name: str) -> np.ndarray:
@@ -374,13 +375,29 @@ def _check_graph(folder: Path, num_nodes: int, name: str, *, directed: bool) -> 
         )
 
 
+def _is_split(folder: Path) -> bool:
+    """Whether `write_split` wrote this folder."""
+    with suppress(InputError):
+        return _read_manifest(folder) is not None
+    return False
+
+
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
     """What split.json says; None where there is none."""
-    with suppress(OSError, ValueError):
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if isinstance(found, dict) and found.get("kind") == _KIND:
-            return found
-    return None
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    try:
+        with reading(path):
+            found = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise InputError(f"{path}: is nested too deeply; {_REMEDY}") from error
+    is_sound = isinstance(found, dict) and found.get("kind") == _KIND and found.get("version") == _VERSION
+    if not is_sound or type(found.get("num_nodes")) is not int or type(found.get("directed")) is not bool:
+        raise InputError(
+            f"{path}: is not what l2g2g split writes; {_REMEDY}, or remove the file to use the pairs alone"
+        )
+    return found
 
 
 def _sum_of(path: Path) -> str:
