@@ -295,14 +295,14 @@ def _read_labels(column: pa.ChunkedArray, path: Path) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind, remedy = column.type, "use 1 for an edge and 0 for none"
+    kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind in (pa.float32(), pa.float64())):
-        raise InputError(f"{path}: labels are {kind}; {remedy}")
+        raise InputError(f"{path}: labels are {kind}; use 1 for an edge and 0 for none")
     allowed = pa.array([0, 1]).cast(kind)
     wrong = ~pc.is_in(column, value_set=allowed).to_numpy()
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InputError(f"{path}: row {row + 1}: label {column[row].as_py()}; {remedy}")
+        raise InputError(f"{path}: row {row + 1}: label {column[row].as_py()}; use 1 for an edge and 0 for none")
     return pc.equal(column, allowed[1]).to_numpy()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -175,21 +175,16 @@ def split_edges(
         )
     blocks = partial(_edge_blocks, graph, block_entries)
     held = smallest_pairs(blocks, num_edges, num_held, split_key(seed), graph.name)
-    draw = partial(draw_non_edges, graph, block_entries=block_entries)
-    if arcs is None:
-        negative = draw(held, stream_key(seed, Purpose.NON_EDGES))
-        validation = Pairs(held[:num_validation], negative[:num_validation])
-        test = Pairs(held[num_validation:], negative[num_validation:])
-    else:
-        # Both sets in one draw, so that no pair is in both.
-        chosen = [_Arcs.of(arcs, part, seed) for part in (held[:num_validation], held[num_validation:])]
-        apart = draw(np.concatenate([part.others for part in chosen]), stream_key(seed, Purpose.NON_EDGES))
-        first = len(chosen[0].others)
-        validation, test = chosen[0].pairs(apart[:first], seed), chosen[1].pairs(apart[first:], seed)
+
+    def draw(owners: np.ndarray, stream: int = 0) -> np.ndarray:
+        return draw_non_edges(graph, owners, stream_key(seed, Purpose.NON_EDGES, stream), block_entries=block_entries)
+
+    parts = held[:num_validation], held[num_validation:]
+    validation, test = _pair_up(parts, draw) if arcs is None else _pair_up_arcs(parts, arcs, seed, draw)
     seen = [held, validation.negative, test.negative]
     if protocol == "paper":
         positive = _paper_positives(validation.positive, graph.num_nodes)
-        test = Pairs(positive, draw(positive, stream_key(seed, Purpose.NON_EDGES, 1)))
+        test = Pairs(positive, draw(positive, 1))
         seen.append(test.negative)
     return EdgeSplit(
         rule_of(held, seed),
@@ -204,6 +199,22 @@ def split_edges(
 def keep_all(graph: Graph) -> LinkSplit:
     """A split that holds nothing back: everything is training data."""
     return LinkSplit(graph, None, None, pair_pattern([], graph.num_nodes))
+
+
+def _pair_up(parts: tuple[np.ndarray, np.ndarray], draw: Callable[[np.ndarray], np.ndarray]) -> tuple[Pairs, Pairs]:
+    """Two sets of held-out edges, each edge with a non-edge; one draw, so that no pair is in both sets."""
+    first, second = parts
+    negative = draw(np.concatenate(parts))
+    return Pairs(first, negative[: len(first)]), Pairs(second, negative[len(first) :])
+
+
+def _pair_up_arcs(
+    parts: tuple[np.ndarray, np.ndarray], arcs: sp.csr_array, seed: int, draw: Callable[[np.ndarray], np.ndarray]
+) -> tuple[Pairs, Pairs]:
+    """The same of a directed graph: each arc with its reverse or with a non-edge."""
+    first, second = (_Arcs.of(arcs, part, seed) for part in parts)
+    apart = draw(np.concatenate([first.others, second.others]))
+    return first.pairs(apart[: len(first.others)], seed), second.pairs(apart[len(first.others) :], seed)
 
 
 @dataclass(frozen=True)
