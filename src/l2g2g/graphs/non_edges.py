@@ -93,11 +93,12 @@ def _settle(found: np.ndarray, waiting: np.ndarray, candidates: np.ndarray, allo
     taken = np.sort(found[found >= 0])
     for pairs, is_allowed in zip(candidates, allowed, strict=True):
         places = np.flatnonzero(is_allowed & (found[waiting] < 0))
+        if len(places) == 0:
+            continue
         places = places[~_are_among(pairs[places], taken)]
-        _, first = np.unique(pairs[places], return_index=True)  # the earliest owner of each pair
-        places = places[first]
-        found[waiting[places]] = pairs[places]
-        taken = np.sort(np.concatenate([taken, pairs[places]]))
+        new, first = np.unique(pairs[places], return_index=True)  # the earliest owner of each pair
+        found[waiting[places[first]]] = new
+        taken = np.insert(taken, np.searchsorted(taken, new), new)
 
 
 def _are_among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

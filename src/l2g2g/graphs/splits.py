@@ -283,7 +283,7 @@ def _paper_positives(validation: np.ndarray, num_nodes: int) -> np.ndarray:
 
 def pair_pattern(pair_sets: list[np.ndarray], num_nodes: int) -> sp.csr_array:
     """(num_nodes, num_nodes) symmetric CSR pattern of some pairs. pair_sets: each (num_pairs, 2)."""
-    pairs = np.concatenate([np.empty((0, 2), np.int64), *pair_sets])
+    pairs = np.concatenate([np.empty((0, 2), np.int32), *(pairs.astype(np.int32) for pairs in pair_sets)])
     rows, columns = np.concatenate([pairs, pairs[:, ::-1]]).T
     pattern = sp.coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
     pattern.sort_indices()
