@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, score_inner_products
-from l2g2g.graphs.splits import LinkSplit, Pairs, sample_non_edges
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, score_cosines, score_inner_products
+from l2g2g.graphs.non_edges import sample_non_edges
+from l2g2g.graphs.splits import LinkSplit, Pairs
 
 MOST_PAIRS = 100_000  # a regression of at most a few hundred weights needs no more
 
@@ -33,19 +34,13 @@ def score_peer(vectors: np.ndarray, split: LinkSplit, *, seed: int) -> PeerScore
     assert split.test is not None
     scorers: dict[str, PairScorer] = {
         "inner product": score_inner_products,
-        "cosine": score_cosine,
+        "cosine": score_cosines,
         "regression": fit_regression(vectors, split, seed=seed),
     }
     validation = {name: evaluate_links(vectors, split.validation, scorer).auc for name, scorer in scorers.items()}
     test = {name: evaluate_links(vectors, split.test, scorer) for name, scorer in scorers.items()}
     chosen = max(validation, key=lambda name: validation[name])
     return PeerScores(chosen, validation[chosen], test[chosen], {name: scores.auc for name, scores in test.items()})
-
-
-def score_cosine(vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Cosine of each pair; 0 where a vector is zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return score_inner_products(vectors / np.maximum(lengths, 1e-12), sources, targets)
 
 
 def draw_training_pairs(split: LinkSplit, generator: np.random.Generator) -> Pairs:

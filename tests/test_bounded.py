@@ -15,10 +15,11 @@ from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.experiment import embed_graph
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import split_edges
 from l2g2g.graphs.store import open_graph, write_graph
+from l2g2g.graphs.training_store import training_rows, write_training_graph
 from l2g2g.graphs.write import read_embedding, write_embedding
 from l2g2g.patches.store import has_patches, open_patches
-from l2g2g.training.stored_split import split_stored, write_training_graph
 
 SMALL = {"dim": 4, "hidden": 6, "patches": 3, "epochs": 6, "threads": 1, "min_overlap": 4, "target_overlap": 6}
 PLENTY = 10**11
@@ -345,8 +346,10 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
 
 
 def test_the_training_graph_of_an_evaluation_lacks_what_is_tested(store, tmp_path):
-    split = split_stored(store, validation_fraction=0.05, test_fraction=0.1, seed=0)
-    train = write_training_graph(store, split, tmp_path / "train")
+    split = split_edges(store, seed=0)
+    rows = training_rows(store, split.rule)
+    how = {"num_edges": split.num_edges, "weighted": store.weighted, "source": {}}
+    train = write_training_graph(store, rows, tmp_path / "train", **how)
     expected = split.in_memory(store.to_graph()).train
     found = train.to_graph()
     assert (found.adjacency != expected.adjacency).nnz == 0

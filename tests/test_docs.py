@@ -74,7 +74,7 @@ def run_command(words, place):
         Path(words[-1]).mkdir(parents=True, exist_ok=True)
         return
     assert words[0] == "l2g2g", f"{place}: '{words[0]}' is not run by this test; mark the block"
-    extra = [] if {"--epochs", "--model"} & set(words) else SHORT.get(words[1], [])
+    extra = [] if {"--epochs", "--model", "--embedding"} & set(words) else SHORT.get(words[1], [])
     with pytest.raises(SystemExit) as end:
         main([*words[1:], *extra])
     assert end.value.code == 0, f"{place}: {' '.join(words)}"

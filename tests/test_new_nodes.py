@@ -11,7 +11,8 @@ from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.graphs.splits import Pairs, sample_non_edges
+from l2g2g.graphs.non_edges import sample_non_edges
+from l2g2g.graphs.splits import Pairs
 from l2g2g.new_nodes import NewNodeWarning, embed_newcomers, share_patches
 
 NUM_NEW = 12

@@ -91,7 +91,7 @@ def test_a_run_is_the_same_under_the_clock_and_free_after_it(planted):
 
 def test_functions_that_compiled_ones_call_are_not_recorded():
     labels = {label for _, _, label, _ in _functions_of(_load_rooms())}
-    assert "models.randomness.random_word" not in labels
+    assert "core.randomness.random_word" not in labels
 
 
 def test_the_file_and_the_tables(planted, tmp_path):

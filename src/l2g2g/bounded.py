@@ -13,12 +13,13 @@ import torch
 from l2g2g.budget import Needs, StoredSizes, kept_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.experiment import OnEpoch, check_embedding, run_split
+from l2g2g.experiment import OnEpoch, check_embedding, limit_validation, run_split
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
+from l2g2g.graphs.held_out import HeldOutRule
+from l2g2g.graphs.splits import EdgeSplit, split_edges
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
-from l2g2g.models.held_back import HeldBack
 from l2g2g.models.structure import fit_products
 from l2g2g.patches.store import PatchStore
 from l2g2g.preparation import loop_settings, make_model, refuse_missing_weights
@@ -39,10 +40,6 @@ from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks, propagate_stored
 from l2g2g.training.stored_rows import StoredRows
-from l2g2g.training.stored_split import StoredSplit, split_stored
-
-_MOST_VALIDATION_EDGES = 1_000_000
-_LEAST_EDGES = 20  # below, none is held back
 
 
 def embed_stored(
@@ -57,8 +54,7 @@ def embed_stored(
 ) -> Run:
     """Embed a graph on disk: in memory where `config.memory` allows it, otherwise patch by patch. Same result.
 
-    Each edge is held back for early stopping with the chance validation_fraction, or less where that would be more
-    than a million edges, and is used for the final vectors. Patches of the store are used if they are cut as the
+    Edges are held out for early stopping as in `embed_graph`. Patches of the store are used if they are cut as the
     settings want; otherwise patches are cut and kept in the store.
 
     ranks: those of a torchrun job. Each reads only its own patches, and keeps to `config.memory` by itself; the first
@@ -66,9 +62,7 @@ def embed_stored(
     """
     refuse_missing_weights(graph, config)
     clock = Stopwatch()
-    fraction = 0.0
-    if config.epochs != 0 and graph.num_edges >= _LEAST_EDGES:
-        fraction = min(validation_fraction, _MOST_VALIDATION_EDGES / graph.num_edges)
+    fraction = limit_validation(validation_fraction, graph.num_edges, config)
     prepare_torch(config, 2 * graph.num_edges)
     needs = None
     if ranks is not None:
@@ -80,7 +74,7 @@ def embed_stored(
     elif config.definition.uses_patches and patches is None:
         patches = find_patches(graph, config, clock)
     with clock.measure("split"):
-        split = split_stored(graph, validation_fraction=fraction, seed=config.seed)
+        split = split_edges(graph, validation_fraction=fraction, test_fraction=0.0, seed=config.seed)
     keeper = keep_stored(directory, "embed", graph, config, patches, validation_fraction=fraction)
     if patches is None or (needs is None and ranks is None):
         whole = graph.to_graph()
@@ -123,7 +117,7 @@ def keep_stored(
 def run_stored(
     graph: StoredGraph,
     patches: PatchStore,
-    split: StoredSplit,
+    split: EdgeSplit,
     config: Config,
     needs: Needs | None,
     *,
@@ -141,7 +135,7 @@ def run_stored(
     # Rows first: they save most for what they take.
     keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
     with clock.measure("prepare"):
-        rows = StoredRows(graph, split.held, keep_bytes=keep_rows)
+        rows = StoredRows(graph, split.rule, keep_bytes=keep_rows)
         recipe, counts, facts = _prepare_features(rows, config)
         model = make_model(facts.num_columns, facts.centre, patches.num_patches, config)
         validation = split.validation if config.patience else None
@@ -151,7 +145,7 @@ def run_stored(
         settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
         negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction
         make_batches = partial(_make_batches, patches, recipe, split, config, negatives, own=team.patches)
-        batches = make_batches(held=split.held, keep_bytes=spare - keep_rows)
+        batches = make_batches(held=split.rule, keep_bytes=spare - keep_rows)
         global_pairs = None
         if config.loss_scope == "global":
             pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)
@@ -201,12 +195,12 @@ def run_stored(
 def _make_batches(
     patches: PatchStore,
     recipe: FeatureRecipe,
-    split: StoredSplit,
+    split: EdgeSplit,
     config: Config,
     negatives_per_edge: float,
     *,
     own: np.ndarray | None,
-    held: HeldBack | None = None,
+    held: HeldOutRule | None = None,
     keep_bytes: int = 0,
 ) -> StoredBatches:
     """The patches as training wants them; without `held`, with all edges. own: those of this rank; None for all."""

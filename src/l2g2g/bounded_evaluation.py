@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, run_split, training_name
+from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, name_split, run_split, show_split, training_name
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import LinkSplit, Protocol
+from l2g2g.graphs.split_files import PinnedSplit
+from l2g2g.graphs.splits import EdgeSplit, LinkSplit, Protocol, split_edges
 from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.training_store import training_rows, write_training_graph
 from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
@@ -32,7 +34,6 @@ from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
 from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.stored_split import StoredSplit, split_stored, write_training_graph
 
 
 def evaluate_source(
@@ -44,9 +45,10 @@ def evaluate_source(
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
     ranks: Ranks | None = None,
+    pinned: PinnedSplit | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score a graph in memory or on disk; see `evaluate_graph` and `evaluate_stored`."""
-    how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory}
+    how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory, "pinned": pinned}
     if isinstance(graph, Graph):
         return evaluate_graph(graph, config, protocol=protocol, measures=measures, ranks=ranks, **how)
     if protocol != "heldout":
@@ -63,10 +65,12 @@ def evaluate_stored(
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
     ranks: Ranks | None = None,
+    pinned: PinnedSplit | None = None,
 ) -> tuple[dict[str, Any], Run]:
-    """Hold back each edge by chance, 5 % for validation and 10 % for the test, train on the rest, score.
+    """Hold out 5 % of the edges for validation and 10 % for the test, train on the rest, score.
 
     ranks: as in `embed_stored`; only the first scores, the others return an empty line.
+    pinned: as in `evaluate_graph`.
     """
     refuse_missing_weights(graph, config)
     started, clock = time.perf_counter(), Stopwatch()
@@ -77,12 +81,12 @@ def evaluate_stored(
         refuse_what_needs_memory(config)
         fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
     with clock.measure("split"):
-        split = split_stored(graph, validation_fraction=0.05, test_fraction=0.10, seed=config.seed)
-    if split.test is None:
-        raise InputError(f"{graph.name}: {graph.num_edges} edges are too few to hold some back; use a larger graph")
-    with shared_folder(ranks, directory, f"split-{config.seed}") as folder:
+        source: EdgeSplit | PinnedSplit = split_edges(graph, seed=config.seed) if pinned is None else pinned
+    place = f"split-{config.seed if pinned is None else pinned.sha256[:16]}"
+    with shared_folder(ranks, directory, place) as folder:
         with clock.measure("split"):
-            train = _share_training_graph(graph, split, folder, ranks)
+            train = _share_training_graph(graph, source, folder, ranks)
+            split = source.of_training_graph(graph.num_nodes, train.num_edges)
             return_freed_memory()
         needs, patches = None, None
         if ranks is not None:
@@ -92,33 +96,47 @@ def evaluate_stored(
         elif config.definition.uses_patches:
             patches = find_patches(train, config, clock)
         name = training_name(config)
-        keeper = keep_stored(directory, name, train, config, patches, protocol="heldout")
-        without = replace(split, held=None)  # the store holds none of it
+        keeper = keep_stored(directory, name, train, config, patches, protocol="heldout", **name_split(pinned))
         how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
         if patches is None or (needs is None and ranks is None):
             link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out)
             found = None if patches is None else patches.patch_set
             run = run_split(link_split, config, **how, patch_set=found)
         else:
-            run = run_stored(train, patches, without, config, needs, **how, ranks=ranks)
+            run = run_stored(train, patches, split, config, needs, **how, ranks=ranks)
     if ranks is not None and not ranks.is_first:
         return {}, run
+    assert split.test is not None
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
     if directory is not None:
         with clock.measure("inspect"):
             run = with_separation(run, "test", split.test, config.seed)
     clock.seconds["total"] = time.perf_counter() - started
-    more = {"best_auc": None, **dict.fromkeys(FURTHER_MEASURES)}
+    more: dict[str, Any] = {"best_auc": None, **dict.fromkeys(FURTHER_MEASURES), **show_split(pinned)}
     row = describe_evaluation(graph, run, scores, clock.seconds, protocol="heldout", seed=config.seed, **more)
     return row, run
 
 
-def _share_training_graph(graph: StoredGraph, split: StoredSplit, folder: Path, ranks: Ranks | None) -> StoredGraph:
+def _share_training_graph(
+    graph: StoredGraph, split: EdgeSplit | PinnedSplit, folder: Path, ranks: Ranks | None
+) -> StoredGraph:
     """The training graph on disk: of several ranks the first writes it, and the others open it."""
     if ranks is None:
-        return write_training_graph(graph, split, folder)
+        return _write_training_graph(graph, split, folder)
     if ranks.is_first:
-        write_training_graph(graph, split, folder)
+        _write_training_graph(graph, split, folder)
     ranks.tell("ready", b"")
     return open_shared_store(folder)
+
+
+def _write_training_graph(graph: StoredGraph, split: EdgeSplit | PinnedSplit, folder: Path) -> StoredGraph:
+    """What a split leaves of a stored graph, or what its files say, as a store of its own."""
+    if isinstance(split, PinnedSplit):
+        edges = split.training_edges(graph.num_nodes)
+        rows, num_edges, weighted = edges.row_blocks(weights=True), edges.num_edges, edges.weighted
+        source: dict[str, Any] = {"split_of": graph.sha256, "split": split.sha256}
+    else:
+        rows, num_edges, weighted = training_rows(graph, split.rule), split.num_edges, graph.weighted
+        source = {"split_of": graph.sha256, "held_out": None if split.rule is None else asdict(split.rule)}
+    return write_training_graph(graph, rows, folder, num_edges=num_edges, weighted=weighted, source=source)

@@ -34,6 +34,7 @@ from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.rank_option import is_first, is_later_rank, open_run_of, takes_ranks
 from l2g2g.report_commands import explore, report
 from l2g2g.reproduce.commands import reproduce
+from l2g2g.split_commands import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding, split
 from l2g2g.store_commands import prepare
 from l2g2g.tracking import check_tracking, watch_training
 from l2g2g.training_options import takes_settings
@@ -56,6 +57,13 @@ app.add_typer(reproduce, name="reproduce")
 
 GraphArgument = Annotated[
     str,
+    typer.Argument(
+        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
+        autocompletion=complete_graph,
+    ),
+]
+OptionalGraphArgument = Annotated[
+    str | None,
     typer.Argument(
         help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
         autocompletion=complete_graph,
@@ -244,7 +252,7 @@ def embed(
 @takes_settings
 def evaluate(
     context: typer.Context,
-    graph: GraphArgument,
+    graph: OptionalGraphArgument = None,
     features: FeaturesOption = None,
     method: Annotated[
         list[str] | None,
@@ -262,6 +270,8 @@ def evaluate(
     preset: PresetOption = None,
     seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
+    split: SplitOption = None,
+    embedding: EmbeddingOption = None,
     data_dir: DataDirOption = None,
     run_dir: RunDirOption = None,
     resume: ResumeOption = False,
@@ -272,7 +282,31 @@ def evaluate(
     ranks: Any = None,
     **options: Any,
 ) -> None:
-    """Split, train and score one or several methods on held-out links."""
+    """Split, train and score one or several methods on held-out links.
+
+    With --split DIR --embedding FILE and without GRAPH, score vectors that were made elsewhere.
+    """
+    training = {
+        "features": features,
+        "method": method,
+        "preset": preset,
+        "seeds": seeds,
+        "seed": seed,
+        "data_dir": data_dir,
+        "run_dir": run_dir,
+        "resume": resume or None,
+        "checkpoint_every": checkpoint_every,
+        "tensorboard": tensorboard,
+        "measures": None if measures == "auc" else measures,
+        **options,
+    }
+    given = {name: value for name, value in training.items() if value is not None}
+    check_choices(graph, split, embedding, protocol, given)
+    if split is not None and embedding is not None:
+        if is_first(ranks):  # scoring finished vectors is no work to share
+            note_run(score_embedding(split, embedding, as_json=as_json))
+        return
+    assert graph is not None
     check_tracking(tensorboard)
     methods = method or ["l2g2g"]
     chosen = _seeds(seeds, seed)
@@ -296,6 +330,7 @@ def evaluate(
         source = open_source(graph, features, configs[0], data_dir=data_dir, directory=directory, ranks=ranks)
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
+        pinned = read_pinned(split, loaded, configs[0])
         for config in configs:
             if is_first(ranks):
                 _look_ahead(loaded, config, quiet or as_json)
@@ -303,7 +338,7 @@ def evaluate(
             curves = None if tensorboard is None or not is_first(ranks) else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch, ranks=ranks)
+                row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch, ranks=ranks, pinned=pinned)
             if not is_first(ranks):
                 continue
             keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
@@ -326,6 +361,7 @@ app.command()(explore)
 app.command()(neighbours)
 app.command()(predict)
 app.command()(prepare)
+app.command()(split)
 
 
 @app.command()
@@ -415,8 +451,10 @@ def main(arguments: list[str] | None = None) -> None:
         if code == 130:  # typer turns the interrupt into this code, without a word
             _fail(None, "interrupted", 130, debug)
         sys.exit(code if isinstance(code, int) else 0)
-    except (L2G2GError, Interrupted) as error:
+    except L2G2GError as error:
         _fail(error, str(error), error.exit_code, debug)
+    except Interrupted as error:  # a job that torchrun ends is told of by its first rank
+        _fail(error, "" if is_later_rank() else str(error), error.exit_code, debug)
     except typer.Abort:
         _fail(None, "interrupted", 130, debug)
     except KeyboardInterrupt:

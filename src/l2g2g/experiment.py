@@ -17,7 +17,8 @@ from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.fitted import Start, remember
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import LinkSplit, Protocol, keep_all, split_links
+from l2g2g.graphs.split_files import PinnedSplit
+from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.features import feature_centre
@@ -57,6 +58,8 @@ Measures = Literal["auc", "all"]
 # Length of the two trainings that decide whether structure is blended in, and what it must gain in AUC.
 _TRIAL_EPOCHS = 15
 _TRIAL_GAIN = 0.002
+_MOST_VALIDATION_EDGES = 1_000_000
+_LEAST_EDGES = 20  # below, none is held out for validation
 
 
 def embed_graph(
@@ -70,19 +73,17 @@ def embed_graph(
     start: Start | None = None,
     ranks: Ranks | None = None,
 ) -> Run:
-    """Embed a graph. A few edges are held back for early stopping only and used for the final vectors.
+    """Embed a graph. A few edges are held out for early stopping only and used for the final vectors.
 
-    validation_fraction: 0 trains on all edges, without early stopping.
+    validation_fraction: of the edges, at most a million; 0 trains on all edges, without early stopping.
     directory: where the state of training is kept, and read from where the run is resumed.
     keep, start: as in `run_split`.
     ranks: those of a torchrun job, which train together; only the first gets the vectors.
     """
     clock = Stopwatch()
-    hold_back = validation_fraction > 0 and config.epochs != 0 and graph.num_edges >= 20
+    validation_fraction = limit_validation(validation_fraction, graph.num_edges, config)
     with clock.measure("split"):
-        split = keep_all(graph)
-        if hold_back:
-            split = split_links(graph, validation_fraction=validation_fraction, test_fraction=0.0, seed=config.seed)
+        split = split_links(graph, validation_fraction=validation_fraction, test_fraction=0.0, seed=config.seed)
     more: dict[str, Any] = {} if start is None or directory is None else {"warm_start": start.digest()}
     keeper = keep_training(directory, "embed", graph, split, config, validation_fraction=validation_fraction, **more)
     return run_split(
@@ -96,6 +97,13 @@ def embed_graph(
         start=start,
         ranks=ranks,
     )
+
+
+def limit_validation(fraction: float, num_edges: int, config: Config) -> float:
+    """The fraction of edges that `embed` holds out for early stopping: at most a million edges, none of very few."""
+    if config.epochs == 0 or num_edges < _LEAST_EDGES:
+        return 0.0
+    return min(fraction, _MOST_VALIDATION_EDGES / num_edges)
 
 
 def keep_training(
@@ -222,17 +230,22 @@ def evaluate_graph(
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
     ranks: Ranks | None = None,
+    pinned: PinnedSplit | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
     measures: auc for AUC and AP, all for ranks and a linear probe besides. directory: as in `embed_graph`.
     ranks: as in `embed_graph`; only the first scores, the others return an empty line.
+    pinned: a split from files, to be used instead of one by the seed.
     """
+    if pinned is not None and protocol != "heldout":
+        raise InputError(f"--protocol {protocol} makes pairs of its own; leave out --split or --protocol")
     started = time.perf_counter()
     clock = Stopwatch()
     with clock.measure("split"):
-        split = split_links(graph, protocol=protocol, seed=config.seed)
-    keeper = keep_training(directory, training_name(config), graph, split, config, protocol=protocol)
+        split = split_links(graph, protocol=protocol, seed=config.seed) if pinned is None else pinned.in_memory(graph)
+    more = {"protocol": protocol, **name_split(pinned)}
+    keeper = keep_training(directory, training_name(config), graph, split, config, **more)
     run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, ranks=ranks)
     assert split.test is not None
     if ranks is not None and not ranks.is_first:
@@ -248,8 +261,19 @@ def evaluate_graph(
     further = further_measures(graph, split, run, clock) if measures == "all" else dict.fromkeys(FURTHER_MEASURES)
     clock.seconds["total"] = time.perf_counter() - started
     more = {"best_auc": None if best is None else best.auc, **further, **directed_measures(graph, split, run)}
+    more |= show_split(pinned)
     row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **more)
     return row, run
+
+
+def name_split(pinned: PinnedSplit | None) -> dict[str, Any]:
+    """What a split from files adds to the settings that a resumed run must share."""
+    return {} if pinned is None else {"pinned_split": pinned.sha256}
+
+
+def show_split(pinned: PinnedSplit | None) -> dict[str, Any]:
+    """What a split from files adds to the JSON line."""
+    return {} if pinned is None else {"split": str(pinned.folder)}
 
 
 def training_name(config: Config) -> str:

@@ -12,7 +12,8 @@ from l2g2g.evaluation.links import evaluate_links
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.graphs.splits import Pairs, sample_non_edges
+from l2g2g.graphs.non_edges import sample_non_edges
+from l2g2g.graphs.splits import Pairs
 from l2g2g.new_nodes import embed_newcomers
 from l2g2g.scoring import pair_scorer
 

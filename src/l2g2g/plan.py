@@ -21,7 +21,7 @@ from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes,
 from l2g2g.config import Config
 from l2g2g.experiment import run_split
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import keep_all, split_links
+from l2g2g.graphs.splits import keep_all, split_edges, split_links
 from l2g2g.graphs.store import StoredGraph, write_graph
 from l2g2g.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
@@ -29,7 +29,6 @@ from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.stopwatch import Stopwatch
-from l2g2g.training.stored_split import split_stored
 
 _SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 80_000, 1_200_000, 8_000_000
 _INSIDE = 0.7  # of the edges of the sample, between nodes of one patch
@@ -265,7 +264,7 @@ class Sample:
         with tempfile.TemporaryDirectory(prefix="l2g2g-plan-") as folder:
             stored = write_graph(self.graph, folder)
             patches = write_patches(stored, self.patch_set)
-            split = split_stored(stored, validation_fraction=0.0)
+            split = split_edges(stored, validation_fraction=0.0, test_fraction=0.0)
             config = replace(self.config, memory=1)
             nothing_to_spare = Needs(0, 0, 0, 2, 0, patches.num_patches)
             return run_stored(stored, patches, split, config, nothing_to_spare, clock=clock)

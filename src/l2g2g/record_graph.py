@@ -6,7 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import Pairs, sample_non_edges
+from l2g2g.graphs.non_edges import sample_non_edges
+from l2g2g.graphs.splits import Pairs
 from l2g2g.graphs.store import StoredGraph
 
 AnyGraph = Graph | StoredGraph
@@ -58,18 +59,8 @@ def sample_pairs(graph: AnyGraph, count: int, generator: np.random.Generator) ->
     if isinstance(graph, Graph):
         edges = np.stack(graph.edges(), axis=1).astype(np.int64)
         chosen = edges[generator.permutation(len(edges))[:count]]
-        return Pairs(chosen, sample_non_edges(graph, min(count, num_others), generator))
-    places = np.sort(generator.integers(0, 2 * graph.num_edges, count))
-    sources = np.searchsorted(graph.indptr.read(), places, side="right") - 1
-    others = _apart(graph, np.sort(generator.integers(0, graph.num_nodes, (2 * count, 2)), axis=1))
-    return Pairs(np.stack([sources, graph.indices.take(places)], axis=1), others[:count])
-
-
-def _apart(graph: StoredGraph, pairs: np.ndarray) -> np.ndarray:
-    """Those of some random pairs that are no edges and no loops, in the order of their first nodes."""
-    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    rows = graph.read_adjacency_of(pairs[:, 0])
-    owners = np.repeat(np.arange(len(pairs)), np.diff(rows.indptr))
-    joined = np.zeros(len(pairs), bool)
-    joined[owners[rows.indices == pairs[owners, 1]]] = True
-    return pairs[~joined & (pairs[:, 0] != pairs[:, 1])]
+    else:
+        places = np.sort(generator.integers(0, 2 * graph.num_edges, count))
+        sources = np.searchsorted(graph.indptr.read(), places, side="right") - 1
+        chosen = np.stack([sources, graph.indices.take(places)], axis=1)
+    return Pairs(chosen, sample_non_edges(graph, min(count, num_others), generator))

@@ -82,9 +82,9 @@ def describe_evaluation(
     *,
     protocol: Protocol,
     seed: int,
-    **more: float | None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """The JSON line of the contract. more: best_auc and the further measures."""
+    """The JSON line of the contract. more: best_auc, the further measures and the files of a pinned split."""
     return {
         **run.describe(),
         "dataset": graph.name,

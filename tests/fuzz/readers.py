@@ -651,7 +651,37 @@ def targets():
         Target("store, damaged", store_files, read_store, share=0.5),
         Target("store, sealed", store_files, read_store, after=seal_store),
         Target("lines of reproduce", journal_lines, read_journal),
+        Target("split", [split_parts(str), split_parts(int)], read_pinned_split, share=2, bombs=with_bombs),
     ]
+
+
+def split_parts(kind):
+    """The files of a split of the ring, its nodes named by numbers or by text."""
+    pairs = {
+        "train": RING[:18],
+        "validation": [*RING[18:20], (0, 6), (1, 7)],
+        "test": [*RING[20:], *((u, u + 5) for u in range(4))],
+    }
+    files = {"split.json": b'{"kind": "l2g2g split", "version": 1, "num_nodes": 12, "directed": false}'}
+    for name, listed in pairs.items():
+        labels = [int(pair in RING) for pair in listed]
+        columns = {"source": [kind(u) for u, _ in listed], "target": [kind(v) for _, v in listed], "label": labels}
+        weights = {"weight": np.ones(len(listed))} if name == "train" else {}
+        files[f"{name}.parquet"] = parquet(**columns, **weights)
+    return files
+
+
+def read_pinned_split(folder):
+    from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.split_files import read_held_out, read_split
+
+    ring = Graph.from_arcs(*np.transpose(RING), name="ring")
+    split = read_split(folder, None, NUM_NODES, "ring").in_memory(ring)
+    check_graph(split.train)
+    assert split.train.adjacency.multiply(split.held_out).nnz == 0
+    assert len(split.test.positive) > 0
+    assert len(split.test.negative) > 0
+    read_held_out(folder, np.arange(NUM_NODES), "vectors")
 
 
 def read_labels(folder):

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from l2g2g.core.randomness import Purpose, hash_node_pairs, stream_key
 from l2g2g.errors import InputError
+from l2g2g.graphs import held_out
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import keep_all, sample_non_edges, split_links
+from l2g2g.graphs.splits import keep_all, split_edges, split_links
+from l2g2g.graphs.store import write_graph
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import prepare_batches
@@ -146,26 +149,68 @@ def test_validation_only_and_nothing_held_back(planted):
     assert (everything.validation, everything.test, everything.held_out.nnz) == (None, None, 0)
 
 
-def test_non_edges_are_uniform():
-    graph = Graph.from_arcs([0, 1], [1, 2], num_nodes=5)
-    counts = np.zeros((5, 5))
-    generator = np.random.default_rng(0)
-    for _ in range(4000):
-        ((u, v),) = sample_non_edges(graph, 1, generator)
-        counts[u, v] += 1
-    possible = counts[np.triu_indices(5, 1)]
-    assert (possible > 0).sum() == 8
-    expected = 4000 / 8
-    assert ((possible[possible > 0] - expected) ** 2 / expected).sum() < 24.3  # chi-square, 7 degrees, p = 0.001
+@pytest.mark.parametrize("block_entries", [1, 97, 10**6])
+@pytest.mark.parametrize("fractions", [(0.05, 0.10), (0.3, 0.0), (0.0, 0.2), (0.0001, 0.0001)])
+def test_memory_and_disk_give_the_same_split_for_every_block_size(planted, fractions, block_entries, tmp_path):
+    how = {"validation_fraction": fractions[0], "test_fraction": fractions[1], "seed": 4}
+    expected = split_links(planted, **how)
+    found = split_edges(write_graph(planted, tmp_path), **how, block_entries=block_entries)
+    for part, fraction in zip(("validation", "test"), fractions, strict=True):
+        one, two = getattr(expected, part), getattr(found, part)
+        if fraction == 0:
+            assert one is two is None
+            continue
+        assert len(two.positive) == len(two.negative) == max(1, int(fraction * planted.num_edges))
+        assert one.positive.tolist() == two.positive.tolist()
+        assert one.negative.tolist() == two.negative.tolist()
+    assert (expected.held_out != found.held_out).nnz == 0
+    assert found.num_edges == expected.train.num_edges
+    assert (found.training_graph(planted).adjacency != expected.train.adjacency).nnz == 0
 
 
-def test_all_non_edges_can_be_drawn_and_not_one_more():
-    complete = np.triu_indices(12, 1)
-    nearly = Graph.from_arcs(complete[0][:-3], complete[1][:-3], num_nodes=12)
-    drawn = sample_non_edges(nearly, 3, np.random.default_rng(0))
-    assert as_set(drawn) == {(9, 10), (9, 11), (10, 11)}
-    with pytest.raises(InputError, match="4 non-edges are needed but the graph has only 3"):
-        sample_non_edges(nearly, 4, np.random.default_rng(0))
+@pytest.mark.parametrize("protocol", ["heldout", "paper"])
+def test_the_papers_pairs_are_the_same_on_disk(planted, protocol, tmp_path):
+    expected = split_links(planted, protocol=protocol, seed=6)
+    found = split_edges(write_graph(planted, tmp_path), protocol=protocol, seed=6, block_entries=50)
+    assert found.test.positive.tolist() == expected.test.positive.tolist()
+    assert found.test.negative.tolist() == expected.test.negative.tolist()
+    assert (expected.held_out != found.held_out).nnz == 0
+
+
+def test_held_out_edges_have_the_smallest_hashes(planted):
+    split = split_links(planted, seed=9)
+    parts = (split.validation.positive, split.test.positive, np.stack(split.train.edges(), axis=1))
+    low, middle, high = (hash_node_pairs(*part.T, stream_key(9, Purpose.SPLIT)) for part in parts)
+    assert low.max() < middle.min() <= middle.max() < high.min()
+    assert (np.diff(np.concatenate([low, middle]).astype(float)) > 0).all()
+
+
+def test_equal_hashes_are_split_by_their_nodes(monkeypatch):
+    """With one hash for all, the first edges by (u, v) are validation and the next ones test."""
+    monkeypatch.setattr(held_out, "hash_node_pairs", lambda one, other, key: np.full(len(one), 5, np.uint64))
+    ring = Graph.from_arcs(np.arange(40), (np.arange(40) + 1) % 40)
+    split = split_links(ring, validation_fraction=0.05, test_fraction=0.1)
+    assert split.validation.positive.tolist() == [[0, 1], [0, 39]]
+    assert split.test.positive.tolist() == [[1, 2], [2, 3], [3, 4], [4, 5]]
+    assert edges_of(split.train.adjacency) == {(u, u + 1) for u in range(5, 39)}
+
+
+def test_which_edges_are_held_out_is_uniform():
+    """Of a ring of 20, each edge is validation in 1 of 20 seeds and test in 2."""
+    ring = Graph.from_arcs(np.arange(20), (np.arange(20) + 1) % 20)
+    counts = np.zeros((2, 20))
+    for seed in range(2000):
+        split = split_links(ring, seed=seed)
+        for part, pairs in enumerate((split.validation.positive, split.test.positive)):
+            for u, v in pairs.tolist():
+                counts[part, 19 if (u, v) == (0, 19) else u] += 1
+    expected = np.array([[100.0], [200.0]])
+    assert (((counts - expected) ** 2 / expected).sum(axis=1) < 43.8).all()  # chi-square, 19 degrees, p = 0.001
+
+
+def test_only_edges_and_node_numbers_decide(planted):
+    bare = Graph(planted.adjacency, name="bare")
+    assert split_links(bare, seed=1).test.positive.tolist() == split_links(planted, seed=1).test.positive.tolist()
 
 
 def test_refusals_name_the_numbers(planted):
@@ -234,3 +279,20 @@ def test_directed_negatives_are_no_arcs_half_of_them_reversed(arrows):
 def test_the_papers_protocol_knows_no_directions(arrows):
     with pytest.raises(InputError, match="heldout"):
         split_links(arrows, protocol="paper")
+
+
+def test_directed_negatives_are_distinct_over_both_sets(arrows):
+    split = split_links(arrows, seed=2)
+    apart = np.concatenate([part.without_reversed().negative for part in (split.validation, split.test)])
+    assert len(as_set(apart)) == len(apart)
+    held = held_out_pairs(split)
+    assert edges_of(split.held_out) == held
+
+
+@pytest.mark.parametrize("fractions", [(0.1, 0.0), (0.0, 0.1)])
+def test_one_directed_set_alone(arrows, fractions):
+    split = split_links(arrows, validation_fraction=fractions[0], test_fraction=fractions[1])
+    part, other = (split.validation, split.test) if fractions[0] else (split.test, split.validation)
+    assert other is None
+    assert len(as_set(part.positive)) == int(0.1 * arrows.num_edges)
+    assert arcs_of(split.train.arcs) | {tuple(pair) for pair in part.positive.tolist()} == arcs_of(arrows.arcs)

@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import Encoder, prepare_input
-from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
 
 

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g import core
+from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.encoder import Encoder, prepare_input
 from l2g2g.models.features import FeatureRows, FeatureTable, feature_centre, scale_features
-from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import SparseMatrix, multiply
 
 

@@ -279,7 +279,8 @@ def test_early_stopping_keeps_the_best_state_and_stops(split, patch_set, batches
         return next(scores)
 
     model = make_model(split)
-    settings = replace(SETTINGS, epochs=50, validate_every=5, patience=2)
+    # Steps so small that the loss does not fall fast, which would prolong the training.
+    settings = replace(SETTINGS, epochs=50, validate_every=5, patience=2, learning_rate=0.001)
     trained = train(model, batches, patch_set, settings, validate=validate)
     assert trained.history.validations == [(5, 0.5), (10, 0.9), (15, 0.6), (20, 0.7)]
     assert (trained.history.num_epochs, trained.history.best_epoch) == (20, 10)

@@ -8,25 +8,24 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import keep_all
+from l2g2g.graphs.held_out import drop_entries
+from l2g2g.graphs.splits import keep_all, split_edges
 from l2g2g.graphs.store import write_graph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import prepare_input
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.features import feature_centre, scale_features
-from l2g2g.models.held_back import drop_entries
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.training.batches import prepare_batches
-from l2g2g.training.loop import LoopSettings, embed_nodes, train
+from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches, train
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks
 from l2g2g.training.stored_rows import StoredRows
-from l2g2g.training.stored_split import sample_stored_non_edges, split_stored
 from l2g2g.training.team import Alone
 
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
@@ -72,11 +71,11 @@ def assert_same_pairs(found, expected):
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.2])
-def test_rows_without_what_is_held_back(stored, fraction):
+def test_rows_without_what_is_held_out(stored, fraction):
     graph = stored[0]
-    split = split_stored(graph, validation_fraction=fraction, seed=3)
+    split = split_edges(graph, validation_fraction=fraction, test_fraction=0.0, seed=3)
     expected = split.in_memory(graph.to_graph()).train
-    rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
+    rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
     blocks = list(rows.blocks())
     assert len(blocks) > 5
     assert np.concatenate([block.indices for block in blocks]).tolist() == expected.adjacency.indices.tolist()
@@ -98,45 +97,16 @@ def test_kept_blocks_are_read_once(stored, monkeypatch):
     assert reads[0] > 0  # what came first stayed
 
 
-def test_the_split_of_a_stored_graph(stored):
-    graph = stored[0]
-    split = split_stored(graph, validation_fraction=0.1, test_fraction=0.2, seed=5)
-    whole = graph.to_graph().adjacency
-    train = split.in_memory(graph.to_graph()).train.adjacency
-    for pairs, share in ((split.validation, 0.1), (split.test, 0.2)):
-        assert len(pairs.positive) == len(pairs.negative)
-        assert len(pairs.positive) == pytest.approx(share * graph.num_edges, rel=0.5)
-        assert (whole[pairs.positive[:, 0], pairs.positive[:, 1]] > 0).all()
-        assert (whole[pairs.negative[:, 0], pairs.negative[:, 1]] == 0).all()
-        for pair in (*pairs.positive, *pairs.negative):
-            assert train[pair[0], pair[1]] == 0
-            assert split.held_out[pair[0], pair[1]] == split.held_out[pair[1], pair[0]] == 1
-    assert train.nnz + 2 * (len(split.validation.positive) + len(split.test.positive)) == whole.nnz
-    assert (train != train.T).nnz == 0
-    again = split_stored(graph, validation_fraction=0.1, test_fraction=0.2, seed=6)
-    assert again.validation.positive.tolist() != split.validation.positive.tolist()
-
-
-def test_non_edges_are_distinct_and_no_edges(stored):
-    rows = StoredRows(stored[0], block_arcs=SMALL_BLOCKS)
-    count = rows.num_nodes * (rows.num_nodes - 1) // 2 - stored[0].num_edges
-    pairs = sample_stored_non_edges(rows, count // 2, np.random.default_rng(0))
-    assert len({tuple(pair) for pair in pairs.tolist()}) == count // 2
-    assert (stored[0].to_graph().adjacency[pairs[:, 0], pairs[:, 1]] == 0).all()
-    with pytest.raises(Exception, match="too dense"):
-        sample_stored_non_edges(rows, count + 1, np.random.default_rng(0))
-
-
 @pytest.mark.parametrize(("shares", "num_groups"), [((0.7, 0.7), 0), ((0.7, 0.5), 0), ((0.0, 1.0), 0), ((0.9, 0.9), 3)])
 @pytest.mark.parametrize("per_edge", [0.3, 4.0])
 def test_pairs_of_all_nodes_are_those_of_memory(stored, shares, num_groups, per_edge):
     graph, _, patch_set = stored
-    split = split_stored(graph, validation_fraction=0.1, seed=1)
+    split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
     link_split = split.in_memory(graph.to_graph())
     expected = prepare_global_pairs(
         patch_set, link_split.train.adjacency, split.held_out, negatives_per_edge=per_edge
     ).pairs
-    rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
+    rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
     found = StoredPairs(rows, split.held_out, negatives_per_edge=per_edge)
     for epoch, fresh in ((0, True), (1, True), (1, False), (2, False)):
         how = {"fresh": fresh, "seed": 4, "epoch": epoch, "num_groups": num_groups}
@@ -150,7 +120,7 @@ def test_pairs_of_a_graph_of_several_blocks_of_draws_are_those_of_memory(tmp_pat
     sources, targets = generator.integers(2500, size=(2, 9000))
     graph = Graph.from_arcs(sources, targets, num_nodes=2500)
     on_disk = write_graph(graph, tmp_path / "store")
-    held_out = split_stored(on_disk, validation_fraction=0.0, test_fraction=0.0).held_out
+    held_out = split_edges(on_disk, validation_fraction=0.0, test_fraction=0.0).held_out
     expected = prepare_global_pairs(whole_graph(2500), graph.adjacency, held_out, negatives_per_edge=2.0).pairs
     assert expected.negatives.draws.is_packed
     found = StoredPairs(StoredRows(on_disk, block_arcs=4000), held_out, negatives_per_edge=2.0)
@@ -236,7 +206,7 @@ def test_what_is_known_of_all_features(stored):
 @pytest.mark.parametrize("keep_bytes", [0, 40_000])
 def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes):
     graph, store, patch_set = stored
-    split = split_stored(graph, validation_fraction=0.1, seed=1)
+    split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
     link_split = split.in_memory(graph.to_graph())
     recipe, features = recipe_and_features(graph)
     settings = LoopSettings(scope=scope, mask=mask, epochs=4, refresh_every=2, learning_rate=0.02, seed=9, **loop)
@@ -245,20 +215,21 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     expected_batches = prepare_batches(
         patch_set, adjacency, features, split.held_out, together=False, propagate_once=plain
     )
-    batches = StoredBatches(store, recipe, split.held_out, held=split.held, propagate_once=plain, keep_bytes=keep_bytes)
+    batches = StoredBatches(store, recipe, split.held_out, held=split.rule, propagate_once=plain, keep_bytes=keep_bytes)
     expected_pairs = found_pairs = None
     if scope == "global":
         expected_pairs = prepare_global_pairs(patch_set, adjacency, split.held_out)
-        rows = StoredRows(graph, split.held, block_arcs=SMALL_BLOCKS)
+        rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
         found_pairs = GlobalPairs(StoredPairs(rows, split.held_out), expected_pairs.shares)
     results = []
     for each, pairs in ((expected_batches, expected_pairs), (batches, found_pairs)):
         model = make_model(features, **options)
         trained = train(model, each, patch_set, settings, global_pairs=pairs)
         embedding, _ = embed_nodes(model, each, Alone(patch_set), settings, trained.frame)
-        results.append((trained.history.losses, embedding))
+        results.append((trained.history.losses, encode_patches(model, each), embedding))
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-5)
     torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(results[1][2], results[0][2], rtol=1e-3, atol=1e-4)
     assert bool(batches._kept) == bool(keep_bytes)
 
 
@@ -334,7 +305,7 @@ def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
     """Whether it was kept or made anew; what an epoch scores are edges that it hides."""
     graph, patches, _ = stored
     recipe, _ = recipe_and_features(graph)
-    held_out = split_stored(graph, validation_fraction=0.0).held_out
+    held_out = split_edges(graph, validation_fraction=0.0, test_fraction=0.0).held_out
 
     def see(made, epoch):
         how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}

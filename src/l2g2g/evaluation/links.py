@@ -28,6 +28,12 @@ def score_inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np
     return kernels().inner_products(table, *(np.ascontiguousarray(ends, np.int64) for ends in (sources, targets)))
 
 
+def score_cosines(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """(num_pairs,) float64 cosine of each pair, 0 where a vector is zero. embedding: (num_nodes, dim)."""
+    lengths = np.linalg.norm(embedding, axis=1, keepdims=True)
+    return score_inner_products(embedding / np.maximum(lengths, 1e-12), sources, targets)
+
+
 def link_scores(is_edge: np.ndarray, scores: np.ndarray) -> LinkScores:
     """AUC and average precision of scores, higher meaning an edge.
 

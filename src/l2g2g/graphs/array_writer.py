@@ -140,9 +140,9 @@ def write_folder(folder: Path, kind: str) -> Iterator[FolderWriter]:
         writer = FolderWriter(part)
         yield writer
         writer.finish(kind)
-        _force(part)
-        _move_into_place(part, folder)
-        _force(folder.parent)
+        force_to_disk(part)
+        move_into_place(part, folder)
+        force_to_disk(folder.parent)
     except (InputError, ResourceError):
         raise
     except OSError as error:
@@ -190,7 +190,7 @@ def _remove_empty(made: list[Path]) -> None:
             path.rmdir() if path.is_dir() else path.unlink()
 
 
-def _move_into_place(part: Path, folder: Path) -> None:
+def move_into_place(part: Path, folder: Path) -> None:
     """Rename; what had the name is renamed first and deleted last."""
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
@@ -200,7 +200,8 @@ def _move_into_place(part: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _force(folder: Path) -> None:
+def force_to_disk(folder: Path) -> None:
+    """Wait until the names in a folder are on disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -53,6 +54,32 @@ class Cleaning:
             (self.num_isolated, "isolated nodes kept"),
         ]
         return ", ".join(f"{count:,} {what}" for count, what in parts if count)
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Consecutive rows of an adjacency matrix in memory.
+
+    Attributes:
+        low, high: These rows.
+        indptr: (high - low + 1,) int64, from 0.
+        indices: int32 columns, ascending in each row.
+        first_entry: Entries of the matrix before these.
+        weights: (num_entries,) float32; None where every weight is 1, or where they were not asked for.
+    """
+
+    low: int
+    high: int
+    indptr: np.ndarray
+    indices: np.ndarray
+    first_entry: int
+    weights: np.ndarray | None = None
+
+    def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
+        rows = np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))
+        places = np.flatnonzero(self.indices > rows)
+        return rows[places], self.indices[places].astype(np.int64), places
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +145,18 @@ class Graph:
         rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
         upper = rows < self.adjacency.indices
         return rows[upper], self.adjacency.indices[upper]
+
+    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
+        """All rows of the adjacency matrix in order, about num_entries of its entries at a time, as of a store."""
+        indptr, low = self.adjacency.indptr, 0
+        while low < self.num_nodes:
+            high = max(low + 1, int(np.searchsorted(indptr, int(indptr[low]) + num_entries, side="right")) - 1)
+            first, last = int(indptr[low]), int(indptr[high])
+            values = self.adjacency.data[first:last] if weights and self.weighted else None
+            bounds = indptr[low : high + 1].astype(np.int64) - first
+            indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
+            yield RowBlock(low, high, bounds, indices, first, values)
+            low = high
 
     def edge_weights(self) -> np.ndarray:
         """(num_edges,) weights in the order of `edges`."""

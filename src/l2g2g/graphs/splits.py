@@ -1,15 +1,21 @@
-"""Splits: a Graph becomes a LinkSplit, a training graph and pairs that training never sees."""
+"""Splits: a graph becomes a training graph and pairs that training never sees, the same from memory and from disk."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.core import kernels
+from l2g2g.core.randomness import Purpose, hash_node_pairs, stream_key
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.held_out import HeldOutRule, drop_entries, rule_of, smallest_pairs, split_key
+from l2g2g.graphs.non_edges import BLOCK_ENTRIES, EdgeSource, draw_non_edges
 
 Protocol = Literal["heldout", "paper"]
 
@@ -61,6 +67,45 @@ class LinkSplit:
     protocol: Protocol = "heldout"
 
 
+@dataclass(frozen=True)
+class EdgeSplit:
+    """What is held out of a graph in memory or on disk.
+
+    Attributes:
+        rule: Which edges are held out; None for none.
+        validation, test, held_out, protocol: As in `LinkSplit`.
+        num_edges: Edges that are left for training.
+    """
+
+    rule: HeldOutRule | None
+    validation: Pairs | None
+    test: Pairs | None
+    held_out: sp.csr_array
+    num_edges: int
+    protocol: Protocol = "heldout"
+
+    def in_memory(self, whole: Graph) -> LinkSplit:
+        """The split of the whole graph, which is in memory."""
+        return LinkSplit(self.training_graph(whole), self.validation, self.test, self.held_out, self.protocol)
+
+    def of_training_graph(self, num_nodes: int, num_edges: int) -> EdgeSplit:
+        """What is held out, for a training graph that is a store of its own. num_edges: of the training graph."""
+        return replace(self, rule=None, num_edges=num_edges)
+
+    def training_graph(self, whole: Graph) -> Graph:
+        """What is left of the whole graph, which is in memory."""
+        if self.rule is None:
+            return whole
+        places = [
+            block.first_entry + self.rule.find(block.indptr, block.indices, np.arange(block.low, block.high))
+            for block in whole.row_blocks(BLOCK_ENTRIES)
+        ]
+        adjacency = whole.adjacency
+        parts = adjacency.indptr, adjacency.indices, adjacency.data
+        indptr, indices, data = drop_entries(*parts, np.concatenate(places))
+        return whole.with_adjacency(sp.csr_array((data, indices, indptr), shape=adjacency.shape))
+
+
 def split_links(
     graph: Graph,
     *,
@@ -69,11 +114,7 @@ def split_links(
     test_fraction: float = 0.10,
     seed: int = 0,
 ) -> LinkSplit:
-    """Hold back edges and draw as many non-edges of the whole graph.
-
-    `heldout`: the test pairs are held-out edges against non-edges. `paper`: the authors' evaluation
-    (kept for comparison only): the *validation* edges in both directions plus a self-loop for every
-    node, against as many non-edges.
+    """Hold out edges of a graph in memory, with as many non-edges of the whole graph; see `split_edges`.
 
     A directed graph loses a pair of nodes with all its arcs, so that none tells of its reverse. Positives are the
     held-out arcs. Of as many negatives half are reverses of held-out one-way arcs (fewer where there are not enough),
@@ -85,47 +126,73 @@ def split_links(
         >>> split.train.num_edges, len(split.validation.positive), len(split.test.positive)
         (34, 2, 4)
     """
+    split = split_edges(
+        graph,
+        protocol=protocol,
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+        arcs=graph.arcs,
+    )
+    return split.in_memory(graph)
+
+
+def split_edges(
+    graph: EdgeSource,
+    *,
+    protocol: Protocol = "heldout",
+    validation_fraction: float = 0.05,
+    test_fraction: float = 0.10,
+    seed: int = 0,
+    arcs: sp.csr_array | None = None,
+    block_entries: int = BLOCK_ENTRIES,
+) -> EdgeSplit:
+    """Hold out exact numbers of edges, and draw one non-edge of the whole graph for each.
+
+    Edges are taken in the order of a hash of (seed, u, v), ties by (u, v): the first max(1, fraction · num_edges) for
+    validation, the next ones for the test. Non-edges are keyed by (seed, edge, attempt), see `draw_non_edges`. So the
+    split does not depend on where the graph lies.
+
+    `heldout`: the test pairs are held-out edges against non-edges. `paper`: the authors' evaluation
+    (kept for comparison only): the *validation* edges in both directions plus a self-loop for every
+    node, against as many non-edges.
+
+    arcs: of a directed graph. block_entries: entries of the graph read at once, without any effect on the result.
+    """
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
-    generator = np.random.default_rng([seed, 0x5B117])
-    sources, targets = graph.edges()
-    num_edges = len(sources)
-    num_validation = _count_held(validation_fraction, num_edges)
-    num_test = _count_held(test_fraction, num_edges)
-    if num_edges - num_validation - num_test < 1:
+    if arcs is not None and protocol == "paper":
+        raise InputError("the paper's evaluation knows no directions; use --protocol heldout with --directed")
+    num_edges = graph.num_edges
+    num_validation, num_test = (_count_held(each, num_edges) for each in (validation_fraction, test_fraction))
+    num_held = num_validation + num_test
+    if num_held == 0:
+        return EdgeSplit(None, None, None, pair_pattern([], graph.num_nodes), num_edges, protocol)
+    if num_edges - num_held < 1:
         raise InputError(
             f"{graph.name}: {num_edges} edges leave none to train on after holding back "
             f"{num_validation} for validation and {num_test} for test; use a larger graph"
         )
-    order = generator.permutation(num_edges)
-    chosen = {
-        "validation": order[:num_validation],
-        "test": order[num_validation : num_validation + num_test],
-    }
-    kept = np.sort(order[num_validation + num_test :])
-    positive = {
-        part: np.stack([sources[rows], targets[rows]], axis=1).astype(np.int64) for part, rows in chosen.items()
-    }
-    negatives = sample_non_edges(graph, num_validation + num_test, generator)
-    validation = Pairs(positive["validation"], negatives[:num_validation]) if num_validation else None
-    test = Pairs(positive["test"], negatives[num_validation:]) if num_test else None
-    more_negatives = []
-    if graph.arcs is not None:
-        if protocol == "paper":
-            raise InputError("the paper's evaluation knows no directions; use --protocol heldout with --directed")
-        both = (positive["validation"], positive["test"])
-        validation, test = (_direct(graph.arcs, pairs, graph, generator) if len(pairs) else None for pairs in both)
-        more_negatives = [pairs.negative for pairs in (validation, test) if pairs is not None]
+    blocks = partial(_edge_blocks, graph, block_entries)
+    held = smallest_pairs(blocks, num_edges, num_held, split_key(seed), graph.name)
+
+    def draw(owners: np.ndarray, stream: int = 0) -> np.ndarray:
+        return draw_non_edges(graph, owners, stream_key(seed, Purpose.NON_EDGES, stream), block_entries=block_entries)
+
+    parts = held[:num_validation], held[num_validation:]
+    validation, test = _pair_up(parts, draw) if arcs is None else _pair_up_arcs(parts, arcs, seed, draw)
+    seen = [held, validation.negative, test.negative]
     if protocol == "paper":
-        test = _paper_pairs(graph, positive["validation"], generator)
-        more_negatives = [test.negative]
-    weights = graph.edge_weights()[kept] if graph.weighted else None
-    return LinkSplit(
-        train=graph.with_edges(sources[kept], targets[kept], weights),
-        validation=validation,
-        test=test,
-        held_out=pair_pattern([*positive.values(), negatives, *more_negatives], graph.num_nodes),
-        protocol=protocol,
+        positive = _paper_positives(validation.positive, graph.num_nodes)
+        test = Pairs(positive, draw(positive, 1))
+        seen.append(test.negative)
+    return EdgeSplit(
+        rule_of(held, seed),
+        validation if num_validation else None,
+        test if num_test or protocol == "paper" else None,
+        pair_pattern(seen, graph.num_nodes),
+        num_edges - num_held,
+        protocol,
     )
 
 
@@ -134,42 +201,72 @@ def keep_all(graph: Graph) -> LinkSplit:
     return LinkSplit(graph, None, None, pair_pattern([], graph.num_nodes))
 
 
-def sample_non_edges(graph: Graph, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw `count` distinct pairs u < v, uniformly among those that are not edges. Returns (count, 2)."""
-    num_nodes = graph.num_nodes
-    num_pairs = num_nodes * (num_nodes - 1) // 2
-    if count > num_pairs - graph.num_edges:
-        raise InputError(
-            f"{graph.name}: {count} non-edges are needed but the graph has only {num_pairs - graph.num_edges}; "
-            f"it is too dense to be evaluated on held-out links"
-        )
-    sources, targets = graph.edges()
-    edge_keys = sources.astype(np.int64) * num_nodes + targets  # sorted, because CSR is
-    drawn = np.empty(0, np.int64)
-    while len(drawn) < count:
-        size = int(1.2 * (count - len(drawn))) + 16
-        ends = np.sort(generator.integers(0, num_nodes, (size, 2)), axis=1)
-        keys = ends[ends[:, 0] != ends[:, 1]] @ np.array([num_nodes, 1])
-        place = np.minimum(np.searchsorted(edge_keys, keys), len(edge_keys) - 1)
-        keys = np.concatenate([drawn, keys[edge_keys[place] != keys]])
-        _, first = np.unique(keys, return_index=True)
-        drawn = keys[np.sort(first)]  # first come, first kept: sorting by key would bias the cut below
-    drawn = drawn[:count]
-    return np.stack([drawn // num_nodes, drawn % num_nodes], axis=1)
+def _pair_up(parts: tuple[np.ndarray, np.ndarray], draw: Callable[[np.ndarray], np.ndarray]) -> tuple[Pairs, Pairs]:
+    """Two sets of held-out edges, each edge with a non-edge; one draw, so that no pair is in both sets."""
+    first, second = parts
+    negative = draw(np.concatenate(parts))
+    return Pairs(first, negative[: len(first)]), Pairs(second, negative[len(first) :])
 
 
-def _direct(arcs: sp.csr_array, held: np.ndarray, graph: Graph, generator: np.random.Generator) -> Pairs:
-    """The arcs of some pairs of nodes, against half of the one-way ones reversed and against nodes not joined."""
-    backwards = held[:, ::-1]
-    forth, back = (np.asarray(arcs[pairs[:, 0], pairs[:, 1]]).ravel() > 0 for pairs in (held, backwards))
-    positive = np.concatenate([held[forth], backwards[back]])
-    one_way = np.concatenate([held[forth & ~back], backwards[back & ~forth]])
-    num_reversed = min(len(one_way), len(positive) // 2)
-    wrong = generator.permutation(one_way)[:num_reversed, ::-1]
-    apart = sample_non_edges(graph, len(positive) - num_reversed, generator)
-    flipped = generator.random(len(apart)) < 0.5
-    apart[flipped] = apart[flipped, ::-1]
-    return Pairs(positive, np.concatenate([apart, wrong]), num_reversed)
+def _pair_up_arcs(
+    parts: tuple[np.ndarray, np.ndarray], arcs: sp.csr_array, seed: int, draw: Callable[[np.ndarray], np.ndarray]
+) -> tuple[Pairs, Pairs]:
+    """The same of a directed graph: each arc with its reverse or with a non-edge."""
+    first, second = (_Arcs.of(arcs, part, seed) for part in parts)
+    apart = draw(np.concatenate([first.others, second.others]))
+    return first.pairs(apart[: len(first.others)], seed), second.pairs(apart[len(first.others) :], seed)
+
+
+@dataclass(frozen=True)
+class _Arcs:
+    """The arcs of some held-out pairs of nodes.
+
+    Attributes:
+        positive: (num_arcs, 2) all of them.
+        reversed: (num_reversed, 2) one-way arcs, the other way round: negatives.
+        others: (num_arcs - num_reversed, 2) arcs that need a non-edge as their negative.
+    """
+
+    positive: np.ndarray
+    reversed: np.ndarray
+    others: np.ndarray
+
+    @classmethod
+    def of(cls, arcs: sp.csr_array, held: np.ndarray, seed: int) -> _Arcs:
+        """Half of the arcs, one-way ones with the smallest hashes, are reversed; fewer where there are not enough."""
+        backwards = held[:, ::-1]
+        forth, back = (_are_arcs(arcs, pairs) for pairs in (held, backwards))
+        positive = np.concatenate([held[forth], backwards[back]])
+        is_one_way = np.concatenate([~back[forth], ~forth[back]])
+        one_way = np.flatnonzero(is_one_way)
+        hashes = _hash_directions(positive[one_way], seed)
+        order = np.lexsort((positive[one_way, 1], positive[one_way, 0], hashes))
+        turned = one_way[order[: min(len(one_way), len(positive) // 2)]]
+        return cls(positive, positive[turned, ::-1], np.delete(positive, turned, axis=0))
+
+    def pairs(self, apart: np.ndarray, seed: int) -> Pairs:
+        """The arcs against non-edges, each in a random direction, and against reversed arcs."""
+        is_turned = (_hash_directions(apart, seed) & np.uint64(1)).astype(bool)
+        apart = np.where(is_turned[:, None], apart[:, ::-1], apart)
+        return Pairs(self.positive, np.concatenate([apart, self.reversed]), len(self.reversed))
+
+
+def _are_arcs(arcs: sp.csr_array, pairs: np.ndarray) -> np.ndarray:
+    """(num_pairs,) whether there is an arc from each pair's first node to its second."""
+    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
+    sources, targets = (np.ascontiguousarray(ends, np.int64) for ends in pairs.T)
+    return kernels().find_entries(indptr, indices, sources, targets) >= 0
+
+
+def _hash_directions(pairs: np.ndarray, seed: int) -> np.ndarray:
+    return hash_node_pairs(pairs[:, 0], pairs[:, 1], stream_key(seed, Purpose.DIRECTIONS))
+
+
+def _edge_blocks(graph: EdgeSource, block_entries: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(sources, targets) of all edges u < v in order."""
+    for block in graph.row_blocks(block_entries):
+        sources, targets, _ = block.upper()
+        yield sources, targets
 
 
 def _count_held(fraction: float, num_edges: int) -> int:
@@ -178,16 +275,17 @@ def _count_held(fraction: float, num_edges: int) -> int:
     return max(1, int(fraction * num_edges)) if fraction > 0 else 0
 
 
-def _paper_pairs(graph: Graph, validation: np.ndarray, generator: np.random.Generator) -> Pairs:
-    nodes = np.arange(graph.num_nodes)
-    positive = np.concatenate([validation, validation[:, ::-1], np.stack([nodes, nodes], axis=1)])
-    return Pairs(positive, sample_non_edges(graph, len(positive), generator))
+def _paper_positives(validation: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Validation edges in both directions, and a self-loop for every node."""
+    nodes = np.arange(num_nodes)
+    return np.concatenate([validation, validation[:, ::-1], np.stack([nodes, nodes], axis=1)])
 
 
 def pair_pattern(pair_sets: list[np.ndarray], num_nodes: int) -> sp.csr_array:
     """(num_nodes, num_nodes) symmetric CSR pattern of some pairs. pair_sets: each (num_pairs, 2)."""
-    pairs = np.concatenate([np.empty((0, 2), np.int64), *pair_sets])
+    pairs = np.concatenate([np.empty((0, 2), np.int32), *(pairs.astype(np.int32) for pairs in pair_sets)])
     rows, columns = np.concatenate([pairs, pairs[:, ::-1]]).T
     pattern = sp.coo_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
     pattern.sort_indices()
+    pattern.data[:] = 1  # a pair may be there twice
     return pattern

@@ -8,7 +8,7 @@ STORE/lock      held by the process that writes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +18,13 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
-from l2g2g.graphs.graph import Cleaning, Features, Graph
+from l2g2g.graphs.graph import Cleaning, Features, Graph, RowBlock
 from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
 from l2g2g.graphs.stored_text import read_text, write_text
 
 GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
 KIND = "graph"
 _ROWS_AT_ONCE = 1 << 18
-
-
-@dataclass(frozen=True, eq=False)
-class RowBlock:
-    """Consecutive rows of an adjacency matrix in memory, without their weights.
-
-    Attributes:
-        low, high: These rows.
-        indptr: (high - low + 1,) int64, from 0.
-        indices: int32 columns.
-        first_entry: Entries of the matrix before these.
-    """
-
-    low: int
-    high: int
-    indptr: np.ndarray
-    indices: np.ndarray
-    first_entry: int
 
 
 class StoredGraph:
@@ -119,7 +101,7 @@ class StoredGraph:
         weights = None if self.weights is None else self.weights.read(first, last)
         return self._matrix(indptr - first, self.indices.read(first, last), weights)
 
-    def row_blocks(self, num_entries: int = 1 << 22) -> Iterator[RowBlock]:
+    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
         low = 0
         while low < self.num_nodes:
@@ -129,7 +111,8 @@ class StoredGraph:
             first, last = int(indptr[0]), int(indptr[num_rows])
             indices = self.indices.read(first, last)
             check_numbers(indices, self.num_nodes, self.indices.path)
-            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first)
+            values = self.weights.read(first, last) if weights and self.weights is not None else None
+            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values)
             low += num_rows
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:

@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.decoder import ProductDecoder
 from l2g2g.models.encoder import Activation, Encoder, EncoderInput, EncoderKind
 from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder, Factors
 from l2g2g.models.losses import all_pairs_loss
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges, reconstruction_loss
-from l2g2g.models.randomness import Purpose, torch_generator
 
 DecoderKind = Literal["inner", "cosine", "distance", "product", "asymmetric"]
 FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {

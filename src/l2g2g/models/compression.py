@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.graphs.graph import Features
 from l2g2g.models.features import feature_centre
-from l2g2g.models.randomness import Purpose, torch_generator
 
 _ITERATIONS, _SPARE_COLUMNS = 3, 10
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from l2g2g.core import hash_nodes, native, num_parts, reference
+from l2g2g.core.randomness import Purpose, share_threshold, stream_key
 from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.graphs.graph import Features
-from l2g2g.models.randomness import Purpose, share_threshold, stream_key
 from l2g2g.models.sparse import (
     Dropout,
     SparseMatrix,

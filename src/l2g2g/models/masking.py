@@ -16,8 +16,8 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.core import hash_nodes, hash_pairs, native
+from l2g2g.core.randomness import Purpose, share_threshold, stream_key
 from l2g2g.models.pairs import Arcs, row_entries
-from l2g2g.models.randomness import Purpose, share_threshold, stream_key
 from l2g2g.models.sparse import SparseMatrix
 
 

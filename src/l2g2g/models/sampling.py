@@ -18,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.core import hash_nodes, hash_numbers, kernels, native
+from l2g2g.core.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 from l2g2g.models.pairs import PairList
-from l2g2g.models.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 
 _BLOCK = 1024  # rows of a block: two blocks of vectors and gradients fit the second-level cache
 _DRAWS_PER_ROUND = 16  # about so many columns a row draws of one block

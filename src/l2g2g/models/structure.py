@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.graphs.graph import Features
 from l2g2g.models.features import feature_centre
-from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000

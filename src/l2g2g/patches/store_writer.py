@@ -15,8 +15,9 @@ import scipy.sparse as sp
 
 from l2g2g.core import kernels
 from l2g2g.graphs.array_writer import FolderWriter
+from l2g2g.graphs.graph import RowBlock
 from l2g2g.graphs.read_ahead import read_ahead
-from l2g2g.graphs.store import RowBlock, StoredGraph
+from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.overlap import PatchSet, group_by_label
 
 _ENTRIES_AT_ONCE = 1 << 23

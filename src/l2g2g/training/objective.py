@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from l2g2g.alignment.synchronise import Frame, apply_frame
+from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.losses import gaussian_divergence
-from l2g2g.models.randomness import Purpose, torch_generator
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.models.sparse import SparseMatrix, multiply
 from l2g2g.patches.overlap import PatchSet, whole_graph

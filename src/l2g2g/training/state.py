@@ -57,7 +57,7 @@ def read_history(values: dict[str, Any]) -> History:
 class LoopState:
     """Where a training stands between two epochs.
 
-    There is no generator among it: every draw is a function of (seed, epoch), see `models.randomness`.
+    There is no generator among it: every draw is a function of (seed, epoch), see `core.randomness`.
 
     Attributes:
         frame: The alignment that holds until the next refresh.

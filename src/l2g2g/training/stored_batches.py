@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.graphs.graph import Features
+from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.models.feature_recipe import FeatureRecipe
-from l2g2g.models.held_back import HeldBack, drop_entries
 from l2g2g.patches.store import PatchStore, unit_weights
 from l2g2g.training.batches import PatchBatch, make_batch
 from l2g2g.training.pair_source import PairOptions, PairSource
@@ -32,7 +32,7 @@ class StoredBatches(Sequence[PatchBatch]):
         store: The patches.
         recipe: What the encoder sees of the features.
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
-        held: Which edges are held back from training; None for none.
+        held: Which edges are held out of training; None for none.
         draws_pairs: Whether pairs inside patches are drawn; otherwise nobody asks which are held out.
         patches: Numbers of the patches that are wanted; None for all.
         keep_bytes: What the batches that stay in memory may take.
@@ -46,7 +46,7 @@ class StoredBatches(Sequence[PatchBatch]):
         recipe: FeatureRecipe,
         held_out: sp.csr_array,
         *,
-        held: HeldBack | None = None,
+        held: HeldOutRule | None = None,
         draws_pairs: bool = True,
         patches: np.ndarray | None = None,
         keep_bytes: int = 0,

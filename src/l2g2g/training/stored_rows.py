@@ -1,4 +1,4 @@
-"""Stored rows: the rows of a graph on disk, block by block, without the edges that are held back."""
+"""Stored rows: the rows of a graph on disk, block by block, without the edges that are held out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.models.held_back import HeldBack, drop_entries
 
 _BLOCK_ARCS = 1 << 22
 
@@ -45,13 +45,13 @@ class StoredRows:
 
     Args:
         graph: The graph.
-        held: Which edges are held back; None for none.
+        held: Which edges are held out; None for none.
         keep_bytes: Blocks are kept in memory until they have this size together; the others are read every time.
         block_arcs: About so many arcs make a block.
     """
 
     def __init__(
-        self, graph: StoredGraph, held: HeldBack | None = None, *, keep_bytes: int = 0, block_arcs: int = _BLOCK_ARCS
+        self, graph: StoredGraph, held: HeldOutRule | None = None, *, keep_bytes: int = 0, block_arcs: int = _BLOCK_ARCS
     ) -> None:
         self.graph, self.held = graph, held
         self._indptr = graph.indptr.read()

@@ -327,7 +327,7 @@ Table blank_table(const std::vector<size_t>& shape) {
     return Table(memory, shape.size(), shape.data(), owner);
 }
 
-// 64 random bits at a position of a stream: `random_words` of models/randomness.py.
+// 64 random bits at a position of a stream: `random_words` of core/randomness.py.
 uint64_t random_word(uint64_t key, uint64_t position) {
     uint64_t value = key + (position + 1) * 0x9e3779b97f4a7c15ull;
     value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from l2g2g.core import hash_nodes, hash_numbers, hash_pairs
-from l2g2g.models.randomness import (
+from l2g2g.core.randomness import (
     Purpose,
     mix,
     mix_words,
     random_words,
+    scale_all_bits,
     scale_words,
     share_threshold,
     stream_key,
@@ -100,3 +101,10 @@ def test_hashes_of_pairs_have_no_direction_and_follow_the_key():
     assert (hash_pairs(one, other, 5) == hash_pairs(other, one, 5)).all()
     for changed in (6, 5 + 2**32, 5 + 2**63):  # both halves of the key count
         assert (hash_pairs(one, other, changed) != hash_pairs(one, other, 5)).mean() > 0.99
+
+
+@pytest.mark.parametrize("bound", [1, 3, 10_000_019, 2**31 + 11, 2**32 - 1])
+def test_all_bits_of_a_word_are_scaled(bound):
+    words = np.array([0, 1, 2**32 - 1, 2**32, 2**63 + 12345, 2**64 - 2**32, 2**64 - 1], np.uint64)
+    words = np.concatenate([words, random_words(np.arange(1000, dtype=np.uint64), 0)])
+    assert scale_all_bits(words, bound).tolist() == [int(word) * bound >> 64 for word in words.tolist()]

@@ -30,8 +30,10 @@ class Purpose(IntEnum):
     INITIAL_WEIGHTS = 7
     STRUCTURE = 8
     MASK_GROUPS = 9
-    HELD_BACK = 10
+    SPLIT = 10
     NODE_ORDER = 11
+    NON_EDGES = 12
+    DIRECTIONS = 13
 
 
 def mix(value: int) -> int:
@@ -73,6 +75,22 @@ def random_words(keys: np.ndarray, position: int) -> np.ndarray:
 def scale_words(words: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Map random 64-bit words to integers in [0, bound), bound below 2^31, int64."""
     return (((words >> np.uint64(32)) * bounds.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def scale_all_bits(words: np.ndarray, bound: int) -> np.ndarray:
+    """Map random 64-bit words to integers in [0, bound), bound below 2^32, int64: the upper half of their product.
+
+    Unlike `scale_words` it uses all bits, so that no integer is more than bound / 2^64 likelier than another.
+    """
+    factor, half = np.uint64(bound), np.uint64(32)
+    low = ((words & np.uint64(0xFFFFFFFF)) * factor) >> half
+    return (((words >> half) * factor + low) >> half).astype(np.int64)
+
+
+def hash_node_pairs(one: np.ndarray, other: np.ndarray, key: int) -> np.ndarray:
+    """(num_pairs,) uint64 hashes of ordered pairs of node numbers below 2^32; under one key no two pairs share one."""
+    position = (one.astype(np.uint64) << np.uint64(32)) + other.astype(np.uint64) + np.uint64(1)
+    return mix_words(np.uint64(key) + position * np.uint64(_GOLDEN))
 
 
 def share_threshold(fraction: float) -> int:
