@@ -34,26 +34,30 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
     """The work of one process: train, and leave clocks, losses, vectors and message counts in the folder."""
     from l2g2g.config import make_config
     from l2g2g.experiment import evaluate_graph
-    from l2g2g.training.distributed import Place, join_ranks
-    from l2g2g.training.node_exchange import PairExchange
+    from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
+    from l2g2g.parallel.node_table import NodeTable
 
     place = Place.read(os.environ)
     rank = 0 if place is None else place.rank
     ticks: list[tuple[float, float]] = []
     foreign: list[int] = []
-    bring = PairExchange.bring
+    request = NodeTable.request
 
-    def counted(self: PairExchange, parts: Any, drawn: Any) -> Any:
-        if len(foreign) < COUNTED_EPOCHS:
-            foreign.append(count_foreign_ends(self, drawn))
-        return bring(self, parts, drawn)
+    def counted(self: NodeTable, wanted: Any, count: int) -> Any:
+        """Count the ends of this rank's pairs that another rank owns."""
+        if wanted is not None and len(foreign) < COUNTED_EPOCHS:
+            foreign.append(int(wanted[~self.is_owned].sum()))
+        return request(self, wanted, count)
 
-    PairExchange.bring = counted  # type: ignore[method-assign]
-    with nullcontext() if place is None else join_ranks(place, timeout=300) as ranks:
+    NodeTable.request = counted  # type: ignore[method-assign]
+    with nullcontext(LOCAL) if place is None else join_ranks(place, timeout=300) as communicator:
         graph = load_graph(dataset, data)
         config = make_config(**settings)
         _, run = evaluate_graph(
-            graph, config, on_epoch=lambda _: ticks.append((time.perf_counter(), time.process_time())), ranks=ranks
+            graph,
+            config,
+            on_epoch=lambda _: ticks.append((time.perf_counter(), time.process_time())),
+            communicator=communicator,
         )
     walls, cpus = np.diff(np.array(ticks), axis=0)[COUNTED_EPOCHS:].T
     overlaps, patch_set = run.patch_set.overlaps, run.patch_set
@@ -72,13 +76,6 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
     (folder / f"{rank}.json").write_text(json.dumps(found))
     if rank == 0:
         np.savez(folder / "result.npz", losses=np.array(run.trained.history.losses), embedding=run.embedding)
-
-
-def count_foreign_ends(exchange: Any, drawn: Any) -> int:
-    """Different ends of this rank's pairs that another rank holds; one that both hold counts: each has a part of it."""
-    ends = [part.cpu().numpy() for pattern in (drawn.edges, drawn.non_edges) for part in pattern.listed[:2]]
-    elsewhere = np.delete(exchange.holders.holds, exchange.ranks.rank, axis=0)
-    return int(elsewhere[:, np.unique(np.concatenate(ends))].sum())
 
 
 def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Namespace) -> tuple[list[Row], Any]:

@@ -16,8 +16,8 @@ from l2g2g.budget import Needs
 from l2g2g.config import make_config
 from l2g2g.graphs.array_folder import StoredArray
 from l2g2g.graphs.store import open_graph
+from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
 from l2g2g.patches.store import open_patches
-from l2g2g.training.distributed import Place, join_ranks
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 10, "lr": 0.01, "threads": 1}
 SMALL |= {"min_overlap": 5, "target_overlap": 16}
@@ -34,14 +34,14 @@ CASES = {
 }
 
 
-def run(store, name, ranks=None):
+def run(store, name, communicator=LOCAL):
     options = dict(CASES[name])
-    if ranks is None:
+    if communicator.size == 1:
         options.pop("memory", None)
     config = make_config(**{**SMALL, **options})
     if name == "evaluation":
-        return evaluate_stored(open_graph(store), config, ranks=ranks)
-    return {}, embed_stored(open_graph(store), config, ranks=ranks)
+        return evaluate_stored(open_graph(store), config, communicator=communicator)
+    return {}, embed_stored(open_graph(store), config, communicator=communicator)
 
 
 def note_reads(reads):
@@ -59,13 +59,13 @@ def note_reads(reads):
 def main(folder, store, names):
     reads, spare = [], Needs.spare
     note_reads(reads)
-    with join_ranks(Place.read(os.environ), timeout=60) as ranks:
+    with join_ranks(Place.read(os.environ), timeout=60) as communicator:
         for number, name in enumerate(names):
             Needs.spare = (lambda *_: 0) if name == "nothing stays in memory" else spare
-            row, done = run(store, name, ranks)
-            (folder / f"{number}-{ranks.rank}.json").write_text(json.dumps(reads))
+            row, done = run(store, name, communicator)
+            (folder / f"{number}-{communicator.rank}.json").write_text(json.dumps(reads))
             reads.clear()
-            if ranks.is_first:
+            if communicator.is_first:
                 patches = open_patches(store)  # a case may cut others than the one before
                 bounds = {"features": patches.offsets.tolist(), "indices": patches.entry_offsets.tolist()}
                 told = json.dumps({"messages": done.messages, "row": row, "bounds": bounds})

@@ -130,7 +130,7 @@ class Two:
 )
 def test_what_ranks_cannot_share(store, options, message):
     with pytest.raises(InputError, match=message):
-        embed_stored(open_graph(store), make_config(**{**SMALL, **options}), ranks=Two())
+        embed_stored(open_graph(store), make_config(**{**SMALL, **options}), communicator=Two())
 
 
 @pytest.mark.parametrize("with_features", [True, False])
@@ -139,4 +139,4 @@ def test_a_weighted_loss_without_weights_is_refused_before_ranks_cut(with_featur
     stored = write_graph(graph if with_features else replace(graph, features=None), tmp_path / "store")
     for call in (embed_stored, evaluate_stored):
         with pytest.raises(InputError, match="its edges have no weights; leave --weighted-loss out"):
-            call(stored, make_config(**SMALL, weighted_loss=True), ranks=Two())
+            call(stored, make_config(**SMALL, weighted_loss=True), communicator=Two())

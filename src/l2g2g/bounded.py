@@ -21,16 +21,16 @@ from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.structure import fit_products
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.store import PatchStore
 from l2g2g.preparation import loop_settings, make_model, refuse_missing_weights
-from l2g2g.rank_share import check_patches, describe_messages, make_team
+from l2g2g.rank_share import check_patches, describe_messages, make_shard
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.scoring import score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
-from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import Trained, WholePass, embed_nodes, train
@@ -49,7 +49,7 @@ def embed_stored(
     validation_fraction: float = 0.05,
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
     patches: PatchStore | None = None,
 ) -> Run:
     """Embed a graph on disk: in memory where `config.memory` allows it, otherwise patch by patch. Same result.
@@ -57,17 +57,17 @@ def embed_stored(
     Edges are held out for early stopping as in `embed_graph`. Patches of the store are used if they are cut as the
     settings want; otherwise patches are cut and kept in the store.
 
-    ranks: those of a torchrun job. Each reads only its own patches, and keeps to `config.memory` by itself; the first
-    cuts where that is needed, and gets the vectors. patches: used in memory, however they were cut.
+    communicator: of the ranks of a torchrun job. Each reads only its own patches, and keeps to `config.memory` by
+    itself; the first cuts where that is needed, and gets the vectors. patches: used in memory, however they were cut.
     """
     refuse_missing_weights(graph, config)
     clock = Stopwatch()
     fraction = limit_validation(validation_fraction, graph.num_edges, config)
     prepare_torch(config, 2 * graph.num_edges)
     needs = None
-    if ranks is not None:
-        refuse_what_is_not_shared(config, ranks)
-        patches, needs = fit_shared_patches(ranks, graph, config, clock)
+    if communicator.size > 1:
+        refuse_what_is_not_shared(config, communicator)
+        patches, needs = fit_shared_patches(communicator, graph, config, clock)
     elif not fits_memory(graph, config):
         refuse_what_needs_memory(config)
         patches, needs = fit_patches(graph, config, clock)
@@ -76,14 +76,14 @@ def embed_stored(
     with clock.measure("split"):
         split = split_edges(graph, validation_fraction=fraction, test_fraction=0.0, seed=config.seed)
     keeper = keep_stored(directory, "embed", graph, config, patches, validation_fraction=fraction)
-    if patches is None or (needs is None and ranks is None):
+    if patches is None or (needs is None and communicator.size == 1):
         whole = graph.to_graph()
         link_split = split.in_memory(whole)
         found = None if patches is None else patches.patch_set
         return run_split(
             link_split, config, final_graph=whole, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found
         )
-    how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "ranks": ranks}
+    how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "communicator": communicator}
     return run_stored(graph, patches, split, config, needs, **how)
 
 
@@ -124,7 +124,7 @@ def run_stored(
     clock: Stopwatch,
     on_epoch: OnEpoch | None = None,
     keeper: Keeper | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
 ) -> Run:
     """Train from disk within the limit. All edges count in the final vectors, also those held back from training.
 
@@ -140,24 +140,27 @@ def run_stored(
         model = make_model(facts.num_columns, facts.centre, patches.num_patches, config)
         validation = split.validation if config.patience else None
         validates = validation is not None
-        team, shared_keeper = make_team(ranks, patches, patches.patch_set, model, config, keeper, validates=validates)
+        shard, shared_keeper = make_shard(
+            communicator, patches, patches.patch_set, model, config, keeper, validates=validates
+        )
         dropout = choose_feature_dropout(counts, facts.num_columns, config)
         settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
         negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction
-        make_batches = partial(_make_batches, patches, recipe, split, config, negatives, own=team.patches)
+        make_batches = partial(_make_batches, patches, recipe, split, config, negatives, own=shard.patches)
         batches = make_batches(held=split.rule, keep_bytes=spare - keep_rows)
         global_pairs = None
         if config.loss_scope == "global":
-            pairs = StoredPairs(rows, split.held_out, negatives_per_edge=negatives, weighted=config.weighted_loss)
-            counted = np.bincount(patches.patch_set.global_nodes, minlength=graph.num_nodes)
-            shares = torch.from_numpy((1.0 / counted).astype(np.float32)[:, None])
-            global_pairs = GlobalPairs(pairs, shares, exchange=team.exchange)
+            table = shard.table
+            own = None if table.has_all else table.is_owned
+            how: dict[str, Any] = {"negatives_per_edge": negatives, "weighted": config.weighted_loss, "is_owned": own}
+            pairs = StoredPairs(rows, split.held_out, **how)
+            global_pairs = GlobalPairs(pairs, table, patches.patch_set.node_shares[table.nodes])
 
     def make_pass(seen: StoredRows) -> WholePass | None:
         """The pass over all nodes that gives the vectors, where there is one: the first rank makes it."""
         if not config.passes_whole_graph:
             return None
-        return StoredPass(seen, recipe) if team.is_first else lambda model: torch.empty(0, model.dim)
+        return StoredPass(seen, recipe) if shard.is_first else lambda model: torch.empty(0, model.dim)
 
     with clock.measure("train"):
         trained = train(
@@ -170,13 +173,13 @@ def run_stored(
             validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
             keeper=shared_keeper,
-            team=team,
+            shard=shard,
         )
     del batches, global_pairs, rows
     return_freed_memory()
     with clock.measure("assemble"):
         whole = make_pass(StoredRows(graph))
-        embedding, frame = embed_nodes(model, make_batches(), team, settings, trained.frame, whole)
+        embedding, frame = embed_nodes(model, make_batches(), shard, settings, trained.frame, whole)
         check_embedding(embedding, config)
     note_seconds(clock, trained.history, keeper)
     kept = patches.num_covered_edges / graph.num_edges
@@ -188,7 +191,7 @@ def run_stored(
         used,
         kept,
         clock.seconds,
-        messages=describe_messages(team),
+        messages=describe_messages(shard),
     )
 
 
@@ -221,9 +224,9 @@ def _make_batches(
     )
 
 
-def refuse_what_is_not_shared(config: Config, ranks: Ranks) -> None:
+def refuse_what_is_not_shared(config: Config, communicator: Communicator) -> None:
     """What ranks that have only their own patches cannot do."""
-    check_patches(2 if config.definition.uses_patches else 1, ranks, config)
+    check_patches(2 if config.definition.uses_patches else 1, communicator, config)
     refuse_what_needs_memory(config, "leave torchrun or the option out")
 
 

@@ -24,6 +24,7 @@ from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import EdgeSplit, LinkSplit, Protocol, split_edges
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.graphs.training_store import training_rows, write_training_graph
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
@@ -32,7 +33,6 @@ from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, pair_scorer, wi
 from l2g2g.sources import open_shared_store, shared_folder
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
-from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 
 
@@ -44,18 +44,18 @@ def evaluate_source(
     measures: Measures = "auc",
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score a graph in memory or on disk; see `evaluate_graph` and `evaluate_stored`."""
     how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory, "pinned": pinned}
     if isinstance(graph, Graph):
-        return evaluate_graph(graph, config, protocol=protocol, measures=measures, ranks=ranks, **how)
+        return evaluate_graph(graph, config, protocol=protocol, measures=measures, communicator=communicator, **how)
     if protocol != "heldout":
         raise InputError(f"--protocol {protocol} needs the graph in memory; raise --memory, or use heldout")
     if measures != "auc":
         raise InputError(f"--measures {measures} needs the graph in memory; raise --memory, or use auc")
-    return evaluate_stored(graph, config, **how, ranks=ranks)
+    return evaluate_stored(graph, config, **how, communicator=communicator)
 
 
 def evaluate_stored(
@@ -64,33 +64,33 @@ def evaluate_stored(
     *,
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Hold out 5 % of the edges for validation and 10 % for the test, train on the rest, score.
 
-    ranks: as in `embed_stored`; only the first scores, the others return an empty line.
+    communicator: as in `embed_stored`; only the first scores, the others return an empty line.
     pinned: as in `evaluate_graph`.
     """
     refuse_missing_weights(graph, config)
     started, clock = time.perf_counter(), Stopwatch()
     prepare_torch(config, 2 * graph.num_edges)
-    if ranks is not None:
-        refuse_what_is_not_shared(config, ranks)
+    if communicator.size > 1:
+        refuse_what_is_not_shared(config, communicator)
     elif not fits_memory(graph, config):  # refused before any work, if at all
         refuse_what_needs_memory(config)
         fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
     with clock.measure("split"):
         source: EdgeSplit | PinnedSplit = split_edges(graph, seed=config.seed) if pinned is None else pinned
     place = f"split-{config.seed if pinned is None else pinned.sha256[:16]}"
-    with shared_folder(ranks, directory, place) as folder:
+    with shared_folder(communicator, directory, place) as folder:
         with clock.measure("split"):
-            train = _share_training_graph(graph, source, folder, ranks)
+            train = _share_training_graph(graph, source, folder, communicator)
             split = source.of_training_graph(graph.num_nodes, train.num_edges)
             return_freed_memory()
         needs, patches = None, None
-        if ranks is not None:
-            patches, needs = fit_shared_patches(ranks, train, config, clock)
+        if communicator.size > 1:
+            patches, needs = fit_shared_patches(communicator, train, config, clock)
         elif not fits_memory(train, config):
             patches, needs = fit_patches(train, config, clock)
         elif config.definition.uses_patches:
@@ -98,13 +98,13 @@ def evaluate_stored(
         name = training_name(config)
         keeper = keep_stored(directory, name, train, config, patches, protocol="heldout", **name_split(pinned))
         how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
-        if patches is None or (needs is None and ranks is None):
+        if patches is None or (needs is None and communicator.size == 1):
             link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out)
             found = None if patches is None else patches.patch_set
             run = run_split(link_split, config, **how, patch_set=found)
         else:
-            run = run_stored(train, patches, split, config, needs, **how, ranks=ranks)
-    if ranks is not None and not ranks.is_first:
+            run = run_stored(train, patches, split, config, needs, **how, communicator=communicator)
+    if not communicator.is_first:
         return {}, run
     assert split.test is not None
     with clock.measure("evaluate"):
@@ -119,14 +119,14 @@ def evaluate_stored(
 
 
 def _share_training_graph(
-    graph: StoredGraph, split: EdgeSplit | PinnedSplit, folder: Path, ranks: Ranks | None
+    graph: StoredGraph, split: EdgeSplit | PinnedSplit, folder: Path, communicator: Communicator
 ) -> StoredGraph:
     """The training graph on disk: of several ranks the first writes it, and the others open it."""
-    if ranks is None:
+    if communicator.size == 1:
         return _write_training_graph(graph, split, folder)
-    if ranks.is_first:
+    if communicator.is_first:
         _write_training_graph(graph, split, folder)
-    ranks.tell("ready", b"")
+    communicator.broadcast("ready", b"")
     return open_shared_store(folder)
 
 

@@ -147,13 +147,13 @@ def embed(
     tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
-    ranks: Any = None,
+    communicator: Any = None,
     **options: Any,
 ) -> None:
     """Embed a graph: read, cut, train, align, write one vector per node."""
     from l2g2g.graphs.write import check_output, write_embedding
 
-    first = is_first(ranks)
+    first = is_first(communicator)
     if first:
         check_output(output)
         check_tracking(tensorboard)
@@ -185,14 +185,19 @@ def embed(
 
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
-        config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given}, ranks=ranks)
-    elif ranks is not None:
+        config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given}, communicator=communicator)
+    elif communicator.size > 1:
         raise InputError("--warm-start goes on with all patches in one process; leave torchrun out")
     else:
         before, config = read_finished(warm_start, given)
-    with open_run_of(ranks, run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
+    with (
+        open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
+        ExitStack() as stack,
+    ):
         with clock.measure("read"):
-            source = open_source(graph, features, config, data_dir=data_dir, directory=directory, ranks=ranks)
+            source = open_source(
+                graph, features, config, data_dir=data_dir, directory=directory, communicator=communicator
+            )
             loaded = stack.enter_context(source)
             _describe(loaded, quiet or as_json)
         if first:
@@ -207,9 +212,9 @@ def embed(
             if isinstance(loaded, StoredGraph):
                 if before is not None:
                     raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
-                run = embed_stored(loaded, config, ranks=ranks, **how)
+                run = embed_stored(loaded, config, communicator=communicator, **how)
             elif before is None:
-                run = embed_graph(loaded, config, keep=first and run_dir is not None, ranks=ranks, **how)
+                run = embed_graph(loaded, config, keep=first and run_dir is not None, communicator=communicator, **how)
             else:
                 from l2g2g.warm_start import continue_training
 
@@ -279,7 +284,7 @@ def evaluate(
     tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
-    ranks: Any = None,
+    communicator: Any = None,
     **options: Any,
 ) -> None:
     """Split, train and score one or several methods on held-out links.
@@ -303,7 +308,7 @@ def evaluate(
     given = {name: value for name, value in training.items() if value is not None}
     check_choices(graph, split, embedding, protocol, given)
     if split is not None and embedding is not None:
-        if is_first(ranks):  # scoring finished vectors is no work to share
+        if is_first(communicator):  # scoring finished vectors is no work to share
             note_run(score_embedding(split, embedding, as_json=as_json))
         return
     assert graph is not None
@@ -311,7 +316,9 @@ def evaluate(
     methods = method or ["l2g2g"]
     chosen = _seeds(seeds, seed)
     configs = [
-        _config(name, preset or "default", seed=number, ranks=ranks, **options) for number in chosen for name in methods
+        _config(name, preset or "default", seed=number, communicator=communicator, **options)
+        for number in chosen
+        for name in methods
     ]
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
@@ -324,22 +331,29 @@ def evaluate(
     from l2g2g.sources import open_source
 
     rows = []
-    with open_run_of(ranks, run_dir, resume=resume, interval=checkpoint_every) as directory, ExitStack() as stack:
+    with (
+        open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
+        ExitStack() as stack,
+    ):
         if directory is not None:
             directory.expect(training_name(config) for config in configs)
-        source = open_source(graph, features, configs[0], data_dir=data_dir, directory=directory, ranks=ranks)
+        source = open_source(
+            graph, features, configs[0], data_dir=data_dir, directory=directory, communicator=communicator
+        )
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
         pinned = read_pinned(split, loaded, configs[0])
         for config in configs:
-            if is_first(ranks):
+            if is_first(communicator):
                 _look_ahead(loaded, config, quiet or as_json)
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
-            curves = None if tensorboard is None or not is_first(ranks) else tensorboard / training_name(config)
+            curves = None if tensorboard is None or not is_first(communicator) else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, run = evaluate_source(loaded, config, **choices, on_epoch=on_epoch, ranks=ranks, pinned=pinned)
-            if not is_first(ranks):
+                row, run = evaluate_source(
+                    loaded, config, **choices, on_epoch=on_epoch, communicator=communicator, pinned=pinned
+                )
+            if not is_first(communicator):
                 continue
             keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
@@ -392,11 +406,11 @@ def datasets(
         Console().print(render_datasets(found))
 
 
-def _config(method: str, preset: str, *, ranks: Any = None, **options: Any) -> Any:
+def _config(method: str, preset: str, *, communicator: Any = None, **options: Any) -> Any:
     from l2g2g.config import make_config
 
-    if ranks is not None and options.get("device") == "cuda":
-        options["device"] = f"cuda:{ranks.place.local_rank}"
+    if communicator.size > 1 and options.get("device") == "cuda":
+        options["device"] = f"cuda:{communicator.local_rank}"
     size = options.get("sample_size")
     if isinstance(size, str) and size.isdigit():
         options["sample_size"] = int(size)

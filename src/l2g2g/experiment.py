@@ -22,6 +22,7 @@ from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.features import feature_centre
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.preparation import (
     Prepared,
@@ -33,7 +34,7 @@ from l2g2g.preparation import (
     prepare,
     read_inputs,
 )
-from l2g2g.rank_share import describe_messages, make_team
+from l2g2g.rank_share import describe_messages, make_shard
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
@@ -47,7 +48,6 @@ from l2g2g.scoring import (
     with_separation,
 )
 from l2g2g.stopwatch import Stopwatch, note_seconds
-from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import Trained, embed_nodes, train
@@ -71,14 +71,14 @@ def embed_graph(
     directory: RunDirectory | None = None,
     keep: bool = False,
     start: Start | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
 ) -> Run:
     """Embed a graph. A few edges are held out for early stopping only and used for the final vectors.
 
     validation_fraction: of the edges, at most a million; 0 trains on all edges, without early stopping.
     directory: where the state of training is kept, and read from where the run is resumed.
     keep, start: as in `run_split`.
-    ranks: those of a torchrun job, which train together; only the first gets the vectors.
+    communicator: of the ranks of a torchrun job, which train together; only the first gets the vectors.
     """
     clock = Stopwatch()
     validation_fraction = limit_validation(validation_fraction, graph.num_edges, config)
@@ -95,7 +95,7 @@ def embed_graph(
         keeper=keeper,
         keep=keep,
         start=start,
-        ranks=ranks,
+        communicator=communicator,
     )
 
 
@@ -128,7 +128,7 @@ def run_split(
     keep: bool = False,
     start: Start | None = None,
     patch_set: PatchSet | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
 ) -> Run:
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph.
 
@@ -142,7 +142,7 @@ def run_split(
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
     check_memory(graph, config)
-    config = choose_structure(split, config, clock, ranks)
+    config = choose_structure(split, config, clock, communicator)
     with clock.measure("partition"):
         patch_set = cut(graph, config) if patch_set is None else patch_set
         if start is None:
@@ -154,8 +154,8 @@ def run_split(
         validation = split.validation if config.patience else None
         purpose: Purpose = "train" if validation is None else "train and validate"
         validates = validation is not None
-        team, shared_keeper = make_team(ranks, graph, patch_set, model, config, keeper, validates=validates)
-        prepared: Prepared | None = prepare(graph, split, team, features, config, purpose)
+        shard, shared_keeper = make_shard(communicator, graph, patch_set, model, config, keeper, validates=validates)
+        prepared: Prepared | None = prepare(graph, split, shard, features, config, purpose)
     counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
     dropout = choose_feature_dropout(counts, features.shape[1], config)
     settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
@@ -171,10 +171,10 @@ def run_split(
             validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
             keeper=shared_keeper,
-            team=team,
+            shard=shard,
         )
     inspection = Inspection()
-    if keeper is not None and ranks is None:  # several ranks would have to send all overlaps once more
+    if keeper is not None and communicator.size == 1:  # several ranks would have to send all overlaps once more
         with clock.measure("inspect"):
             # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
             can_score = validation is not None or not passes_whole_graph(patch_set, config)
@@ -192,8 +192,8 @@ def run_split(
         final_graph = final_graph or graph
         if final_graph is not graph or (passes_whole_graph(patch_set, config) and prepared.whole is None):
             prepared = None  # large graphs need its memory for the next one
-            prepared = prepare(final_graph, split, team, features, config, "embed")
-        embedding, frame = embed_nodes(model, prepared.batches, team, settings, trained.frame, prepared.whole_pass)
+            prepared = prepare(final_graph, split, shard, features, config, "embed")
+        embedding, frame = embed_nodes(model, prepared.batches, shard, settings, trained.frame, prepared.whole_pass)
         check_embedding(embedding, config)
         fitted = None
         if keep:
@@ -210,7 +210,7 @@ def run_split(
         clock.seconds,
         fitted,
         inspection,
-        describe_messages(team),
+        describe_messages(shard),
     )
 
 
@@ -229,13 +229,13 @@ def evaluate_graph(
     measures: Measures = "auc",
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
     measures: auc for AUC and AP, all for ranks and a linear probe besides. directory: as in `embed_graph`.
-    ranks: as in `embed_graph`; only the first scores, the others return an empty line.
+    communicator: as in `embed_graph`; only the first scores, the others return an empty line.
     pinned: a split from files, to be used instead of one by the seed.
     """
     if pinned is not None and protocol != "heldout":
@@ -246,9 +246,9 @@ def evaluate_graph(
         split = split_links(graph, protocol=protocol, seed=config.seed) if pinned is None else pinned.in_memory(graph)
     more = {"protocol": protocol, **name_split(pinned)}
     keeper = keep_training(directory, training_name(config), graph, split, config, **more)
-    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, ranks=ranks)
+    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, communicator=communicator)
     assert split.test is not None
-    if ranks is not None and not ranks.is_first:
+    if not communicator.is_first:
         return {}, run
     with clock.measure("evaluate"):
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
@@ -281,7 +281,7 @@ def training_name(config: Config) -> str:
     return f"{config.method}-seed-{config.seed}"
 
 
-def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch, ranks: Ranks | None = None) -> Config:
+def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch, communicator: Communicator = LOCAL) -> Config:
     """Decide `auto` by two short trainings, without structure and with it, scored on the validation pairs.
 
     Without features there is nothing to blend, and without validation pairs nothing to decide by: then none.
@@ -293,6 +293,9 @@ def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch, ranks: 
     with clock.measure("trial"):
         num_epochs = min(_TRIAL_EPOCHS, config.num_epochs(split.train.num_edges))
         short = replace(config, epochs=num_epochs, patience=_TRIAL_EPOCHS)
-        runs = [run_split(split, replace(short, structure=choice), ranks=ranks) for choice in ("none", "blend")]
+        runs = [
+            run_split(split, replace(short, structure=choice), communicator=communicator)
+            for choice in ("none", "blend")
+        ]
         without, blended = (max(score for _, score in run.trained.history.validations) for run in runs)
     return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,9 +16,9 @@ from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
-from l2g2g.training.batches import PatchBatch
+from l2g2g.training.batches import PatchBatches
 from l2g2g.training.loop import LoopSettings, WholePass, embed_nodes, encode_patches
-from l2g2g.training.team import Alone
+from l2g2g.training.shard import Shard
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Inspection:
 
 def inspect_training(
     model: Autoencoder,
-    batches: Sequence[PatchBatch],
+    batches: PatchBatches,
     patch_set: PatchSet,
     settings: LoopSettings,
     frame: Frame,
@@ -47,7 +46,7 @@ def inspect_training(
     """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any."""
     separation, residuals = None, None
     if validation is not None or whole is None:  # without a whole pass this is what aligns the patches
-        embedding, frame = embed_nodes(model, batches, Alone(patch_set), settings, frame, whole)
+        embedding, frame = embed_nodes(model, batches, Shard(patch_set), settings, frame, whole)
     if validation is not None:
         separation = separate("validation", embedding.cpu().numpy(), validation, scorer, settings.seed)
     if patch_set.num_patches > 1:

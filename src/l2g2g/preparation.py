@@ -21,11 +21,11 @@ from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import PatchBatch, prepare_batches
+from l2g2g.training.batches import ResidentBatches, prepare_batches
 from l2g2g.training.loop import LoopSettings, WholePass
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
 from l2g2g.training.pair_source import PairOptions, PairSource
-from l2g2g.training.team import Alone
+from l2g2g.training.shard import Shard
 
 # Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
 _REVERSED_SHARE = 0.5
@@ -41,7 +41,7 @@ def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
 class Prepared:
     """A graph as the loop wants it."""
 
-    batches: list[PatchBatch]
+    batches: ResidentBatches
     global_pairs: GlobalPairs | None
     whole: EncoderInput | None
     elsewhere: bool = False
@@ -58,13 +58,13 @@ class Prepared:
 def prepare(
     graph: Graph,
     split: LinkSplit,
-    team: Alone,
+    shard: Shard,
     features: Features,
     config: Config,
     purpose: Purpose,
 ) -> Prepared:
     """What the purpose needs of a graph, and nothing else: each part of it is as large as the graph."""
-    patch_set = team.patch_set
+    patch_set = shard.patch_set
     scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
     units, hidden = None, config.hidden_fraction or 1.0
     if config.mask_by == "clusters":
@@ -75,8 +75,8 @@ def prepare(
     plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
     options = pair_options(graph, config)
     whole = None
-    elsewhere = passes_whole_graph(patch_set, config) and not team.is_first
-    if passes_whole_graph(patch_set, config) and team.is_first and purpose != "train":
+    elsewhere = passes_whole_graph(patch_set, config) and not shard.is_first
+    if passes_whole_graph(patch_set, config) and shard.is_first and purpose != "train":
         whole = prepare_input(
             graph.adjacency,
             features,
@@ -85,7 +85,7 @@ def prepare(
             storage=config.feature_storage,
         )
     if purpose == "embed" and (elsewhere or whole is not None):
-        return Prepared([], None, whole, elsewhere)
+        return Prepared(ResidentBatches(), None, whole, elsewhere)
     batches = prepare_batches(
         patch_set,
         graph.adjacency,
@@ -98,7 +98,7 @@ def prepare(
         options=options,
         storage=config.feature_storage,
         device=config.device,
-        patches=team.patches,
+        patches=shard.patches,
     )
     global_pairs = None
     if config.loss_scope == "global" and purpose != "embed":
@@ -111,8 +111,7 @@ def prepare(
             units=units,
             options=options,
             device=config.device,
-            patches=team.patches,
-            exchange=team.exchange,
+            table=shard.table,
             batches=batches,
         )
         if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:

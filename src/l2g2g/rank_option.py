@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from l2g2g.errors import Interrupted, L2G2GError
+from l2g2g.parallel.communicator import LOCAL, Communicator
 
 if TYPE_CHECKING:
     from l2g2g.run_directory import RunDirectory
-    from l2g2g.training.distributed import Ranks
 
 Command = TypeVar("Command", bound=Callable[..., None])
 TimeoutOption = Annotated[
@@ -31,17 +31,19 @@ TimeoutOption = Annotated[
 
 
 def takes_ranks(command: Command) -> Command:
-    """Hand a command its `ranks` (None for one process), and give it the option --timeout.
+    """Hand a command its `communicator`, and give it the option --timeout.
 
     It must have `quiet`, and may have `profile`; both are for the first rank only.
     """
-    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "ranks"]
+    own = [
+        each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "communicator"
+    ]
     option = inspect.Parameter("timeout", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TimeoutOption)
 
     @functools.wraps(command)
     def with_ranks(*, timeout: float | None = None, **given: Any) -> None:
         if int(os.environ.get("WORLD_SIZE") or 1) < 2:
-            return command(**given, ranks=None)
+            return command(**given, communicator=LOCAL)
         return _run_joined(command, timeout, given)
 
     with_ranks.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
@@ -51,7 +53,7 @@ def takes_ranks(command: Command) -> Command:
 
 def _run_joined(command: Callable[..., None], timeout: float | None, given: dict[str, Any]) -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # before torch is loaded: gloo talks about its addresses
-    from l2g2g.training.distributed import USUAL_TIMEOUT, Place, join_ranks
+    from l2g2g.parallel.communicator import USUAL_TIMEOUT, Place, join_ranks
 
     place = Place.read(os.environ)
     assert place is not None
@@ -59,17 +61,17 @@ def _run_joined(command: Callable[..., None], timeout: float | None, given: dict
         given |= {"quiet": True}
         if "profile" in given:
             given["profile"] = None
-    with join_ranks(place, device=given.get("device") or "cpu", timeout=timeout or USUAL_TIMEOUT) as ranks:
+    with join_ranks(place, device=given.get("device") or "cpu", timeout=timeout or USUAL_TIMEOUT) as communicator:
         try:
-            command(**given, ranks=ranks)
+            command(**given, communicator=communicator)
         except L2G2GError as error:
-            if not ranks.takes_the_word():
+            if not communicator.reports_error():
                 raise SystemExit(error.exit_code) from error
-            if ranks.is_first:
+            if communicator.is_first:
                 raise
-            raise type(error)(f"rank {ranks.rank}: {error}") from error
+            raise type(error)(f"rank {communicator.rank}: {error}") from error
         except Interrupted as error:  # all were: one tells
-            if ranks.is_first:
+            if communicator.is_first:
                 raise
             raise SystemExit(error.exit_code) from error
 
@@ -79,23 +81,23 @@ def is_later_rank() -> bool:
     return os.environ.get("WORLD_SIZE", "1") not in ("", "1") and os.environ.get("RANK", "0") not in ("", "0")
 
 
-def is_first(ranks: Ranks | None) -> bool:
+def is_first(communicator: Communicator) -> bool:
     """Whether this process prints and writes."""
-    return ranks is None or ranks.is_first
+    return communicator.is_first
 
 
 @contextmanager
-def open_run_of(ranks: Ranks | None, folder: Path | None, **choices: Any) -> Iterator[RunDirectory | None]:
+def open_run_of(communicator: Communicator, folder: Path | None, **choices: Any) -> Iterator[RunDirectory | None]:
     """The run directory of a job, which its first rank keeps; None on the others.
 
     A job that torchrun restarted goes on with what was saved before.
     """
     from l2g2g.run_directory import holds_run, open_run
 
-    if not is_first(ranks):
+    if not is_first(communicator):
         yield None
         return
-    if ranks is not None and ranks.place.attempt and holds_run(folder):
+    if communicator.size > 1 and communicator.attempt and holds_run(folder):
         choices["resume"] = True
     with open_run(folder, **choices) as directory:
         yield directory

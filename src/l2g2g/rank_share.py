@@ -12,20 +12,20 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.store import PatchStore
 from l2g2g.training.assignment import assign_patches
-from l2g2g.training.distributed import Ranks
 from l2g2g.training.keeper import Keeper
+from l2g2g.training.shard import Shard, shared_parameters
 from l2g2g.training.shared_keeper import SharedKeeper
-from l2g2g.training.team import Alone, Share, shared_parameters
 
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
 _ARCS_PER_ROW = 4
 
 
-def make_team(
-    ranks: Ranks | None,
+def make_shard(
+    communicator: Communicator,
     graph: Graph | PatchStore,
     patch_set: PatchSet,
     model: Autoencoder,
@@ -33,24 +33,24 @@ def make_team(
     keeper: Keeper | None,
     *,
     validates: bool,
-) -> tuple[Alone, Keeper | SharedKeeper | None]:
+) -> tuple[Shard, Keeper | SharedKeeper | None]:
     """Who trains these patches: this process alone, or every rank a share of them; and who keeps the state.
 
     graph: what the patches are cut from, or where they lie on disk.
     keeper: of this process; of several ranks only the first has one. validates: whether training does.
     """
-    if ranks is None:
-        return Alone(patch_set), keeper
-    check_patches(patch_set.num_patches, ranks, config)
+    if communicator.size == 1:
+        return Shard(patch_set), keeper
+    check_patches(patch_set.num_patches, communicator, config)
     if config.align_gradient == "through":
         raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
-    ranks.check_same("graph, setting or partition", _digest(graph, patch_set, config))
-    owners = deal_patches(graph, patch_set, ranks.size)
-    is_kept = bool(ranks.tell("check", b"" if keeper is None else b"kept"))
+    communicator.check_same("graph, setting or partition", _digest(graph, patch_set, config))
+    owners = deal_patches(graph, patch_set, communicator.size)
+    is_kept = bool(communicator.broadcast("check", b"" if keeper is None else b"kept"))
     watched = validates or is_kept  # somebody looks at all patches while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
-    team = Share(ranks, patch_set, owners, apart=apart)
-    return team, SharedKeeper(team, keeper) if is_kept else None
+    shard = Shard(patch_set, communicator, owners, apart=apart)
+    return shard, SharedKeeper(shard, keeper) if is_kept else None
 
 
 def deal_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int) -> np.ndarray:
@@ -67,10 +67,10 @@ def _count_arcs(graph: Graph | PatchStore, patch_set: PatchSet) -> np.ndarray:
     return patch_set.count_arcs(graph.adjacency)
 
 
-def check_patches(num_patches: int, ranks: Ranks, config: Config) -> None:
+def check_patches(num_patches: int, communicator: Communicator, config: Config) -> None:
     """Refuse to share what is one piece."""
     if num_patches == 1:
-        raise InputError(f"{config.method} has one patch and {ranks.size} ranks; use a method with patches")
+        raise InputError(f"{config.method} has one patch and {communicator.size} ranks; use a method with patches")
 
 
 def _digest(graph: Graph | PatchStore, patch_set: PatchSet, config: Config) -> bytes:
@@ -85,15 +85,13 @@ def _digest(graph: Graph | PatchStore, patch_set: PatchSet, config: Config) -> b
     return digest.digest()
 
 
-def describe_messages(team: Alone) -> dict[str, dict[str, float]]:
+def describe_messages(shard: Shard) -> dict[str, dict[str, float]]:
     """For JSON: bytes that all ranks together send to others, by kind of message, each time it is sent; how often.
 
     Empty for one process. Every rank must ask, because all are asked.
     """
-    if not isinstance(team, Share):
-        return {}
     return {
         kind.replace(" ", "_"): {"bytes": total / times, "times": times}
-        for kind, (total, times) in team.ranks.count_messages().items()
+        for kind, (total, times) in shard.communicator.count_messages().items()
         if times
     }

@@ -16,8 +16,8 @@ from l2g2g.graphs.read import find_graph_file, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, write_store
 from l2g2g.memory import estimate_memory, graph_bytes, resident_memory
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.run_directory import RunDirectory
-from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 
 # A text file of an edge list becomes at most this many times as many bytes while it is read into memory.
@@ -38,15 +38,15 @@ def open_source(
     *,
     data_dir: Path | None = None,
     directory: RunDirectory | None = None,
-    ranks: Ranks | None = None,
+    communicator: Communicator = LOCAL,
 ) -> Iterator[Graph | StoredGraph]:
     """The graph of a command. A store stays one; anything else is read, into memory where `config.memory` allows it.
 
     What does not fit is written to a store in the run directory, where a resumed run finds it again, or in a temporary
     folder that is gone afterwards. Of several ranks the first decides and writes.
     """
-    if ranks is not None and config.memory is not None and not is_store(source):
-        with _open_shared(source, features, config, data_dir, directory, ranks) as shared:
+    if communicator.size > 1 and config.memory is not None and not is_store(source):
+        with _open_shared(source, features, config, data_dir, directory, communicator) as shared:
             yield shared
         return
     if is_store(source):
@@ -94,16 +94,16 @@ def _open_shared(
     config: Config,
     data_dir: Path | None,
     directory: RunDirectory | None,
-    ranks: Ranks,
+    communicator: Communicator,
 ) -> Iterator[Graph | StoredGraph]:
     """As the first rank opens it: in memory, which each fills by itself, or the store that the first has written."""
-    if ranks.is_first:
+    if communicator.is_first:
         with open_source(source, features, config, data_dir=data_dir, directory=directory) as graph:
             where = str(graph.directory.resolve()) if isinstance(graph, StoredGraph) else ""
-            ranks.tell("folder", where.encode())
+            communicator.broadcast("folder", where.encode())
             yield graph
         return
-    where = ranks.tell("folder", b"").decode()
+    where = communicator.broadcast("folder", b"").decode()
     if not where:
         yield read_graph(source, features, data_dir=data_dir, directed=config.directed)
         return
@@ -121,14 +121,14 @@ def open_shared_store(folder: Path) -> StoredGraph:
 
 
 @contextmanager
-def shared_folder(ranks: Ranks | None, directory: RunDirectory | None, name: str) -> Iterator[Path]:
+def shared_folder(communicator: Communicator, directory: RunDirectory | None, name: str) -> Iterator[Path]:
     """The same as `scratch_folder`; of several ranks all have the folder of the first."""
-    if ranks is not None and not ranks.is_first:
-        yield Path(ranks.tell("folder", b"").decode())
+    if not communicator.is_first:
+        yield Path(communicator.broadcast("folder", b"").decode())
         return
     with scratch_folder(directory, name) as folder:
-        if ranks is not None:
-            ranks.tell("folder", str(folder.resolve()).encode())
+        if communicator.size > 1:
+            communicator.broadcast("folder", str(folder.resolve()).encode())
         yield folder
 
 

@@ -13,12 +13,12 @@ from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import resident_memory
+from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.patches.stored_cut import Cut, cut_stored_graph
 from l2g2g.patches.stored_partition import metis_memory
 from l2g2g.resources import choose_threads
 from l2g2g.stopwatch import Stopwatch
-from l2g2g.training.distributed import Ranks
 from l2g2g.training.heap import return_freed_memory
 
 _FINER = 1.6  # times as many patches where the largest is too large
@@ -58,22 +58,22 @@ def fit_patches(graph: StoredGraph, config: Config, clock: Stopwatch, num_ranks:
 
 
 def fit_shared_patches(
-    ranks: Ranks, graph: StoredGraph, config: Config, clock: Stopwatch
+    communicator: Communicator, graph: StoredGraph, config: Config, clock: Stopwatch
 ) -> tuple[PatchStore, Needs | None]:
     """The same for the ranks of a job, each within `config.memory`: the first cuts, all open what it left.
 
     Without a limit nothing has to fit, and there are no needs.
     """
-    if ranks.is_first:
+    if communicator.is_first:
         if config.memory is None:
             find_patches(graph, config, clock)
         else:
-            fit_patches(graph, config, clock, ranks.size)
-    ranks.tell("ready", b"")
+            fit_patches(graph, config, clock, communicator.size)
+    communicator.broadcast("ready", b"")
     patches = open_patches(graph.directory, graph=graph)
     if config.memory is None:
         return patches, None
-    threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, patches, ranks.size)
+    threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, patches, communicator.size)
     return patches, find_needs(sizes, config, patches.num_patches, threads, resident_memory())
 
 

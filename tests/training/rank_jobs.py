@@ -15,8 +15,8 @@ import numpy as np
 from l2g2g.config import make_config
 from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.block_model import BlockModel
-from l2g2g.training.distributed import Place, join_ranks
-from l2g2g.training.team import Alone, Share
+from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
+from l2g2g.training.shard import Shard
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 12, "lr": 0.01, "threads": 1, "target_overlap": 16}
 CASES = {
@@ -46,43 +46,38 @@ def make_graph():
 @contextmanager
 def first_gradient():
     """A dictionary that gets the gradient of every parameter in the first epoch, zeros where this rank has none."""
-    found, real = {}, {team: team.add_gradients for team in (Alone, Share)}
+    found, add_gradients = {}, Shard.add_gradients
 
-    def noting(add_gradients):
-        def noted(self, model, loss):
-            loss = add_gradients(self, model, loss)
-            for name, parameter in model.named_parameters():
-                gradient = parameter.grad
-                found.setdefault(name, np.zeros(parameter.shape) if gradient is None else gradient.numpy().copy())
-            return loss
-
-        return noted
+    def noted(self, model, loss):
+        loss = add_gradients(self, model, loss)
+        for name, parameter in model.named_parameters():
+            gradient = parameter.grad
+            found.setdefault(name, np.zeros(parameter.shape) if gradient is None else gradient.numpy().copy())
+        return loss
 
     try:
-        for team, add_gradients in real.items():
-            team.add_gradients = noting(add_gradients)
+        Shard.add_gradients = noted
         yield found
     finally:
-        for team, add_gradients in real.items():
-            team.add_gradients = add_gradients
+        Shard.add_gradients = add_gradients
 
 
-def run(name, ranks=None):
+def run(name, communicator=LOCAL):
     """(AUC or None, the training, the gradient of its first epoch)."""
     graph, config = make_graph(), make_config(**{**SMALL, **CASES[name]})
     with first_gradient() as gradient:
         if name.startswith("evaluated"):
-            row, done = evaluate_graph(graph, config, ranks=ranks)
+            row, done = evaluate_graph(graph, config, communicator=communicator)
             return row.get("auc"), done, gradient
-        return None, embed_graph(graph, config, ranks=ranks), gradient
+        return None, embed_graph(graph, config, communicator=communicator), gradient
 
 
 def main(folder, names):
-    with join_ranks(Place.read(os.environ), timeout=60) as ranks:
+    with join_ranks(Place.read(os.environ), timeout=60) as communicator:
         for number, name in enumerate(names):
-            auc, done, gradient = run(name, ranks)
-            np.savez(folder / f"{number}-{ranks.rank}.npz", **gradient)
-            if ranks.is_first:
+            auc, done, gradient = run(name, communicator)
+            np.savez(folder / f"{number}-{communicator.rank}.npz", **gradient)
+            if communicator.is_first:
                 told = json.dumps({"messages": done.messages, "auc": auc})
                 losses = np.array(done.trained.history.losses)
                 np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)

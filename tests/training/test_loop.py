@@ -18,7 +18,7 @@ from l2g2g.patches.partition import partition
 from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import LoopSettings, _falls_fast, embed_nodes, train
 from l2g2g.training.objective import patch_loss
-from l2g2g.training.team import Alone
+from l2g2g.training.shard import Shard
 
 DIM = 4
 SETTINGS = LoopSettings(epochs=12, seed=0, alignment="during", refresh_every=3)
@@ -287,7 +287,7 @@ def test_early_stopping_keeps_the_best_state_and_stops(split, patch_set, batches
     for name, value in trained.model.state_dict().items():
         assert torch.equal(value, states[1][name])
     assert not torch.equal(trained.model.encoders[0].weights[0], states[3]["encoders.0.weights.0"])
-    again, _ = embed_nodes(trained.model, batches, Alone(patch_set), settings, trained.frame)
+    again, _ = embed_nodes(trained.model, batches, Shard(patch_set), settings, trained.frame)
     assert torch.allclose(again, embeddings[1], atol=1e-4)
 
 

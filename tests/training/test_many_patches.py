@@ -9,7 +9,7 @@ from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import index_overlaps
 from l2g2g.training import loop
 from l2g2g.training.loop import LoopSettings
-from l2g2g.training.team import Alone
+from l2g2g.training.shard import Shard
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def error_after(grid, **options):
     stacked, patch_set, turns = grid
     previous = Frame.identity(patch_set.num_patches, 3)
     settings = LoopSettings(rotate=True, translate=True)
-    frame = loop._synchronise(stacked, Alone(patch_set), settings, previous, **options)
+    frame = loop._synchronise(stacked, Shard(patch_set), settings, previous, **options)
     found = turns @ frame.rotations.double()  # all the same where they are right
     left, _, right = torch.linalg.svd(found.sum(0))
     return float((found - left @ right).square().sum((1, 2)).mean().sqrt())

@@ -1,5 +1,7 @@
 """Pairs of a batch: edges by weight, arcs with their reverses, negatives by degree; nothing known is a negative."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,6 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.pairs import PairList
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.home_pairs import HomePairs
 from l2g2g.training.objective import ObjectiveSettings, prepare_global_pairs
 from l2g2g.training.objective import _how_to_draw as how_to_draw
 from l2g2g.training.pair_source import PairOptions, one_way_reversed, prepare_pairs
@@ -196,7 +197,7 @@ def test_ranks_draw_the_pairs_of_one_process_between_them(one_way, kind, num_gro
     homes = np.random.default_rng(0).integers(3, size=one_way.num_nodes)
     how = {"fresh": True, "seed": 1, "epoch": 4, "num_groups": num_groups}
     expected = [drawn.listed for drawn in source.draw(0.5, 0.4, **how)]
-    parts = [HomePairs(source, homes == rank).draw(0.5, 0.4, **how) for rank in range(3)]
+    parts = [replace(source, is_owned=homes == rank).draw_owned(0.5, 0.4, **how) for rank in range(3)]
     num_edges = sum(part.num_edges or 0 for part in parts)
     weighed = [part.weighed(num_edges) for part in parts]
     for name, whole in zip(("edges", "non_edges"), expected, strict=True):

@@ -21,12 +21,12 @@ from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches, train
-from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
+from l2g2g.training.objective import prepare_global_pairs
+from l2g2g.training.shard import Shard
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 from l2g2g.training.stored_pass import StoredPass, feature_blocks
 from l2g2g.training.stored_rows import StoredRows
-from l2g2g.training.team import Alone
 
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
@@ -220,12 +220,12 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     if scope == "global":
         expected_pairs = prepare_global_pairs(patch_set, adjacency, split.held_out)
         rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
-        found_pairs = GlobalPairs(StoredPairs(rows, split.held_out), expected_pairs.shares)
+        found_pairs = replace(expected_pairs, pairs=StoredPairs(rows, split.held_out))
     results = []
     for each, pairs in ((expected_batches, expected_pairs), (batches, found_pairs)):
         model = make_model(features, **options)
         trained = train(model, each, patch_set, settings, global_pairs=pairs)
-        embedding, _ = embed_nodes(model, each, Alone(patch_set), settings, trained.frame)
+        embedding, _ = embed_nodes(model, each, Shard(patch_set), settings, trained.frame)
         results.append((trained.history.losses, encode_patches(model, each), embedding))
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-5)
     torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,6 +51,12 @@ class PatchSet:
     def node_duplication(self) -> float:
         """Mean number of patches that hold a node."""
         return self.num_rows / self.num_nodes
+
+    @cached_property
+    def node_shares(self) -> np.ndarray:
+        """(num_nodes,) float32 one over the number of patches that hold a node."""
+        counts = np.bincount(self.global_nodes, minlength=self.num_nodes)
+        return (1.0 / np.maximum(counts, 1)).astype(np.float32)
 
     def nodes_of(self, patch: int) -> np.ndarray:
         """Node numbers of one patch, ascending."""

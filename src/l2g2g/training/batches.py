@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -80,6 +81,39 @@ class PatchBatch:
         return EncoderInput(propagation, features, propagated=False)
 
 
+class PatchBatches(Protocol):
+    """Patches as batches, gone through in order, once or twice an epoch."""
+
+    @property
+    def is_block(self) -> bool:
+        """Whether all patches are one batch that stays in memory."""
+
+    def holds(self, batch: PatchBatch) -> bool:
+        """Whether a batch stays in memory, and what the encoder leaves for its gradient with it."""
+
+    def __len__(self) -> int:
+        """Number of batches."""
+
+    def __getitem__(self, place: int, /) -> PatchBatch:
+        """The batch at a place."""
+
+    def __iter__(self) -> Iterator[PatchBatch]:
+        """All batches in order."""
+
+
+class ResidentBatches(list[PatchBatch]):
+    """Batches that stay in memory."""
+
+    @property
+    def is_block(self) -> bool:
+        """Whether all patches are one batch."""
+        return len(self) == 1
+
+    def holds(self, batch: PatchBatch) -> bool:
+        """Always."""
+        return True
+
+
 def prepare_batches(
     patch_set: PatchSet,
     adjacency: sp.csr_array,
@@ -94,7 +128,7 @@ def prepare_batches(
     storage: str = "float32",
     device: torch.device | str = "cpu",
     patches: np.ndarray | None = None,
-) -> list[PatchBatch]:
+) -> ResidentBatches:
     """Cut a training graph into its patches: one batch with all of them, or one batch each.
 
     adjacency: (num_nodes, num_nodes) training edges. features: (num_nodes, num_features).
@@ -105,7 +139,7 @@ def prepare_batches(
     """
     wanted = np.arange(patch_set.num_patches) if patches is None else patches
     groups = [wanted] if together else [np.array([patch]) for patch in wanted]
-    batches = []
+    batches = ResidentBatches()
     options, device = options or PairOptions(), torch.device(device)
     for group in groups:
         part = patch_set.select(group)

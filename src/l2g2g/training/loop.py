@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import fmean
@@ -18,16 +18,15 @@ from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
-from l2g2g.training.batches import PatchBatch
+from l2g2g.training.batches import PatchBatches
 from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
+from l2g2g.training.shard import Shard
 from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.state import History, LoopState
-from l2g2g.training.stored_batches import StoredBatches
-from l2g2g.training.team import Alone
 
 Schedule = Literal["constant", "linear"]
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
@@ -91,7 +90,7 @@ class Trained:
 
 def train(
     model: Autoencoder,
-    batches: Sequence[PatchBatch],
+    batches: PatchBatches,
     patch_set: PatchSet,
     settings: LoopSettings,
     *,
@@ -100,7 +99,7 @@ def train(
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: OnEpoch | None = None,
     keeper: Keeper | SharedKeeper | None = None,
-    team: Alone | None = None,
+    shard: Shard | None = None,
 ) -> Trained:
     """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
 
@@ -108,9 +107,9 @@ def train(
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
     With `validate`, the state of the best validation is kept. on_epoch is told of every epoch.
     keeper: saves the state while it changes, and brings it back where it has one.
-    team: the ranks that train together, each with the batches of its own patches; None for one that has all.
+    shard: the patches of this rank, to which the batches belong; None for all.
     """
-    team = team or Alone(patch_set)
+    shard = shard or Shard(patch_set)
     frame = Frame.identity(
         patch_set.num_patches, model.dim, dtype=torch.float32, device=next(model.parameters()).device
     )
@@ -121,21 +120,21 @@ def train(
             keeper.begin(state)
         while not _is_over(state, settings):
             num_refreshes = len(state.history.refresh_seconds)
-            trouble = _run_epoch(state, batches, team, settings, global_pairs)
+            trouble = _run_epoch(state, batches, shard, settings, global_pairs)
             if state.epoch % settings.validate_every == 0 or state.epoch == settings.epochs:
                 if validate is not None:
-                    _validate(state, batches, team, settings, whole, validate)
+                    _validate(state, batches, shard, settings, whole, validate)
                 elif trouble is None:
                     state.recovery.keep(state.frame)
             if on_epoch is not None:
                 refreshed = len(state.history.refresh_seconds) > num_refreshes
-                on_epoch(_report(state, refreshed, batches, team))
+                on_epoch(_report(state, refreshed, batches, shard))
             if keeper is not None:
                 keeper.after_epoch(state)
         if keeper is not None:
             keeper.finish(state)
     frame, history = state.frame, state.history
-    history.losses = team.end(history.losses)
+    history.losses = shard.end(history.losses)
     if state.best_model is not None:
         assert state.best_frame is not None
         model.load_state_dict(state.best_model)
@@ -163,8 +162,8 @@ def _falls_fast(losses: list[float]) -> bool:
 
 def _run_epoch(
     state: LoopState,
-    batches: Sequence[PatchBatch],
-    team: Alone,
+    batches: PatchBatches,
+    shard: Shard,
     settings: LoopSettings,
     global_pairs: GlobalPairs | None,
 ) -> str | None:
@@ -172,18 +171,18 @@ def _run_epoch(
     started, epoch = time.perf_counter(), state.epoch
     model, history = state.model, state.history
     # Where training hides nothing, what it encodes is what a refresh would encode.
-    is_block = len(batches) == 1 and not isinstance(batches, StoredBatches)
-    sees_all = is_block and not (settings.mask or settings.feature_dropout or model.variational)
+    sees_all = batches.is_block and not (settings.mask or settings.feature_dropout or model.variational)
+    solves_inside = sees_all and (shard.has_all or settings.scope == "inside")
     state.optimiser.clear_gradients()
     solver = None
-    if settings.aligns_in_training and team.patch_set.num_patches > 1:
+    if settings.aligns_in_training and shard.patch_set.num_patches > 1:
         due = epoch % settings.refresh_every == 0
-        if settings.align_gradient == "through" or (due and sees_all):
-            solver = _InGraph(team, settings, state.frame, history)
+        if settings.align_gradient == "through" or (due and solves_inside):
+            solver = _InGraph(shard, settings, state.frame, history)
         elif due:
-            state.frame = _refresh(model, batches, team, settings, state.frame, history)
+            state.frame = _refresh(model, batches, shard, settings, state.frame, history)
     loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solver)
-    loss = team.add_gradients(model, loss)
+    loss = shard.add_gradients(model, loss)
     state.frame = state.frame if solver is None else solver.frame
     trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
     if trouble is None:
@@ -198,15 +197,15 @@ def _run_epoch(
 
 def _validate(
     state: LoopState,
-    batches: Sequence[PatchBatch],
-    team: Alone,
+    batches: PatchBatches,
+    shard: Shard,
     settings: LoopSettings,
     whole: WholePass | None,
     validate: Callable[[Tensor], float],
 ) -> None:
     """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
-    embedding, frame = embed_nodes(state.model, batches, team, settings, state.frame, whole)
-    trouble, score = team.decide(lambda: _judge(embedding, validate))
+    embedding, frame = embed_nodes(state.model, batches, shard, settings, state.frame, whole)
+    trouble, score = shard.decide(lambda: _judge(embedding, validate))
     if trouble is not None:
         state.frame = state.recovery.go_back(trouble, state.epoch - 1, state.optimiser)
         return
@@ -224,9 +223,9 @@ def _judge(embedding: Tensor, validate: Callable[[Tensor], float]) -> tuple[str 
     return trouble, 0.0 if trouble is not None else validate(embedding)
 
 
-def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], team: Alone) -> EpochReport:
+def _report(state: LoopState, refreshed: bool, batches: PatchBatches, shard: Shard) -> EpochReport:
     """The epoch that is just over. A rank that has some patches only cannot measure how well all agree."""
-    patch_set = team.patch_set
+    patch_set = shard.patch_set
     history, model, frame = state.history, state.model, state.frame
     validated = bool(history.validations) and history.validations[-1][0] == state.epoch
 
@@ -240,15 +239,15 @@ def _report(state: LoopState, refreshed: bool, batches: Sequence[PatchBatch], te
         history.losses[-1],
         history.epoch_seconds[-1],
         history.validations[-1][1] if validated else None,
-        refreshed and team.has_all,
+        refreshed and shard.has_all,
         measure,
     )
 
 
 def embed_nodes(
     model: Autoencoder,
-    batches: Sequence[PatchBatch],
-    team: Alone,
+    batches: PatchBatches,
+    shard: Shard,
     settings: LoopSettings,
     frame: Frame,
     whole: WholePass | None = None,
@@ -262,14 +261,14 @@ def embed_nodes(
         if whole is not None:
             return whole(model), frame
         stacked = encode_patches(model, batches)
-        if team.patch_set.num_patches == 1:
+        if shard.patch_set.num_patches == 1:
             return stacked, frame
         if settings.alignment != "never" and (settings.rotate or settings.translate or settings.scale):
-            frame = _synchronise(stacked, team, settings, frame)
-        return team.assemble(stacked, frame), frame
+            frame = _synchronise(stacked, shard, settings, frame)
+        return shard.assemble(stacked, frame), frame
 
 
-def encode_patches(model: Autoencoder, batches: Sequence[PatchBatch]) -> Tensor:
+def encode_patches(model: Autoencoder, batches: PatchBatches) -> Tensor:
     """(Σ N_j, dim) mean embeddings of all patches, stacked by their numbers."""
     with torch.no_grad():
         rows, patches, sizes = [], [], []
@@ -282,16 +281,16 @@ def encode_patches(model: Autoencoder, batches: Sequence[PatchBatch]) -> Tensor:
 
 def _refresh(
     model: Autoencoder,
-    batches: Sequence[PatchBatch],
-    team: Alone,
+    batches: PatchBatches,
+    shard: Shard,
     settings: LoopSettings,
     frame: Frame,
     history: History,
 ) -> Frame:
     started = time.perf_counter()
     stacked = encode_patches(model, batches)
-    with _one_thread_for_few(team.patch_set.num_patches * stacked.shape[1]):
-        frame = _synchronise(stacked, team, settings, frame, **_REFRESH)
+    with _one_thread_for_few(shard.patch_set.num_patches * stacked.shape[1]):
+        frame = _synchronise(stacked, shard, settings, frame, **_REFRESH)
     history.refresh_seconds.append(time.perf_counter() - started)
     return frame
 
@@ -302,8 +301,8 @@ class _InGraph:
     The gradient passes where it is asked to. Otherwise this is a refresh that needs no encoding of its own.
     """
 
-    def __init__(self, team: Alone, settings: LoopSettings, frame: Frame, history: History) -> None:
-        self.team, self.settings, self.frame, self.history = team, settings, frame, history
+    def __init__(self, shard: Shard, settings: LoopSettings, frame: Frame, history: History) -> None:
+        self.shard, self.settings, self.frame, self.history = shard, settings, frame, history
 
     def __call__(self, stacked: Tensor) -> Frame:
         started = time.perf_counter()
@@ -311,8 +310,8 @@ class _InGraph:
         options: dict[str, Any] = {"start": "tree", "tolerance": 1e-4, "differentiable": True}
         if self.settings.align_gradient == "held":
             stacked, options = stacked.detach(), _REFRESH
-        with _one_thread_for_few(self.team.patch_set.num_patches * stacked.shape[1]):
-            frame = _synchronise(stacked, self.team, self.settings, self.frame, **options)
+        with _one_thread_for_few(self.shard.patch_set.num_patches * stacked.shape[1]):
+            frame = _synchronise(stacked, self.shard, self.settings, self.frame, **options)
         self.frame = frame.detach()
         self.history.refresh_seconds.append(time.perf_counter() - started)
         return frame
@@ -332,7 +331,7 @@ def _one_thread_for_few(num_rows: int) -> Iterator[None]:
 
 def _synchronise(
     stacked: Tensor,
-    team: Alone,
+    shard: Shard,
     settings: LoopSettings,
     frame: Frame,
     start: Start = "auto",
@@ -340,16 +339,16 @@ def _synchronise(
     max_steps: int = 50,
     differentiable: bool = False,
 ) -> Frame:
-    if team.patch_set.num_patches > _MANY_PATCHES:
+    if shard.patch_set.num_patches > _MANY_PATCHES:
         start = "groups"
     parts: dict[str, Any] = {"rotate": settings.rotate, "translate": settings.translate, "scale": settings.scale}
     with torch.set_grad_enabled(differentiable):  # otherwise the alignment is constant between refreshes
         return synchronise(
             stacked,
-            torch.from_numpy(team.patch_set.offsets).to(stacked.device),
-            team.patch_set.overlaps.to(stacked.device),
+            torch.from_numpy(shard.patch_set.offsets).to(stacked.device),
+            shard.patch_set.overlaps.to(stacked.device),
             **parts,
-            moments=None if differentiable else team.measure_pairs(stacked, **parts),
+            moments=None if differentiable else shard.measure_pairs(stacked, **parts),
             previous=frame,
             start=start,
             tolerance=tolerance,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,15 +17,14 @@ from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.losses import gaussian_divergence
+from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.sampling import sample_nodes_by_degree
-from l2g2g.models.sparse import SparseMatrix, multiply
+from l2g2g.parallel.communicator import Communicator
+from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
 from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.training.batches import PatchBatch
-from l2g2g.training.home_pairs import HomePairs
+from l2g2g.training.batches import PatchBatch, PatchBatches
 from l2g2g.training.methods import Alignment, PairChoice
-from l2g2g.training.node_exchange import PairExchange
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
-from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
 
 Scope = Literal["inside", "global"]
@@ -64,40 +63,62 @@ class ObjectiveSettings:
 
 @dataclass(frozen=True, eq=False)
 class GlobalPairs:
-    """Pairs of all nodes, and the averaging that brings patch embeddings to them.
+    """Pairs of all nodes, and the table in which the vectors of the nodes are added up.
 
     Attributes:
         pairs: Edges and non-edges of the whole graph.
-        shares: (num_nodes, 1) one over the number of patches that hold a node.
-        average: (num_nodes, num_rows) the mean over these patches; None for one patch, or where it is never taken of
-            all patches at once.
-        exchange: With the other ranks, where the patches lie on several.
+        table: Vectors of the nodes, and later their gradients.
+        shares: (num_local,) float32, one over the number of patches that hold a node, for the nodes of the table.
     """
 
     pairs: PairSource | StoredPairs
-    shares: Tensor
-    average: SparseMatrix | None = None
-    exchange: PairExchange | None = None
+    table: NodeTable
+    shares: np.ndarray
+    _placements: weakref.WeakKeyDictionary[PatchBatch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
 
-    def assemble(self, aligned: Tensor) -> Tensor:
-        """(num_nodes, dim) mean of the aligned rows of every node, differentiable."""
-        return aligned if self.average is None else multiply(self.average, aligned)
+    def place(self, batch: PatchBatch) -> Placement:
+        """Where the rows of a batch stand in the table."""
+        if batch not in self._placements:
+            self._placements[batch] = self.table.place(batch.pairs.nodes, self.shares)
+        return self._placements[batch]
 
-    @cached_property
-    def home(self) -> HomePairs:
-        """The pairs that this rank scores."""
-        assert self.exchange is not None
-        return HomePairs(self.pairs, self.exchange.is_home)
+    def assemble(self, aligned: Tensor, nodes: np.ndarray) -> Tensor:
+        """(num_nodes, dim) mean of the aligned rows of every node, differentiable; where this process has all rows.
+
+        nodes: (num_rows,) the node of each row.
+        """
+        return Assemble.apply(aligned, self.table.place(nodes, self.shares))
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
-        """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable.
+        """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable."""
+        return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
 
-        Of several ranks each scores a part of the pairs, and the embedding is its part of every mean.
+    def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
+        """Replace the vectors in the table by their gradient; that of the decoder goes to its parameters.
+
+        Returns the loss of the pairs of this rank.
         """
-        if self.exchange is None:
-            return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
-        embedding, drawn = self.exchange.bring(embedding, self.home.draw(**_how_to_draw(settings, epoch)))
-        return model.pair_loss(embedding, drawn.edges, drawn.non_edges)
+        table = self.table
+        table.complete("overlap sums")
+        edges: ScoredEdges
+        non_edges: NonEdges
+        if table.has_all:
+            edges, non_edges = self.pairs.draw(**_how_to_draw(settings, epoch))
+            request, _ = table.request(None, 0)
+        else:
+            owned = self.pairs.draw_owned(**_how_to_draw(settings, epoch))
+            request, num_edges = table.request(owned.find_nodes(table.num_nodes), owned.num_edges or 0)
+            assert request.nodes is not None
+            owned = owned.weighed(num_edges).renumbered(request.nodes, table.num_nodes)
+            edges, non_edges = owned.edges, owned.non_edges
+        vectors = table.gather(request).detach().requires_grad_()
+        loss = model.pair_loss(vectors, edges, non_edges)
+        loss.backward()
+        assert vectors.grad is not None
+        table.clear()
+        table.scatter_add_to_owners(request, vectors.grad)
+        table.return_ghosts("overlap gradients")
+        return float(loss.detach())
 
 
 def prepare_global_pairs(
@@ -105,49 +126,30 @@ def prepare_global_pairs(
     adjacency: sp.csr_array,
     held_out: sp.csr_array,
     *,
+    table: NodeTable | None = None,
     negatives_per_edge: float = 1.0,
     only_between: bool = False,
     units: np.ndarray | None = None,
     options: PairOptions | None = None,
     device: torch.device | str = "cpu",
-    patches: np.ndarray | None = None,
-    exchange: PairExchange | None = None,
     batches: Sequence[PatchBatch] = (),
 ) -> GlobalPairs:
     """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
 
+    table: of the nodes; None where this process has all of them.
     only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
-    patches: the numbers of the patches whose rows are averaged here; None for all. exchange: with the other ranks.
     batches: those of the patches; where there is one patch, its pairs are those of the whole graph.
     """
-    whole = whole_graph(patch_set.num_nodes)
-    counts = np.bincount(patch_set.global_nodes, minlength=patch_set.num_nodes)
-    shares = torch.from_numpy((1.0 / counts).astype(np.float32)[:, None]).to(device)
+    num_nodes = patch_set.num_nodes
+    table = table or NodeTable(Communicator(), np.zeros(num_nodes, np.int64), np.arange(num_nodes))
+    shares = patch_set.node_shares[table.nodes]
     if patch_set.num_patches == 1 and batches and not only_between:
-        return GlobalPairs(batches[0].pairs, shares)
+        return GlobalPairs(batches[0].pairs, table, shares)
     if only_between:
         held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
-    pairs = prepare_pairs(
-        whole, adjacency, held_out, patch_set.num_nodes, np.array([0]), negatives_per_edge, device, units, options
-    )
-    if patch_set.num_patches == 1:
-        return GlobalPairs(pairs, shares)
-    here = patch_set if patches is None else patch_set.select(patches)
-    return GlobalPairs(pairs, shares, SparseMatrix.from_scipy(_average(here, counts), device), exchange)
-
-
-def _average(here: PatchSet, counts: np.ndarray) -> sp.csr_array:
-    """(num_nodes, num_rows) what some patches add to the mean. counts: (num_nodes,) of all patches that hold a node."""
-    own_counts = np.bincount(here.global_nodes, minlength=here.num_nodes)
-    order = np.argsort(here.global_nodes, kind="stable").astype(np.int32)
-    return sp.csr_array(
-        (
-            np.repeat(1.0 / counts, own_counts).astype(np.float32),
-            order,
-            np.concatenate([[0], np.cumsum(own_counts)]).astype(np.int32),
-        ),
-        shape=(here.num_nodes, here.num_rows),
-    )
+    whole, first = whole_graph(num_nodes), np.array([0])
+    pairs = prepare_pairs(whole, adjacency, held_out, num_nodes, first, negatives_per_edge, device, units, options)
+    return GlobalPairs(pairs if table.has_all else replace(pairs, is_owned=table.is_owned), table, shares)
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
@@ -163,7 +165,7 @@ def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
 
 def accumulate_gradients(
     model: Autoencoder,
-    batches: Sequence[PatchBatch],
+    batches: PatchBatches,
     frame: Frame,
     settings: ObjectiveSettings,
     epoch: int,
@@ -184,65 +186,27 @@ def accumulate_gradients(
             total += float(loss.detach())
         return total
     assert global_pairs is not None
-    if len(batches) == 1 and not isinstance(batches, StoredBatches):
-        aligned, divergence = encode_aligned(model, batches[0], frame, settings, epoch)
-        loss = global_loss(model, aligned, global_pairs, settings, epoch) + divergence
-        loss.backward()
-        return float(loss.detach())
-    return _accumulate_in_turn(model, batches, frame, settings, epoch, global_pairs)
-
-
-def _accumulate_in_turn(
-    model: Autoencoder,
-    batches: Sequence[PatchBatch],
-    frame: Frame,
-    settings: ObjectiveSettings,
-    epoch: int,
-    global_pairs: GlobalPairs,
-) -> float:
-    """The same gradient in the memory of one batch and of two vectors per node.
-
-    Encode all and add up the vectors of the nodes, take the gradient of these, encode again. A batch may be made when
-    its turn comes and forgotten after it; those that stay in memory are encoded once.
-    """
-    shares = global_pairs.shares
-    embedding = shares.new_zeros(len(shares), model.dim)
-    encoded: dict[int, tuple[Tensor, Tensor]] = {}
+    table, encoded = global_pairs.table, dict[int, tuple[Tensor, Tensor]]()
+    table.clear()
     for place, batch in enumerate(batches):
-        stays = isinstance(batches, StoredBatches) and batches.holds(batch)
-        with torch.set_grad_enabled(stays):
+        with torch.set_grad_enabled(batches.holds(batch)):
             aligned, divergence = encode_aligned(model, batch, frame, settings, epoch)
-        if stays:
+        if batches.holds(batch):
             encoded[place] = aligned, divergence
-        embedding.index_add_(0, batch.nodes, aligned.detach())
-    loss, gradient = global_gradient(model, embedding.mul_(shares), global_pairs, settings, epoch)
-    gradient.mul_(shares)
+        table.scatter_add(global_pairs.place(batch), aligned.detach())
+    total = global_pairs.add_gradient(model, settings, epoch)
     for place, batch in enumerate(batches):
-        found = encoded.pop(place, None)
+        found = encoded.pop(place, None)  # a batch that is not resident is encoded again
         aligned, divergence = encode_aligned(model, batch, frame, settings, epoch) if found is None else found
         roots = [aligned, divergence] if divergence.requires_grad else [aligned]
-        torch.autograd.backward(roots, [gradient.index_select(0, batch.nodes), None][: len(roots)])
-        loss += float(divergence.detach())
-    return loss
-
-
-def global_gradient(
-    model: Autoencoder, embedding: Tensor, global_pairs: GlobalPairs, settings: ObjectiveSettings, epoch: int
-) -> tuple[float, Tensor]:
-    """The loss of pairs of all nodes and its gradient by their vectors; that of the decoder goes to its parameters.
-
-    embedding: (num_nodes, dim) as it was assembled, a constant.
-    """
-    embedding = embedding.detach().requires_grad_()
-    loss = global_pairs.loss(model, embedding, settings, epoch)
-    loss.backward()
-    assert embedding.grad is not None
-    return float(loss.detach()), embedding.grad
+        torch.autograd.backward(roots, [table.take(global_pairs.place(batch)), None][: len(roots)])
+        total += float(divergence.detach())
+    return total
 
 
 def _accumulate_through(
     model: Autoencoder,
-    batches: Sequence[PatchBatch],
+    batches: PatchBatches,
     solve: FrameSolver,
     settings: ObjectiveSettings,
     epoch: int,
@@ -270,7 +234,8 @@ def _accumulate_through(
         aligned = apply_frame(rows, offsets, frame.part(np.concatenate(patches)))
     if settings.scope == "global":
         assert global_pairs is not None
-        loss = global_loss(model, aligned, global_pairs, settings, epoch)
+        nodes = np.concatenate([batch.pairs.nodes for batch in batches])
+        loss = global_pairs.loss(model, global_pairs.assemble(aligned, nodes), settings, epoch)
     else:
         parts = aligned.split(lengths)
         losses = [inside_loss(model, part, batch, settings, epoch) for part, batch in zip(parts, batches, strict=True)]
@@ -349,13 +314,6 @@ def inside_loss(
         return _dense_loss(model, embedding, batch)
     edges, non_edges = batch.pairs.draw(**_how_to_draw(settings, epoch))
     return model.pair_loss(embedding, edges, non_edges)
-
-
-def global_loss(
-    model: Autoencoder, aligned: Tensor, global_pairs: GlobalPairs, settings: ObjectiveSettings, epoch: int
-) -> Tensor:
-    """The loss of pairs of all nodes on the assembled embedding. aligned: (num_rows, dim)."""
-    return global_pairs.loss(model, global_pairs.assemble(aligned), settings, epoch)
 
 
 def _how_to_draw(settings: ObjectiveSettings, epoch: int) -> dict[str, Any]:

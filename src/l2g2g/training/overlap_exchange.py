@@ -13,9 +13,9 @@ from torch import Tensor
 
 from l2g2g.alignment.packed_pairs import pack_pairs, packed_width, unpack_pairs
 from l2g2g.alignment.pairs import PairMoments, measure_pairs
+from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
-from l2g2g.training.distributed import Ranks
 
 
 class OverlapExchange:
@@ -26,9 +26,9 @@ class OverlapExchange:
         owners: (num_patches,) the rank of every patch.
     """
 
-    def __init__(self, ranks: Ranks, patch_set: PatchSet, owners: np.ndarray) -> None:
-        overlaps, me = patch_set.overlaps, ranks.rank
-        self.ranks, self.num_pairs = ranks, overlaps.num_pairs
+    def __init__(self, communicator: Communicator, patch_set: PatchSet, owners: np.ndarray) -> None:
+        overlaps, me = patch_set.overlaps, communicator.rank
+        self.communicator, self.num_pairs = communicator, overlaps.num_pairs
         first_rank, second_rank = owners[overlaps.edges.numpy()].T if overlaps.num_pairs else np.empty((2, 0), np.int64)
         sizes = overlaps.sizes.numpy()
         first, second = _entry_ranks(first_rank, sizes), _entry_ranks(second_rank, sizes)
@@ -36,15 +36,15 @@ class OverlapExchange:
         second_rows = overlaps.second_rows.numpy()
         # By receiver or by sender, and then in the order of the entries: both sides know it.
         self.lengths = [
-            int(((first == rank) & (second == me)).sum()) if rank != me else 0 for rank in range(ranks.size)
+            int(((first == rank) & (second == me)).sum()) if rank != me else 0 for rank in range(communicator.size)
         ]
         self.expected = [
-            int(((first == me) & (second == rank)).sum()) if rank != me else 0 for rank in range(ranks.size)
+            int(((first == me) & (second == rank)).sum()) if rank != me else 0 for rank in range(communicator.size)
         ]
-        outgoing = [np.flatnonzero((first == rank) & (second == me)) for rank in range(ranks.size) if rank != me]
-        self.outgoing = torch.from_numpy(places[second_rows[np.concatenate(outgoing)]])
+        outgoing = [np.flatnonzero((first == rank) & (second == me)) for rank in range(communicator.size) if rank != me]
+        self.outgoing = torch.from_numpy(places[second_rows[np.concatenate([np.empty(0, np.int64), *outgoing])]])
         self.own = self._index(patch_set, first_rank == me, first == me, second, places)
-        self.pair_counts = np.bincount(first_rank, minlength=ranks.size).tolist()
+        self.pair_counts = np.bincount(first_rank, minlength=communicator.size).tolist()
         self.order = torch.from_numpy(np.argsort(np.argsort(first_rank, kind="stable"), kind="stable"))
 
     def _index(
@@ -55,8 +55,8 @@ class OverlapExchange:
         num_own = int((places >= 0).sum())
         rows = places[overlaps.second_rows.numpy()]
         position = num_own
-        for rank in range(self.ranks.size):
-            if rank != self.ranks.rank:
+        for rank in range(self.communicator.size):
+            if rank != self.communicator.rank:
                 coming = np.flatnonzero(entries & (second == rank))
                 rows[coming] = position + np.arange(len(coming))
                 position += len(coming)
@@ -73,13 +73,13 @@ class OverlapExchange:
         device, dim = stacked.device, stacked.shape[1]
         parts = {"rotate": rotate, "translate": translate, "scale": scale}
         outgoing = stacked.index_select(0, self.outgoing.to(device))
-        incoming = self.ranks.swap("overlaps", outgoing, self.lengths, self.expected)
+        incoming = self.communicator.all_to_all("overlaps", outgoing, self.lengths, self.expected)
         own = self.own.to(device)
         if own.num_pairs:
             packed = pack_pairs(measure_pairs(torch.cat([stacked, incoming]), own), own.sizes, **parts)
         else:
             packed = torch.zeros(0, packed_width(dim, **parts), device=device)
-        gathered = self.ranks.gather("alignment", packed, self.pair_counts)
+        gathered = self.communicator.all_gather("alignment", packed, self.pair_counts)
         return unpack_pairs(gathered[self.order.to(device)], dim, **parts)
 
 

@@ -36,6 +36,46 @@ class PairOptions:
 
 
 @dataclass(frozen=True, eq=False)
+class OwnedPairs:
+    """The pairs of an epoch that one rank scores; their rows and columns are nodes.
+
+    Attributes:
+        edges, non_edges: The pairs.
+        num_edges: How many of the edges of the epoch are here, where their weight is not known before those of the
+            other ranks are counted; None where it is.
+    """
+
+    edges: PairList
+    non_edges: PairList
+    num_edges: int | None = None
+
+    def weighed(self, num_edges: int) -> OwnedPairs:
+        """The same once the edges of all ranks are counted."""
+        if self.num_edges is None:
+            return self
+        weights = np.full(1, 1.0 / max(1, num_edges), np.float32)
+        return OwnedPairs(replace(self.edges, weights=weights), self.non_edges)
+
+    def find_nodes(self, num_nodes: int) -> np.ndarray:
+        """(num_nodes,) bool, which nodes the pairs have."""
+        found = np.zeros(num_nodes, np.bool_)
+        for pairs in (self.edges, self.non_edges):
+            found[pairs.rows] = found[pairs.columns] = True
+        return found
+
+    def renumbered(self, nodes: np.ndarray, num_nodes: int) -> OwnedPairs:
+        """The same with the places of nodes in a list instead of their numbers. nodes: the list."""
+        places = np.empty(num_nodes, np.int32)
+        places[nodes] = np.arange(len(nodes), dtype=np.int32)
+        assert "row" not in (self.edges.kind, self.non_edges.kind)
+        edges, non_edges = (
+            replace(pairs, rows=places[pairs.rows], columns=places[pairs.columns])
+            for pairs in (self.edges, self.non_edges)
+        )
+        return OwnedPairs(edges, non_edges, self.num_edges)
+
+
+@dataclass(frozen=True, eq=False)
 class PairSource:
     """Edges and non-edges of some stacked patches, to be scored: all of them, or this epoch's share.
 
@@ -54,6 +94,7 @@ class PairSource:
         arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then these are scored.
         options: How pairs are drawn and counted.
         device: Where the tensors live.
+        is_owned: (num_rows,) bool, the rows whose pairs this rank scores; None for all.
     """
 
     adjacency: sp.csr_array
@@ -67,6 +108,7 @@ class PairSource:
     arcs: sp.csr_array | None
     options: PairOptions
     device: torch.device
+    is_owned: np.ndarray | None = None
 
     @property
     def scored(self) -> sp.csr_array:
@@ -134,6 +176,31 @@ class PairSource:
         if self.backward is None:
             return edges, negatives
         return edges, negatives.listed.join(self._draw_reversed(scored, num_groups=num_groups, **how))
+
+    def draw_owned(
+        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> OwnedPairs:
+        """The pairs of an epoch whose row is owned; arguments as in `draw`."""
+        is_owned = self.is_owned
+        assert is_owned is not None
+        if self.arcs is not None or self.options.weighted:  # weights and directions need counts of all rows
+            drawn = self.draw(hidden, scored, fresh=fresh, seed=seed, epoch=epoch, num_groups=num_groups)
+            edges, non_edges = (pairs.listed.select(is_owned[pairs.listed.rows]) for pairs in drawn)
+            return OwnedPairs(edges, non_edges)
+        rows, columns = self._owned_edges
+        if scored < 1.0 or num_groups:
+            groups, nodes = self.draw_groups(num_groups, seed=seed, epoch=epoch), self.nodes.astype(np.int32)
+            chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
+            rows, columns = rows[chosen], columns[chosen]
+        non_edges = self.negatives.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=is_owned)
+        return OwnedPairs(PairList(rows, columns, np.ones(1, np.float32)), non_edges, len(rows))
+
+    @cached_property
+    def _owned_edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, columns) of all edges whose row is owned."""
+        listed = self.edges.listed
+        here = slice(None) if self.is_owned is None else self.is_owned[listed.rows]
+        return listed.rows[here], listed.columns[here]
 
     def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> np.ndarray | None:
         """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""

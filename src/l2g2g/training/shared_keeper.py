@@ -19,8 +19,8 @@ from torch import Tensor
 from l2g2g.errors import Interrupted
 from l2g2g.training.checkpoint import Checkpoint
 from l2g2g.training.keeper import Keeper
+from l2g2g.training.shard import Shard
 from l2g2g.training.state import LoopState
-from l2g2g.training.team import Share
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,14 +29,14 @@ class SharedKeeper:
     """The keeper of a job with several ranks, as each of them sees it.
 
     Args:
-        team: This rank's share of the job.
+        shard: This rank's part of the job.
         keeper: Saves and finds; only the first rank has it.
     """
 
-    def __init__(self, team: Share, keeper: Keeper | None) -> None:
-        self.team, self.keeper = team, keeper
+    def __init__(self, shard: Shard, keeper: Keeper | None) -> None:
+        self.shard, self.keeper = shard, keeper
         self._signal: int | None = None
-        team.ask = self._ask
+        shard.ask = self._ask
 
     @property
     def seconds(self) -> float:
@@ -62,7 +62,7 @@ class SharedKeeper:
     def begin(self, state: LoopState) -> None:
         """Bring the state of every rank to where the checkpoint stands."""
         found = None if self.keeper is None else self.keeper.found
-        heard = self.team.ranks.tell("checkpoint", b"" if found is None else _pack(found))
+        heard = self.shard.communicator.broadcast("checkpoint", b"" if found is None else _pack(found))
         if self.keeper is not None:
             self.keeper.begin(state)
         elif heard:
@@ -71,7 +71,7 @@ class SharedKeeper:
 
     def after_epoch(self, state: LoopState) -> None:
         """Save or leave where that was agreed on."""
-        asked, due = (answer > 0 for answer in self.team.answers)
+        asked, due = (answer > 0 for answer in self.shard.answers)
         if not asked and not due:
             return
         self._bring_together(state)
@@ -115,14 +115,14 @@ class SharedKeeper:
 
     def _unite(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The same tensors, those of single encoders taken from the rank that trains the patch."""
-        owners, ranks = self.team.owners, self.team.ranks
+        owners, communicator = self.shard.owners, self.shard.communicator
         united = {}
         for name, tensor in tensors.items():
             if name.startswith("encoders."):
                 tensor = tensor.clone()
-                if owners[int(name.split(".")[1])] != ranks.rank:
+                if owners[int(name.split(".")[1])] != communicator.rank:
                     tensor.zero_()
-                ranks.sum("encoders", tensor)
+                communicator.all_reduce("encoders", tensor)
             united[name] = tensor
         return united
 

@@ -109,6 +109,11 @@ class StoredBatches(Sequence[PatchBatch]):
             self._kept[patch] = batch
             self._room -= size
 
+    @property
+    def is_block(self) -> bool:
+        """Whether all patches are one batch that stays in memory: never."""
+        return False
+
     def holds(self, batch: PatchBatch) -> bool:
         """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
         return int(batch.patches[0]) in self._kept

@@ -12,7 +12,7 @@ from l2g2g.core import kernels
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pairs import PairList
 from l2g2g.models.sampling import DrawPlan
-from l2g2g.training.pair_source import weigh_pairs
+from l2g2g.training.pair_source import OwnedPairs, weigh_pairs
 from l2g2g.training.stored_rows import RowBlock, StoredRows
 
 
@@ -27,6 +27,7 @@ class StoredPairs:
         negatives_per_edge: Non-edges drawn for every edge.
         weighted: Whether an edge counts by its weight.
         device: Where the patterns are wanted.
+        is_owned: As in `PairSource`.
     """
 
     def __init__(
@@ -37,7 +38,9 @@ class StoredPairs:
         negatives_per_edge: float = 1.0,
         weighted: bool = False,
         device: torch.device | str = "cpu",
+        is_owned: np.ndarray | None = None,
     ) -> None:
+        self.is_owned = is_owned
         self.rows, self.held_out, self.negatives_per_edge = rows, held_out, negatives_per_edge
         self.weighted, self.device = weighted, torch.device(device)
         self._fixed: dict[int, PairList] = {}
@@ -54,6 +57,15 @@ class StoredPairs:
         if not fresh:
             self._fixed[seed] = negatives
         return edges, negatives
+
+    def draw_owned(
+        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> OwnedPairs:
+        """As in `PairSource`."""
+        assert self.is_owned is not None
+        drawn = self.draw(hidden, scored, fresh=fresh, seed=seed, epoch=epoch, num_groups=num_groups)
+        edges, non_edges = (pairs.select(self.is_owned[pairs.rows]) for pairs in drawn)
+        return OwnedPairs(edges, non_edges)
 
     @cached_property
     def _plan(self) -> DrawPlan:

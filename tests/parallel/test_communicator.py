@@ -1,7 +1,7 @@
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.training.distributed import MessageCount, Place, _no_answer
+from l2g2g.parallel.communicator import MessageCount, Place, _no_answer
 
 JOB = {
     "WORLD_SIZE": "4",

@@ -1,6 +1,6 @@
-"""Ranks: the processes of one torchrun job, how they meet, what they send each other, and how many bytes that is.
+"""Communicator: how the processes of a job exchange tensors. One process is a communicator of size one.
 
-Every message has a time-out: a rank that died or stalls ends the others with a WorkerError, never with a wait for ever.
+Every message has a time-out: a rank that died or stalls ends the others with a WorkerError.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
 from l2g2g.errors import InputError, WorkerError
-from l2g2g.training.network import choose_interface
+from l2g2g.parallel.network import choose_interface
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
     from torch.distributed import Store
 
 USUAL_TIMEOUT = 600.0
 _POLL = 0.01  # seconds between two looks at who has come
-_COURTESY = 0.5  # seconds for which the other ranks leave the word to the first one
+_COURTESY = 0.5  # seconds for which the other ranks let the first one report
 
 
 @dataclass(frozen=True)
@@ -79,35 +78,107 @@ class MessageCount:
         self.times[kind] += 1
 
 
-class Ranks:
-    """All ranks of a job, seen from one of them; `join_ranks` makes it.
+class Communicator:
+    """A process that is alone: rank 0 of 1, to which nothing is sent.
 
-    Bytes are counted as they leave for another rank. Of a sum over all ranks every rank counts what it puts in.
+    Attributes:
+        rank, size: The number of this process, and how many there are.
+        sent: What this process has sent to others.
     """
 
-    def __init__(self, place: Place, store: Store, timeout: float) -> None:
-        self.place, self.rank, self.size, self.timeout = place, place.rank, place.size, timeout
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
         self.sent = MessageCount()
-        self._store = store
 
     @property
     def is_first(self) -> bool:
         """Whether this is the rank that prints and writes."""
         return self.rank == 0
 
-    def sum(self, kind: str, values: Tensor) -> None:
-        """Add up a tensor over all ranks, in place; all ranks get the same bits."""
+    @property
+    def local_rank(self) -> int:
+        """The number of this process on its host."""
+        return 0
+
+    @property
+    def attempt(self) -> int:
+        """How often the job was restarted."""
+        return 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where messages start and end."""
+        import torch
+
+        return torch.device("cpu")
+
+    def all_reduce(self, kind: str, values: Tensor) -> None:
+        """Add up a tensor over all ranks, in place; all ranks get the same bits. kind: of message."""
+
+    def all_to_all(self, kind: str, rows: Tensor, lengths: Sequence[int], expected: Sequence[int]) -> Tensor:
+        """Send rows to every rank, those for rank 0 first, and return what came, that of rank 0 first.
+
+        rows: (sum of lengths, width). lengths, expected: (num_ranks,) rows that go to and come from each rank.
+        """
+        return rows
+
+    def all_gather(self, kind: str, rows: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The rows of all ranks, those of rank 0 first. lengths: (num_ranks,) how many each has."""
+        return self.all_to_all(kind, rows.repeat(self.size, *[1] * (rows.dim() - 1)), [len(rows)] * self.size, lengths)
+
+    def gather(self, kind: str, rows: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The same for rank 0 only; the others get no row."""
+        others = [0] * (self.size - 1)
+        expected = lengths if self.is_first else [0] * self.size
+        return self.all_to_all(kind, rows, [len(rows), *others], expected)
+
+    def broadcast(self, kind: str, data: bytes) -> bytes:
+        """The bytes that rank 0 has, for all."""
+        return data
+
+    def check_same(self, what: str, digest: bytes) -> None:
+        """Refuse to go on where ranks read or made different things."""
+
+    def count_messages(self) -> dict[str, list[int]]:
+        """(bytes, times) by kind of message, over all ranks: bytes of all, times of one."""
+        return {}
+
+    def reports_error(self) -> bool:
+        """Whether this rank is the one to tell the user what went wrong: the first that asks."""
+        return True
+
+
+class RankCommunicator(Communicator):
+    """A rank of a torchrun job; `join_ranks` makes it.
+
+    Bytes are counted as they leave for another rank. Of a sum over all ranks every rank counts what it puts in.
+    """
+
+    def __init__(self, place: Place, store: Store, timeout: float) -> None:
+        super().__init__(place.rank, place.size)
+        self.place, self.timeout = place, timeout
+        self._store = store
+
+    @property
+    def local_rank(self) -> int:
+        """The number of this process on its host."""
+        return self.place.local_rank
+
+    @property
+    def attempt(self) -> int:
+        """How often torchrun restarted the job."""
+        return self.place.attempt
+
+    def all_reduce(self, kind: str, values: Tensor) -> None:
+        """See `Communicator`."""
         from torch import distributed
 
         self.sent.add(kind, values.nbytes)
         with self._answered():
             distributed.all_reduce(values)
 
-    def swap(self, kind: str, rows: Tensor, lengths: Sequence[int], expected: Sequence[int]) -> Tensor:
-        """Send rows to every rank, those for rank 0 first, and return what came, that of rank 0 first.
-
-        rows: (sum of lengths, width). lengths, expected: (num_ranks,) rows that go to and come from each rank.
-        """
+    def all_to_all(self, kind: str, rows: Tensor, lengths: Sequence[int], expected: Sequence[int]) -> Tensor:
+        """See `Communicator`."""
         from torch import distributed
 
         received = rows.new_empty(sum(expected), *rows.shape[1:])
@@ -117,18 +188,9 @@ class Ranks:
             distributed.all_to_all_single(received, rows.contiguous(), list(expected), list(lengths))
         return received
 
-    def gather(self, kind: str, rows: Tensor, lengths: Sequence[int]) -> Tensor:
-        """The rows of all ranks, those of rank 0 first. lengths: (num_ranks,) how many each has."""
-        return self.swap(kind, rows.repeat(self.size, *[1] * (rows.dim() - 1)), [len(rows)] * self.size, lengths)
-
-    def gather_at_first(self, kind: str, rows: Tensor, lengths: Sequence[int]) -> Tensor:
-        """The same for rank 0 only; the others get no row."""
-        others = [0] * (self.size - 1)
-        expected = lengths if self.is_first else [0] * self.size
-        return self.swap(kind, rows, [len(rows), *others], expected)
-
-    def tell(self, kind: str, data: bytes) -> bytes:
-        """What rank 0 says, to all; what the others say is not heard."""
+    def broadcast(self, kind: str, data: bytes) -> bytes:
+        """See `Communicator`; what the others have is not sent."""
+        import torch
         from torch import distributed
 
         device = self.device
@@ -143,9 +205,11 @@ class Ranks:
         return buffer.cpu().numpy().tobytes()
 
     def check_same(self, what: str, digest: bytes) -> None:
-        """Refuse to go on where ranks read or made different things."""
+        """See `Communicator`."""
+        import torch
+
         rows = torch.frombuffer(bytearray(digest), dtype=torch.uint8)[None].to(self.device)
-        found = self.gather("check", rows, [1] * self.size)
+        found = self.all_gather("check", rows, [1] * self.size)
         different = (found != found[0]).any(1).nonzero().flatten().tolist()
         if different:
             raise InputError(
@@ -153,15 +217,17 @@ class Ranks:
             )
 
     def count_messages(self) -> dict[str, list[int]]:
-        """(bytes, times) by kind of message, over all ranks: bytes of all, times of one."""
+        """See `Communicator`."""
+        import torch
+
         kinds = sorted(self.sent.num_bytes)
         totals = torch.tensor([self.sent.num_bytes[kind] for kind in kinds], dtype=torch.float64, device=self.device)
         times = [self.sent.times[kind] for kind in kinds]
-        self.sum("count", totals)
+        self.all_reduce("count", totals)
         return {kind: [int(total), often] for kind, total, often in zip(kinds, totals.tolist(), times, strict=True)}
 
-    def takes_the_word(self) -> bool:
-        """Whether this rank is the one to tell the user what went wrong: the first that asks."""
+    def reports_error(self) -> bool:
+        """See `Communicator`."""
         if not self.is_first:
             time.sleep(_COURTESY)
         with suppress(RuntimeError):
@@ -170,7 +236,8 @@ class Ranks:
 
     @property
     def device(self) -> torch.device:
-        """Where messages start and end."""
+        """See `Communicator`."""
+        import torch
         from torch import distributed
 
         return torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
@@ -183,8 +250,11 @@ class Ranks:
             raise _no_answer(self.place, self.timeout, error) from error
 
 
+LOCAL = Communicator()
+
+
 @contextmanager
-def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIMEOUT) -> Iterator[Ranks]:
+def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIMEOUT) -> Iterator[RankCommunicator]:
     """Meet the other ranks of the job; they part at the end of the context. timeout: seconds, of every message."""
     from torch import distributed
 
@@ -200,7 +270,7 @@ def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIME
         distributed.init_process_group(backend, store=own, rank=place.rank, world_size=place.size, timeout=limit)
     except RuntimeError as error:
         raise _no_answer(place, timeout, error) from error
-    yield Ranks(place, own, timeout)
+    yield RankCommunicator(place, own, timeout)
     distributed.destroy_process_group()
 
 

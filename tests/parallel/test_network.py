@@ -1,6 +1,6 @@
 import socket
 
-from l2g2g.training.network import choose_interface, interface_of, own_address
+from l2g2g.parallel.network import choose_interface, interface_of, own_address
 
 
 def test_the_way_to_this_machine_is_the_loopback_interface():

@@ -1,0 +1,1 @@
+"""Several processes that train one model: how they communicate, and who owns which node."""

@@ -1,0 +1,255 @@
+"""Node tables: rows of all nodes, added up over patches and ranks, each complete at the rank that owns the node.
+
+A rank holds the rows of the nodes of its own patches: owned ones, and ghost nodes, which another rank owns. Rows of
+further nodes, the far ends of sampled pairs, are asked for and forgotten. One process owns all nodes and sends nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from l2g2g.core import native
+from l2g2g.core.tables import blank_table
+from l2g2g.parallel.communicator import Communicator
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where the rows of some patches stand in a table, and how much each counts.
+
+    Attributes:
+        index: (num_rows,) int32 places in the table.
+        shares: (num_rows,) float32 factor of each row.
+        num_places: Rows of the table.
+    """
+
+    index: np.ndarray
+    shares: np.ndarray
+    num_places: int
+
+    def add(self, table: Tensor | None, rows: Tensor) -> Tensor:
+        """The table with each row times its share added at its place. table: None for zeros; it may be written over."""
+        if table is None and self._is_identity:
+            return rows
+        if self._covers_all and self._runs_native(rows):
+            out = blank_table(self.num_places, rows.shape[1])
+            before = None if table is None else table.numpy()
+            native().multiply(self._transpose, rows.contiguous().numpy(), out, added=before)
+            return torch.from_numpy(out)
+        table = rows.new_zeros(self.num_places, rows.shape[1]) if table is None else table
+        return table.index_add_(0, self._on(rows.device), rows * torch.from_numpy(self.shares[:, None]).to(rows))
+
+    def take(self, table: Tensor) -> Tensor:
+        """(num_rows, width) the row of the table at each place, times its share: the gradient of `add`."""
+        if self._is_identity:
+            return table
+        if self._runs_native(table):
+            out = blank_table(len(self.index), table.shape[1])
+            native().move_rows(table.contiguous().numpy(), out, self.index, self.shares)
+            return torch.from_numpy(out)
+        rows = table.index_select(0, self._on(table.device))
+        return rows.mul_(torch.from_numpy(self.shares[:, None]).to(rows))
+
+    @cached_property
+    def _is_identity(self) -> bool:
+        size = len(self.index)
+        return (
+            size == self.num_places and bool((self.index == np.arange(size)).all()) and bool((self.shares == 1).all())
+        )
+
+    @property
+    def _covers_all(self) -> bool:
+        """Whether a pass over the table costs no more than one over the rows."""
+        return len(self.index) >= self.num_places
+
+    @cached_property
+    def _transpose(self) -> Any:
+        """(num_places, num_rows) which rows are added up at each place."""
+        order = np.argsort(self.index, kind="stable").astype(np.int32)
+        ends = np.cumsum(np.bincount(self.index, minlength=self.num_places))
+        return native().Csr(np.concatenate([[0], ends[:-1]]), ends, order, self.shares[order], len(order))
+
+    def _on(self, device: torch.device) -> Tensor:
+        return torch.from_numpy(self.index).to(device)
+
+    @staticmethod
+    def _runs_native(rows: Tensor) -> bool:
+        fits = rows.device.type == "cpu" and rows.dtype == torch.float32 and rows.shape[1] <= 512
+        return fits and native() is not None
+
+
+class Assemble(torch.autograd.Function):
+    """`Placement.add` of all rows of one process to an empty table, differentiable."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, placement: Placement) -> Tensor:
+        """(num_places, width)."""
+        ctx.placement = placement
+        table = placement.add(None, rows)
+        return table.view_as(table)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """(num_rows, width)."""
+        return ctx.placement.take(gradient), None
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Rows that a rank reads once, and rows that the others read of it.
+
+    Attributes:
+        nodes: (num_nodes_asked,) their nodes, those of rank 0 first; None for all nodes in order.
+        outgoing: For each rank the places in this rank's table that it asked for.
+        lengths: (num_ranks,) rows that come from each rank.
+    """
+
+    nodes: np.ndarray | None
+    outgoing: list[np.ndarray]
+    lengths: list[int]
+
+
+class NodeTable:
+    """Sums of rows for all nodes.
+
+    Args:
+        communicator: Of this rank.
+        owners: (num_nodes,) the rank that owns each node.
+        nodes: (num_local,) ascending, the nodes whose rows this rank adds: all that it owns are among them.
+    """
+
+    def __init__(self, communicator: Communicator, owners: np.ndarray, nodes: np.ndarray) -> None:
+        self.communicator, self.nodes, self.num_nodes = communicator, nodes, len(owners)
+        self.is_owned = owners == communicator.rank
+        ranks = range(communicator.size)
+        self._owned = [np.flatnonzero(owners == rank) for rank in ranks]
+        self._own_places = np.searchsorted(nodes, self._owned[communicator.rank])
+        owner_of_local = owners[nodes]
+        self._ghosts = [np.flatnonzero(owner_of_local == rank) for rank in ranks]
+        self._ghosts[communicator.rank] = np.empty(0, np.int64)
+        self._held_elsewhere = self._tell_owners()
+        self._rows: Tensor | None = None
+
+    @property
+    def has_all(self) -> bool:
+        """Whether this process owns all nodes."""
+        return self.communicator.size == 1
+
+    def place(self, nodes: np.ndarray, shares: np.ndarray) -> Placement:
+        """Where rows of some nodes of this rank stand. shares: (num_local,) factor of the rows of each node here."""
+        places = np.searchsorted(self.nodes, nodes)
+        return Placement(places.astype(np.int32), shares[places], len(self.nodes))
+
+    def clear(self) -> None:
+        """Start again with zeros."""
+        self._rows = None
+
+    def scatter_add(self, placement: Placement, rows: Tensor) -> None:
+        """Add rows of this rank's own nodes and ghost nodes. Nothing is sent before `complete`."""
+        self._rows = placement.add(self._rows, rows)
+
+    def complete(self, kind: str) -> None:
+        """Bring what was added for ghost nodes to their owners, whose rows are then complete."""
+        if self.has_all:
+            return
+        for places, rows in self._send(kind, self._ghosts, self._held_elsewhere):
+            self.rows.index_add_(0, places, rows)  # rank by rank: each sum has one order
+
+    def return_ghosts(self, kind: str) -> None:
+        """Bring the complete rows of ghost nodes back to this rank."""
+        if self.has_all:
+            return
+        for places, rows in self._send(kind, self._held_elsewhere, self._ghosts):
+            self.rows[places] = rows
+
+    def take(self, placement: Placement) -> Tensor:
+        """(num_rows, width) the rows of nodes of this rank, times their shares."""
+        return placement.take(self.rows)
+
+    def request(self, wanted: np.ndarray | None, count: int) -> tuple[Request, int]:
+        """Ask the owners for rows of any nodes; the sum of a number over all ranks goes with it.
+
+        wanted: (num_nodes,) bool; None for all nodes, where this process owns them.
+        """
+        if wanted is None:
+            return Request(None, [], []), count
+        communicator = self.communicator
+        questions = [
+            np.concatenate([np.array([count], np.int64).view(np.uint8), np.packbits(wanted[owned])])
+            for owned in self._owned
+        ]
+        lengths = [len(question) for question in questions]
+        sent = torch.from_numpy(np.concatenate(questions)).to(communicator.device)
+        expected = [lengths[communicator.rank]] * communicator.size
+        heard = communicator.all_to_all("pair requests", sent, lengths, expected).cpu().numpy()
+        answers = heard.reshape(communicator.size, -1)
+        total = int(np.ascontiguousarray(answers[:, :8]).view(np.int64).sum())
+        num_owned = len(self._own_places)
+        asked = [np.unpackbits(answer[8:], count=num_owned).astype(np.bool_) for answer in answers]
+        nodes = [owned[wanted[owned]] for owned in self._owned]
+        outgoing = [self._own_places[chosen] for chosen in asked]
+        return Request(np.concatenate(nodes), outgoing, [len(part) for part in nodes]), total
+
+    def gather(self, request: Request) -> Tensor:
+        """(num_asked, width) the rows that were asked for."""
+        if request.nodes is None:
+            return self.rows
+        rows = self.rows.index_select(0, _tensor(np.concatenate(request.outgoing), self.rows))
+        lengths = [len(part) for part in request.outgoing]
+        return self.communicator.all_to_all("pair rows", rows, lengths, request.lengths)
+
+    def scatter_add_to_owners(self, request: Request, rows: Tensor) -> None:
+        """Add rows for the nodes that were asked for. The table must be clear."""
+        if request.nodes is None:
+            self._rows = rows
+            return
+        lengths = [len(part) for part in request.outgoing]
+        received = self.communicator.all_to_all("pair gradients", rows, request.lengths, lengths)
+        self._rows = rows.new_zeros(len(self.nodes), rows.shape[1])
+        for places, part in zip(request.outgoing, received.split(lengths), strict=True):
+            self._rows.index_add_(0, _tensor(places, rows), part)
+
+    def to_first(self, kind: str) -> Tensor:
+        """(num_nodes, width) the rows of all nodes on rank 0; no row on the others."""
+        if self.has_all:
+            return self.rows
+        own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
+        gathered = self.communicator.gather(kind, own, [len(part) for part in self._owned])
+        if not self.communicator.is_first:
+            return gathered
+        rows = torch.empty_like(gathered)
+        rows[_tensor(np.concatenate(self._owned), rows)] = gathered
+        return rows
+
+    @property
+    def rows(self) -> Tensor:
+        """(num_local, width) what stands here; complete for owned nodes after `complete`."""
+        assert self._rows is not None, "nothing was added"
+        return self._rows
+
+    def _tell_owners(self) -> list[np.ndarray]:
+        """For each rank, the places here of the owned nodes that are ghost nodes there."""
+        communicator = self.communicator
+        counts = torch.tensor([len(part) for part in self._ghosts])
+        ones = [1] * communicator.size
+        expected = communicator.all_to_all("ghost nodes", counts.to(communicator.device), ones, ones).tolist()
+        nodes = torch.from_numpy(self.nodes[np.concatenate(self._ghosts)]).to(communicator.device)
+        heard = communicator.all_to_all("ghost nodes", nodes, counts.tolist(), expected).cpu()
+        return [np.searchsorted(self.nodes, part.numpy()) for part in heard.split(expected)]
+
+    def _send(self, kind: str, there: list[np.ndarray], here: list[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
+        """Send the rows at some places to each rank. Returns what came of each, and where it belongs."""
+        rows = self.rows.index_select(0, _tensor(np.concatenate(there), self.rows))
+        lengths, expected = [len(part) for part in there], [len(part) for part in here]
+        received = self.communicator.all_to_all(kind, rows, lengths, expected).split(expected)
+        return [(_tensor(places, self.rows), part) for places, part in zip(here, received, strict=True)]
+
+
+def _tensor(places: np.ndarray, like: Tensor) -> Tensor:
+    return torch.from_numpy(places).to(like.device)

@@ -1,0 +1,136 @@
+"""Shard: the patches that one rank trains, and what it does together with the other ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from l2g2g.alignment.pairs import PairMoments
+from l2g2g.alignment.synchronise import Frame, apply_frame
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.parallel.communicator import Communicator, MessageCount
+from l2g2g.parallel.node_table import NodeTable
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.training.overlap_exchange import OverlapExchange
+
+
+class Shard:
+    """Some patches of a graph; all of them where there is one process.
+
+    Args:
+        patch_set: All patches.
+        communicator: Of this rank; None for one process.
+        owners: (num_patches,) the rank of every patch; None for one process.
+        apart: Nothing is shared and nobody looks before the end, so nothing is sent in training.
+
+    Attributes:
+        patches: The numbers of the patches here, ascending.
+        ask, answers: Further numbers that are added up with the gradients, and the sums of the last epoch.
+    """
+
+    def __init__(
+        self,
+        patch_set: PatchSet,
+        communicator: Communicator | None = None,
+        owners: np.ndarray | None = None,
+        *,
+        apart: bool = False,
+    ) -> None:
+        self.patch_set, self.apart = patch_set, apart
+        self.communicator = communicator or Communicator()
+        self.communicator.sent = MessageCount()  # those of this training
+        self.owners = np.zeros(patch_set.num_patches, np.int64) if owners is None else owners
+        self.patches = np.flatnonzero(self.owners == self.communicator.rank)
+        self.ask: Callable[[], list[float]] = list
+        self.answers: list[float] = []
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all patches are here."""
+        return self.communicator.size == 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether vectors of all nodes end here."""
+        return self.communicator.is_first
+
+    @cached_property
+    def table(self) -> NodeTable:
+        """Rows of all nodes; a node is owned by the rank of its first patch."""
+        patch_set = self.patch_set
+        homes = np.empty(patch_set.num_nodes, np.int64)
+        homes[patch_set.global_nodes[::-1]] = np.repeat(self.owners, patch_set.sizes)[::-1]
+        here = np.unique(self._part.global_nodes).astype(np.int64)
+        return NodeTable(self.communicator, homes, here)
+
+    @cached_property
+    def _part(self) -> PatchSet:
+        return self.patch_set if self.has_all else self.patch_set.select(self.patches)
+
+    @cached_property
+    def _overlaps(self) -> OverlapExchange:
+        return OverlapExchange(self.communicator, self.patch_set, self.owners)
+
+    def measure_pairs(self, stacked: Tensor, *, rotate: bool, translate: bool, scale: bool) -> PairMoments:
+        """What the shared nodes of all pairs of patches say; see `OverlapExchange`."""
+        return self._overlaps.measure(stacked, rotate=rotate, translate=translate, scale=scale)
+
+    def add_gradients(self, model: Autoencoder, loss: float) -> float:
+        """Add up gradients of shared parameters, and the loss, over all ranks. Returns the loss of all."""
+        if self.has_all or self.apart:
+            return loss
+        shared = shared_parameters(model)
+        values = [(torch.zeros_like(each) if each.grad is None else each.grad).flatten() for each in shared]
+        further = torch.tensor([loss, *self.ask()], device=next(model.parameters()).device)
+        buffer = torch.cat([*values, further])
+        self.communicator.all_reduce("gradient", buffer)
+        *parts, further = buffer.split([each.numel() for each in shared] + [len(further)])
+        for each, part in zip(shared, parts, strict=True):
+            each.grad = part.view_as(each)
+        loss, *self.answers = further.tolist()
+        return loss
+
+    def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
+        """(num_nodes, dim) mean vectors of all nodes on the first rank, and none on the others.
+
+        stacked: (num_rows, dim) rows of the patches here, in their order.
+        """
+        part, table = self._part, self.table
+        offsets = torch.from_numpy(part.offsets).to(stacked.device)
+        aligned = apply_frame(stacked, offsets, frame.part(self.patches))
+        table.clear()
+        table.scatter_add(table.place(part.global_nodes, self.patch_set.node_shares[table.nodes]), aligned)
+        table.complete("node sums")
+        vectors = table.to_first("node means")
+        table.clear()
+        return vectors
+
+    def decide(self, judge: Callable[[], Any]) -> Any:
+        """What the first rank finds, for all. It must fit into JSON."""
+        if self.has_all:
+            return judge()
+        said = json.dumps(judge()).encode() if self.is_first else b""
+        return json.loads(self.communicator.broadcast("decisions", said))
+
+    def end(self, losses: list[float]) -> list[float]:
+        """After the last epoch: the losses of all ranks. Those that trained apart know only their part of each."""
+        if self.has_all or not self.apart or not losses:
+            return losses
+        total = torch.tensor(losses, dtype=torch.float64, device=self.communicator.device)
+        self.communicator.all_reduce("losses", total)
+        return [float(loss) for loss in total]
+
+
+def shared_parameters(model: Autoencoder) -> list[torch.nn.Parameter]:
+    """The parameters that patches of several ranks train: an encoder of one patch is none of them."""
+    return [
+        parameter
+        for name, parameter in model.named_parameters()
+        if model.shares_encoder or not name.startswith("encoders.")
+    ]

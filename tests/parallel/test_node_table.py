@@ -1,0 +1,134 @@
+"""Node tables against sums made by hand, of one process and of several that are threads here."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from l2g2g.core import set_backend
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
+
+
+class Threads:
+    """Ranks that are threads: messages are lists that all can read."""
+
+    def __init__(self, size):
+        self.barrier, self.sent = threading.Barrier(size, timeout=30), [None] * size
+
+    def communicator(self, rank):
+        shared, size = self, len(self.sent)
+
+        class OneThread(Communicator):
+            def all_to_all(self, kind, rows, lengths, expected):
+                shared.sent[rank] = rows.split(list(lengths))
+                shared.barrier.wait()
+                received = [parts[rank].clone() for parts in shared.sent]
+                shared.barrier.wait()
+                assert [len(part) for part in received] == list(expected)
+                return torch.cat(received)
+
+        return OneThread(rank, size)
+
+
+def run_ranks(size, work):
+    """What work(communicator) returns on every rank."""
+    threads = Threads(size)
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(work, [threads.communicator(rank) for rank in range(size)]))
+
+
+@pytest.fixture(params=["native", "torch"])
+def backend(request):
+    set_backend(request.param)
+    yield request.param
+    set_backend("auto")
+
+
+def normal(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+@pytest.mark.parametrize("num_rows", [9, 4])
+def test_a_placement_adds_shares_and_takes_them_back(backend, num_rows):
+    generator = np.random.default_rng(1)
+    index = generator.integers(0, 6, num_rows).astype(np.int32)
+    shares = generator.random(num_rows).astype(np.float32)
+    placement, rows, before = Placement(index, shares, 6), normal(num_rows, 5), normal(6, 5, seed=2)
+    matrix = np.zeros((6, num_rows))
+    matrix[index, np.arange(num_rows)] = shares
+    matrix = torch.from_numpy(matrix).float()
+    torch.testing.assert_close(placement.add(None, rows), matrix @ rows)
+    torch.testing.assert_close(placement.add(before.clone(), rows), before + matrix @ rows)
+    torch.testing.assert_close(placement.take(before), matrix.T @ before)
+    given = rows.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda given: Assemble.apply(given, placement), given)
+
+
+def test_rows_of_all_nodes_in_order_are_the_table():
+    rows = normal(4, 3)
+    placement = Placement(np.arange(4, dtype=np.int32), np.ones(4, np.float32), 4)
+    assert placement.add(None, rows) is rows
+    assert placement.take(rows) is rows
+
+
+def test_one_process_owns_everything():
+    table = NodeTable(LOCAL, np.zeros(5, np.int64), np.arange(5))
+    shares = np.array([1, 0.5, 1, 1, 0.5], np.float32)
+    table.scatter_add(table.place(np.array([0, 1, 4]), shares), normal(3, 2))
+    table.scatter_add(table.place(np.array([1, 2, 3, 4]), shares), normal(4, 2, seed=1))
+    table.complete("sums")
+    expected = torch.zeros(5, 2)
+    expected[[0, 1, 4]] += normal(3, 2) * torch.tensor([[1], [0.5], [0.5]])
+    expected[[1, 2, 3, 4]] += normal(4, 2, seed=1) * torch.tensor([[0.5], [1], [1], [0.5]])
+    request, total = table.request(None, 7)
+    assert total == 7
+    torch.testing.assert_close(table.gather(request), expected)
+    torch.testing.assert_close(table.to_first("means"), expected)
+    table.clear()
+    with pytest.raises(AssertionError, match="nothing was added"):
+        _ = table.rows
+
+
+# Nodes 0 to 7; rank 0 has the patch 0 1 2 3 and owns it; rank 1 has 2 3 4 5 and 5 6; rank 2 has 6 7 0.
+HELD = [[np.array([0, 1, 2, 3])], [np.array([2, 3, 4, 5]), np.array([5, 6])], [np.array([0, 6, 7])]]
+OWNERS = np.array([0, 0, 0, 0, 1, 1, 1, 2])
+COUNTS = np.bincount(np.concatenate([nodes for patches in HELD for nodes in patches]))
+
+
+def test_ranks_add_up_what_one_process_does():
+    shares = (1 / COUNTS).astype(np.float32)
+    vectors = [[normal(len(nodes), 3, seed=10 * rank + k) for k, nodes in enumerate(HELD[rank])] for rank in range(3)]
+    expected = torch.zeros(8, 3)
+    for patches, parts in zip(HELD, vectors, strict=True):
+        for nodes, part in zip(patches, parts, strict=True):
+            expected[nodes] += part * torch.from_numpy(shares[nodes])[:, None]
+    wanted = np.random.default_rng(0).random((3, 8)) < 0.6
+    pair_gradients = [normal(8, 3, seed=50 + rank) for rank in range(3)]
+    gradient = sum(part * torch.from_numpy(wanted[rank])[:, None] for rank, part in enumerate(pair_gradients))
+
+    def work(communicator):
+        rank = communicator.rank
+        here = np.unique(np.concatenate(HELD[rank]))
+        table = NodeTable(communicator, OWNERS, here)
+        placements = [table.place(nodes, shares[here]) for nodes in HELD[rank]]
+        for placement, part in zip(placements, vectors[rank], strict=True):
+            table.scatter_add(placement, part)
+        table.complete("sums")
+        first = table.to_first("means")
+        request, total = table.request(wanted[rank], rank + 1)
+        found = table.gather(request)
+        table.clear()
+        table.scatter_add_to_owners(request, pair_gradients[rank][request.nodes])
+        table.return_ghosts("gradients")
+        return first, request.nodes, found, total, [table.take(placement) for placement in placements]
+
+    for rank, (first, nodes, found, total, gradients) in enumerate(run_ranks(3, work)):
+        torch.testing.assert_close(first, expected if rank == 0 else expected[:0])
+        assert sorted(nodes.tolist()) == np.flatnonzero(wanted[rank]).tolist()
+        torch.testing.assert_close(found, expected[nodes])
+        assert total == 6
+        for part, held in zip(gradients, HELD[rank], strict=True):
+            torch.testing.assert_close(part, gradient[held] * torch.from_numpy(shares[held])[:, None])
