@@ -31,6 +31,10 @@ CASES = {
     "separate encoders": {"method": "gae+l2g", "validate_every": 4},
     "apart": {"method": "gae+l2g", "preset": "paper", "patience": 0},
     "evaluation": {},
+    "negatives by degree": {"negative_sampling": "degree"},
+    "structure": {"structure": "blend", "structure_width": 5},
+    "masked clusters": {"mask_by": "clusters"},
+    "masked patches": {"mask_by": "patches"},
 }
 
 

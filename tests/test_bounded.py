@@ -111,8 +111,49 @@ def test_validation_edges_are_never_seen(store, from_disk, monkeypatch):
         assert (v, u) not in seen["edges"]
 
 
+OPTIONS = {
+    "structure": ({"structure": "blend", "structure_width": 5}, 1e-3),  # eigenvectors of sums in another order
+    "structure auto": ({"structure": "auto", "structure_width": 5, "patience": 2}, 1e-3),
+    "feature width": ({"feature_width": 4}, 1e-4),
+    "negatives by degree": ({"negative_sampling": "degree"}, 1e-5),
+    "masked nodes": ({"mask_by": "nodes"}, 1e-5),
+    "masked clusters": ({"mask_by": "clusters"}, 1e-5),
+    "masked patches": ({"mask_by": "patches"}, 1e-5),
+    "degree between patches": ({"mask_by": "patches", "negative_sampling": "degree"}, 1e-5),
+    "weighted loss": ({"weighted_loss": True}, 1e-5),
+    "another decoder": ({"decoder": "distance"}, 1e-5),
+    "variational": ({"method": "vl2g2g"}, 1e-5),
+}
+
+
+@pytest.fixture
+def weighted_store(noisy, tmp_path):
+    """Ten entries a row, so that features may be compressed, and edges of different weight."""
+    generator = np.random.default_rng(0)
+    features = (generator.random((noisy.num_nodes, 12)) + noisy.features).astype(np.float32)
+    sources, targets = noisy.edges()
+    weights = generator.integers(1, 5, len(sources)).astype(np.float32)
+    heavy = noisy.with_edges(sources, targets, weights)
+    return write_graph(replace(heavy, features=features, weighted=True), tmp_path / "store")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_has_the_loss_of_memory(weighted_store, from_disk, monkeypatch, name):
+    """Invariant 1, memory and disk; tests/training/test_ranks.py and tests/test_rank_stores.py have ranks."""
+    options, tolerance = OPTIONS[name]
+    config = make_config(**{"method": "l2g2g", **SMALL, "epochs": 2, "patience": 0, **options})
+    limited = embed_stored(weighted_store, replace(config, memory=PLENTY))
+    monkeypatch.undo()
+    free = embed_stored(weighted_store, config)
+    np.testing.assert_allclose(limited.trained.history.losses, free.trained.history.losses, rtol=tolerance)
+    assert limited.config.structure == free.config.structure
+    plain = embed_stored(weighted_store, make_config(**{**SMALL, "epochs": 2, "patience": 0}))
+    if name != "structure auto":
+        assert free.trained.history.losses[0] != pytest.approx(plain.trained.history.losses[0], rel=1e-6)
+
+
 def test_what_needs_the_whole_graph_is_refused(store, from_disk):
-    for option in ({"mask_by": "clusters"}, {"negative_sampling": "degree"}, {"structure": "blend"}):
+    for option in ({"rotate": True, "align_gradient": "through"}, {"directed": True, "decoder": "asymmetric"}):
         with pytest.raises(InputError, match="whole graph in memory"):
             embed_stored(store, make_config(**{**SMALL, **option}, memory=PLENTY))
 

@@ -13,17 +13,27 @@ import torch
 from l2g2g.budget import Needs, StoredSizes, kept_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.experiment import OnEpoch, check_embedding, limit_validation, run_split
-from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout, compression_pays
+from l2g2g.experiment import OnEpoch, check_embedding, choose_structure, limit_validation, run_split
+from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.splits import EdgeSplit, split_edges
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
-from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
-from l2g2g.models.structure import fit_products
+from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.inputs import InputMap
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.partition import partition
 from l2g2g.patches.store import PatchStore
-from l2g2g.preparation import loop_settings, make_model, refuse_missing_weights
+from l2g2g.patches.stored_partition import metis_memory
+from l2g2g.patches.streaming import DEFAULT_PASSES, stream_partition
+from l2g2g.preparation import (
+    count_mask_clusters,
+    find_inputs,
+    loop_settings,
+    make_model,
+    refuse_missing_weights,
+    refuse_nothing_to_predict,
+)
 from l2g2g.rank_share import check_patches, describe_messages, make_shard
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
@@ -38,7 +48,7 @@ from l2g2g.training.objective import GlobalPairs
 from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
-from l2g2g.training.stored_pass import StoredPass, feature_blocks, propagate_stored
+from l2g2g.training.stored_pass import StoredPass, StoredSource, feature_blocks
 from l2g2g.training.stored_rows import StoredRows
 
 
@@ -130,13 +140,19 @@ def run_stored(
 
     needs: None where there is no limit, and all that is read stays in memory.
     """
+    can_choose = graph.num_features > 0 and split.validation is not None
+
+    def train_again(other: Config) -> Run:
+        return run_stored(graph, patches, split, other, needs, clock=Stopwatch(), communicator=communicator)
+
+    config = choose_structure(config, clock, can_choose=can_choose, train=train_again)
     return_freed_memory()
     spare = sys.maxsize if needs is None or config.memory is None else needs.spare(config.memory)
     # Rows first: they save most for what they take.
     keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
     with clock.measure("prepare"):
         rows = StoredRows(graph, split.rule, keep_bytes=keep_rows)
-        recipe, counts, facts = _prepare_features(rows, config)
+        inputs, counts, facts = _prepare_inputs(rows, config)
         model = make_model(facts.num_columns, facts.centre, patches.num_patches, config)
         validation = split.validation if config.patience else None
         validates = validation is not None
@@ -145,22 +161,35 @@ def run_stored(
         )
         dropout = choose_feature_dropout(counts, facts.num_columns, config)
         settings = loop_settings(config, graph.num_nodes, split.num_edges, dropout)
-        negatives = config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction
-        make_batches = partial(_make_batches, patches, recipe, split, config, negatives, own=shard.patches)
+        units, hidden = None, config.hidden_fraction or 1.0
+        if config.mask_by == "clusters":
+            units = _mask_clusters(rows, config)
+            hidden *= max(rows.count_between(units) / int(rows.degrees.sum()), 1e-9)
+        negatives = config.negatives_per_edge * hidden * settings.score_fraction
+        make_batches = partial(_make_batches, patches, inputs, split, config, negatives, own=shard.patches, units=units)
         batches = make_batches(held=split.rule, keep_bytes=spare - keep_rows)
         global_pairs = None
         if config.loss_scope == "global":
             table = shard.table
             own = None if table.has_all else table.is_owned
-            how: dict[str, Any] = {"negatives_per_edge": negatives, "weighted": config.weighted_loss, "is_owned": own}
-            pairs = StoredPairs(rows, split.held_out, **how)
+            pairs = StoredPairs(
+                rows,
+                split.held_out,
+                negatives_per_edge=negatives,
+                weighted=config.weighted_loss,
+                by_degree=config.negative_sampling == "degree",
+                units=units,
+                patch_set=patches.patch_set if config.mask_by == "patches" else None,
+                is_owned=own,
+            )
+            refuse_nothing_to_predict(pairs.num_scored)
             global_pairs = GlobalPairs(pairs, table, patches.patch_set.node_shares[table.nodes])
 
     def make_pass(seen: StoredRows) -> WholePass | None:
         """The pass over all nodes that gives the vectors, where there is one: the first rank makes it."""
         if not config.passes_whole_graph:
             return None
-        return StoredPass(seen, recipe) if shard.is_first else lambda model: torch.empty(0, model.dim)
+        return StoredPass(seen, inputs) if shard.is_first else lambda model: torch.empty(0, model.dim)
 
     with clock.measure("train"):
         trained = train(
@@ -197,22 +226,24 @@ def run_stored(
 
 def _make_batches(
     patches: PatchStore,
-    recipe: FeatureRecipe,
+    inputs: InputMap,
     split: EdgeSplit,
     config: Config,
     negatives_per_edge: float,
     *,
     own: np.ndarray | None,
+    units: np.ndarray | None = None,
     held: HeldOutRule | None = None,
     keep_bytes: int = 0,
 ) -> StoredBatches:
     """The patches as training wants them; without `held`, with all edges. own: those of this rank; None for all."""
     return StoredBatches(
         patches,
-        recipe,
+        inputs,
         split.held_out,
         held=held,
         patches=own,
+        units=units,
         draws_pairs=config.loss_scope == "inside",
         keep_bytes=keep_bytes,
         kept_bytes=kept_bytes(config, patches.weighted),
@@ -233,10 +264,6 @@ def refuse_what_is_not_shared(config: Config, communicator: Communicator) -> Non
 def refuse_what_needs_memory(config: Config, remedy: str = "raise --memory, or leave it out") -> None:
     """Settings that need all of the graph at once."""
     for option, is_set in (
-        ("--mask-by clusters", config.mask_by == "clusters"),
-        ("--mask-by patches", config.mask_by == "patches"),
-        ("--negative-sampling degree", config.negative_sampling == "degree" and config.loss_scope == "global"),
-        ("--structure", config.structure != "none"),
         ("--directed", config.directed),
         ("--align-gradient through", config.align_gradient == "through"),
         (f"--device {config.device}", torch.device(config.device).type != "cpu"),
@@ -246,17 +273,21 @@ def refuse_what_needs_memory(config: Config, remedy: str = "raise --memory, or l
             raise InputError(f"{option} needs the whole graph in memory; {remedy}")
 
 
-def _prepare_features(rows: StoredRows, config: Config) -> tuple[FeatureRecipe, FeatureCounts | None, FeatureFacts]:
-    """How feature rows are made, what is known of them as they are stored, and as the encoder sees them."""
+def _mask_clusters(rows: StoredRows, config: Config) -> np.ndarray:
+    """(num_nodes,) as `mask_clusters`, where METIS fits the limit; otherwise clusters of FENNEL, by passes."""
     graph = rows.graph
-    if not graph.num_features:
-        products = partial(propagate_stored, rows)
-        columns = fit_products(products, rows.degrees, config.structure_width, seed=config.seed).columns
-        recipe, facts = FeatureRecipe("raw", columns), FeatureFacts.of_blocks([columns], columns.shape[1])
-        return recipe, None, facts
-    recipe = FeatureRecipe(config.feature_scaling)
-    facts = FeatureFacts.of_blocks((part for _, part in feature_blocks(rows, recipe)), graph.num_features)
-    counts = FeatureCounts(graph.num_nodes, int(rows.degrees.sum()), graph.num_features, facts.num_entries)
-    if compression_pays(counts, config):
-        raise InputError("--feature-width needs all features in memory; raise --memory, or give --feature-width 0")
-    return recipe, counts, facts
+    num_clusters = count_mask_clusters(graph.num_nodes, config)
+    if config.memory is not None and metis_memory(graph) > config.memory - resident_memory():
+        return stream_partition(graph, num_clusters, num_passes=DEFAULT_PASSES)
+    return partition(rows.to_adjacency(), num_clusters, seed=config.seed)
+
+
+def _prepare_inputs(rows: StoredRows, config: Config) -> tuple[InputMap, FeatureCounts | None, FeatureFacts]:
+    """How nodes are read, what is known of the features as they are stored, and of what the encoder sees."""
+    graph, counts = rows.graph, None
+    if graph.num_features:
+        stored = FeatureFacts.of_blocks((part for _, part in feature_blocks(rows, None)), graph.num_features)
+        counts = FeatureCounts(graph.num_nodes, int(rows.degrees.sum()), graph.num_features, stored.num_entries)
+    inputs = find_inputs(StoredSource(rows), counts, config)
+    facts = FeatureFacts.of_blocks((part for _, part in feature_blocks(rows, inputs)), inputs.num_columns)
+    return inputs, counts, facts

@@ -101,9 +101,14 @@ def kept_bytes(config: Config, weighted: bool = False) -> tuple[int, int]:
     return math.ceil(arc), 32 + _PER_KEPT_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
 
 
+def structure_columns(sizes: StoredSizes, config: Config) -> int:
+    """Columns that are made from the structure, alone or beside features."""
+    return config.structure_width + 1 if not sizes.num_features or config.structure != "none" else 0
+
+
 def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
     """What a patch takes while the encoder runs over it and back."""
-    columns = sizes.entries_per_row if sizes.num_features else config.structure_width + 1
+    columns = sizes.entries_per_row + structure_columns(sizes, config)
     per_arc = _PER_ARC + (_PER_ARC_SCORED * config.negatives_per_edge if config.loss_scope == "inside" else 0)
     activations = _PER_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
     per_row = activations + 4 * _COPIES_OF_FEATURES * columns
@@ -120,8 +125,8 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
     held_out = 0.05 * sizes.num_edges * 112 + 4 * num_nodes
     always = 8 * rows + 24 * num_nodes + held_out
-    if not sizes.num_features:
-        always += 4 * num_nodes * (config.structure_width + 1)
+    structural = structure_columns(sizes, config)
+    always += 4 * num_nodes * structural
     epoch = 0.0
     if config.loss_scope == "global":
         scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
@@ -135,7 +140,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         aligned += num_nodes * vector
     final = 4 * num_nodes * (config.hidden + 3 * config.dim) if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = 0 if sizes.num_features else 16 * num_nodes * config.structure_width
+    structure = 16 * num_nodes * structural
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 

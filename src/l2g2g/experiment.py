@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -142,7 +143,9 @@ def run_split(
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
     check_memory(graph, config)
-    config = choose_structure(split, config, clock, communicator)
+    can_choose = graph.features is not None and split.validation is not None
+    train_again = partial(run_split, split, communicator=communicator)
+    config = choose_structure(config, clock, can_choose=can_choose, train=train_again)
     with clock.measure("partition"):
         patch_set = cut(graph, config) if patch_set is None else patch_set
         if start is None:
@@ -281,21 +284,19 @@ def training_name(config: Config) -> str:
     return f"{config.method}-seed-{config.seed}"
 
 
-def choose_structure(split: LinkSplit, config: Config, clock: Stopwatch, communicator: Communicator = LOCAL) -> Config:
+def choose_structure(config: Config, clock: Stopwatch, *, can_choose: bool, train: Callable[[Config], Run]) -> Config:
     """Decide `auto` by two short trainings, without structure and with it, scored on the validation pairs.
 
-    Without features there is nothing to blend, and without validation pairs nothing to decide by: then none.
+    can_choose: whether there are features to blend structure with, and validation pairs to decide by; otherwise none.
+    train: trains with other settings.
     """
     if config.structure != "auto":
         return config
-    if split.train.features is None or split.validation is None or config.epochs == 0:
+    if not can_choose or config.epochs == 0:
         return replace(config, structure="none")
     with clock.measure("trial"):
-        num_epochs = min(_TRIAL_EPOCHS, config.num_epochs(split.train.num_edges))
-        short = replace(config, epochs=num_epochs, patience=_TRIAL_EPOCHS)
-        runs = [
-            run_split(split, replace(short, structure=choice), communicator=communicator)
-            for choice in ("none", "blend")
-        ]
+        epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
+        short = replace(config, epochs=epochs, patience=_TRIAL_EPOCHS)
+        runs = [train(replace(short, structure=choice)) for choice in ("none", "blend")]
         without, blended = (max(score for _, score in run.trained.history.validations) for run in runs)
     return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")

@@ -18,13 +18,13 @@ from l2g2g.graphs.splits import LinkSplit
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import EncoderInput, prepare_input
-from l2g2g.models.inputs import InputMap, fit_inputs
+from l2g2g.models.inputs import InputMap, InputSource, MemorySource, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.batches import ResidentBatches, prepare_batches
 from l2g2g.training.loop import LoopSettings, WholePass
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
-from l2g2g.training.pair_source import PairOptions, PairSource
+from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.shard import Shard
 
 # Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
@@ -114,9 +114,14 @@ def prepare(
             table=shard.table,
             batches=batches,
         )
-        if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:
-            raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
+        refuse_nothing_to_predict(global_pairs.pairs.num_scored)
     return Prepared(batches, global_pairs, whole, elsewhere)
+
+
+def refuse_nothing_to_predict(num_scored: int) -> None:
+    """Refuse pairs of which none is an edge."""
+    if num_scored == 0:
+        raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
 
 
 def refuse_missing_weights(graph: Graph | StoredGraph, config: Config) -> None:
@@ -169,17 +174,26 @@ def cut(graph: Graph, config: Config) -> PatchSet:
 
 def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
     """(num_nodes,) METIS cluster of every node, ten clusters for every patch: what a mask regroups each epoch."""
-    num_clusters = max(2, min(10 * config.num_patches(graph.num_nodes), graph.num_nodes // 2))
-    return partition(graph.adjacency, num_clusters, seed=config.seed)
+    return partition(graph.adjacency, count_mask_clusters(graph.num_nodes, config), seed=config.seed)
+
+
+def count_mask_clusters(num_nodes: int, config: Config) -> int:
+    """Clusters that a mask regroups, of a graph of this size."""
+    return max(2, min(10 * config.num_patches(num_nodes), num_nodes // 2))
 
 
 def read_inputs(graph: Graph, config: Config) -> tuple[InputMap, Features]:
     """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
-    structured = graph.features is None or config.structure != "none"
     counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
+    inputs = find_inputs(MemorySource(graph.adjacency, graph.features), counts, config)
+    return inputs, inputs.read_nodes(graph.features, slice(None))
+
+
+def find_inputs(source: InputSource, counts: FeatureCounts | None, config: Config) -> InputMap:
+    """How a graph is read under these settings. counts: of its features; None where it has none."""
+    structured = counts is None or config.structure != "none"
     return fit_inputs(
-        graph.adjacency,
-        graph.features,
+        source,
         scaling=config.feature_scaling,
         feature_width=config.feature_width if compression_pays(counts, config) else 0,
         structure_width=config.structure_width if structured else 0,

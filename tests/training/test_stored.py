@@ -13,19 +13,21 @@ from l2g2g.graphs.splits import keep_all, split_edges
 from l2g2g.graphs.store import write_graph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import prepare_input
-from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
+from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.inputs import InputMap, MemorySource, fit_inputs
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
+from l2g2g.training import stored_pass
 from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches, train
 from l2g2g.training.objective import prepare_global_pairs
 from l2g2g.training.shard import Shard
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
-from l2g2g.training.stored_pass import StoredPass, feature_blocks
+from l2g2g.training.stored_pass import StoredPass, StoredSource, feature_blocks
 from l2g2g.training.stored_rows import StoredRows
 
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
@@ -161,8 +163,8 @@ def test_weights_of_edges_count_in_the_loss(stored):
     assert np.ptp(one.listed.pair_weights) > 0
 
 
-def recipe_and_features(graph, scaling="centred"):
-    return FeatureRecipe(scaling), scale_features(graph.to_graph().features, scaling)
+def inputs_and_features(graph, scaling="centred"):
+    return InputMap(graph.num_features, scaling), scale_features(graph.to_graph().features, scaling)
 
 
 def make_model(features, *, num_encoders=1, centred=True, **options):
@@ -181,8 +183,8 @@ def make_model(features, *, num_encoders=1, centred=True, **options):
 
 def test_what_is_known_of_all_features(stored):
     graph = stored[0]
-    recipe, features = recipe_and_features(graph)
-    blocks = [rows for _, rows in feature_blocks(StoredRows(graph), recipe)]
+    inputs, features = inputs_and_features(graph)
+    blocks = [rows for _, rows in feature_blocks(StoredRows(graph), inputs)]
     parts = (rows[low : low + 7] for rows in blocks for low in range(0, 120, 7))
     facts = FeatureFacts.of_blocks(parts, features.shape[1])
     assert (facts.num_rows, facts.num_entries) == (120, np.count_nonzero(dense(features)))
@@ -190,6 +192,25 @@ def test_what_is_known_of_all_features(stored):
     expected_mean, expected_scale = feature_centre(features)
     np.testing.assert_allclose(mean, expected_mean, rtol=1e-6, atol=1e-9)
     assert scale == pytest.approx(expected_scale, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"feature_width": 5}, {"structure_width": 6}, {"feature_width": 5, "structure_width": 6}], ids=str
+)
+def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
+    """Compared by inner products of rows: eigenvectors may change their signs, and their order."""
+    monkeypatch.setattr(stored_pass, "_BLOCK_BYTES", 700)  # several blocks
+    graph, whole = stored[0], stored[0].to_graph()
+    found = fit_inputs(StoredSource(StoredRows(graph, block_arcs=SMALL_BLOCKS)), **options)
+    expected = fit_inputs(MemorySource(whole.adjacency, whole.features), **options)
+    assert found.num_columns == expected.num_columns
+    assert found.structure_factor == pytest.approx(expected.structure_factor, rel=1e-3)
+    rows = [part for _, part in feature_blocks(StoredRows(graph), found)]
+    assert len(rows) > 2
+    one = np.concatenate([dense(part) for part in rows])
+    other = dense(expected.read_nodes(whole.features, slice(None)))
+    scale = np.abs(other @ other.T).max()
+    np.testing.assert_allclose(one @ one.T, other @ other.T, atol=2e-3 * scale)
 
 
 @pytest.mark.parametrize(
@@ -208,14 +229,14 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     graph, store, patch_set = stored
     split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
     link_split = split.in_memory(graph.to_graph())
-    recipe, features = recipe_and_features(graph)
+    inputs, features = inputs_and_features(graph)
     settings = LoopSettings(scope=scope, mask=mask, epochs=4, refresh_every=2, learning_rate=0.02, seed=9, **loop)
     plain = not (mask or options.get("skip") or options.get("centred", True))
     adjacency = link_split.train.adjacency
     expected_batches = prepare_batches(
         patch_set, adjacency, features, split.held_out, together=False, propagate_once=plain
     )
-    batches = StoredBatches(store, recipe, split.held_out, held=split.rule, propagate_once=plain, keep_bytes=keep_bytes)
+    batches = StoredBatches(store, inputs, split.held_out, held=split.rule, propagate_once=plain, keep_bytes=keep_bytes)
     expected_pairs = found_pairs = None
     if scope == "global":
         expected_pairs = prepare_global_pairs(patch_set, adjacency, split.held_out)
@@ -239,14 +260,14 @@ def test_batches_are_forgotten_unless_there_is_room(stored, monkeypatch):
     loads = []
     load = store.load_patch
     monkeypatch.setattr(store, "load_patch", lambda patch: loads.append(patch) or load(patch))
-    batches = StoredBatches(store, FeatureRecipe(), nothing)
+    batches = StoredBatches(store, InputMap(store.num_features, "raw"), nothing)
     for _ in range(2):
         assert [int(batch.patches[0]) for batch in batches] == [0, 1, 2]
     assert loads == [0, 1, 2] * 2
     loads.clear()
     size = batches.size_of(batches[0])
     loads.clear()
-    roomy = StoredBatches(store, FeatureRecipe(), nothing, keep_bytes=int(1.5 * size))
+    roomy = StoredBatches(store, InputMap(store.num_features, "raw"), nothing, keep_bytes=int(1.5 * size))
     for _ in range(3):
         assert len(list(roomy)) == 3
     assert loads.count(0) == 1
@@ -271,7 +292,7 @@ def test_batches_are_forgotten_unless_there_is_room(stored, monkeypatch):
 )
 def test_a_pass_over_the_whole_graph_layer_by_layer(stored, options):
     graph = stored[0]
-    recipe, features = recipe_and_features(graph)
+    inputs, features = inputs_and_features(graph)
     whole = graph.to_graph()
     mean, scale = feature_centre(features)
     model = Autoencoder(
@@ -286,7 +307,7 @@ def test_a_pass_over_the_whole_graph_layer_by_layer(stored, options):
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = model.encode(prepare_input(whole.adjacency, features, propagate_once=False))[0]
-    found = StoredPass(StoredRows(graph, block_arcs=SMALL_BLOCKS), recipe)(model)
+    found = StoredPass(StoredRows(graph, block_arcs=SMALL_BLOCKS), inputs)(model)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -304,15 +325,15 @@ def test_entries_are_dropped_by_their_places():
 def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
     """Whether it was kept or made anew; what an epoch scores are edges that it hides."""
     graph, patches, _ = stored
-    recipe, _ = recipe_and_features(graph)
+    inputs, _ = inputs_and_features(graph)
     held_out = split_edges(graph, validation_fraction=0.0, test_fraction=0.0).held_out
 
     def see(made, epoch):
         how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
         return [batch.training_inputs(**how).propagation.to_scipy().toarray() for batch in made]
 
-    again = StoredBatches(patches, recipe, held_out, draws_pairs=False)
-    kept = StoredBatches(patches, recipe, held_out, draws_pairs=False, keep_bytes=10**9)
+    again = StoredBatches(patches, inputs, held_out, draws_pairs=False)
+    kept = StoredBatches(patches, inputs, held_out, draws_pairs=False, keep_bytes=10**9)
     first, second, of_kept, third = see(again, 0), see(again, 0), [*see(kept, 0)], see(kept, 1)
     for one, same, kept_one, other, batch in zip(first, second, of_kept, third, again, strict=True):
         np.testing.assert_array_equal(one, same)

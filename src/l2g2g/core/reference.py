@@ -135,12 +135,15 @@ def count_between(
 
 def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """(num_pairs,) place of each pair's entry in a CSR pattern with ascending columns, -1 where there is none."""
-    found = np.full(len(rows), -1, np.int64)
-    for pair, (row, column) in enumerate(zip(rows, columns, strict=True)):
-        place = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], column)
-        if place < indptr[row + 1] and indices[place] == column:
-            found[pair] = place
-    return found
+    if len(indices) == 0:
+        return np.full(len(rows), -1, np.int64)
+    width = max(int(indices.max()), int(columns.max(initial=0))) + 1
+    keys = (
+        np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)) * width + indices
+    )  # ascending, as rows and columns are
+    wanted = rows.astype(np.int64) * width + columns
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[places] == wanted, places, -1)
 
 
 def fennel(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
+from torch import Tensor
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
+from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import FeatureScaling, scale_features
-from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_structure
+from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
+from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,33 +69,97 @@ class InputMap:
             features = compress_features(features, self.centre, self.projection)
         return features if columns is None else blend_structure(features, columns, self.structure_factor)
 
+    def read_nodes(self, features: Features | None, nodes: np.ndarray | slice) -> Features:
+        """The same of some nodes of training. features: (num_rows, num_features) their rows, None where there are none.
+
+        Every row is read alone: the result is that of all rows at once.
+        """
+        if features is not None and features.dtype != np.float32:
+            features = features.astype(np.float32)
+        columns = None
+        if self.structure is not None:
+            known = self.structure.columns
+            columns = known[nodes] if isinstance(nodes, slice) else known.take(nodes, axis=0)
+        return self.read(features, columns)
+
+
+class InputSource(Protocol):
+    """A graph, in memory or on disk, as its inputs are fitted: passes over its rows, as many as are needed."""
+
+    @property
+    def num_features(self) -> int:
+        """Feature columns; 0 without features."""
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+
+    def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
+        """Gives what these inputs read of all nodes, in order, some at a time; called once for every pass."""
+
+    def propagate(self, table: Tensor) -> Tensor:
+        """(num_nodes, width) Â times a table."""
+
+
+class MemorySource:
+    """A graph in memory.
+
+    Args:
+        adjacency: (num_nodes, num_nodes).
+        features: (num_nodes, num_features), or None.
+    """
+
+    def __init__(self, adjacency: sp.csr_array, features: Features | None) -> None:
+        self.adjacency, self.features = adjacency, features
+
+    @property
+    def num_features(self) -> int:
+        """Feature columns; 0 without features."""
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+        return np.diff(self.adjacency.indptr)
+
+    def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
+        """One block, read once."""
+        rows = [inputs.read(self.features, None)]
+        return lambda: rows
+
+    @cached_property
+    def _propagation(self) -> Tensor:
+        return to_torch_csr(normalise_adjacency(self.adjacency))
+
+    def propagate(self, table: Tensor) -> Tensor:
+        """(num_nodes, width) Â times a table."""
+        return self._propagation @ table
+
 
 def fit_inputs(
-    adjacency: sp.csr_array,
-    features: Features | None,
+    source: InputSource,
     *,
     scaling: FeatureScaling = "centred",
     feature_width: int = 0,
     structure_width: int = 0,
     seed: int = 0,
-) -> tuple[InputMap, Features]:
-    """Find how a graph is read, and read it. Returns the map and (num_nodes, num_columns) rows.
+) -> InputMap:
+    """Find how a graph is read.
 
     feature_width: columns to which features are compressed; 0 for not. structure_width: columns made from the
     structure; 0 for none. A graph without features always needs some.
     """
-    structure = fit_structure(adjacency, structure_width, seed=seed) if structure_width else None
-    if features is None:
+    structure = fit_products(source.propagate, source.degrees, structure_width, seed=seed) if structure_width else None
+    if source.num_features == 0:
         if structure is None:
             raise InputError("a graph without features needs columns made from its structure")
-        return InputMap(0, scaling, structure=structure), structure.columns
-    num_features, centre, projection = features.shape[1], None, None
-    features = scale_features(features, scaling)
+        return InputMap(0, scaling, structure=structure)
+    inputs = InputMap(source.num_features, scaling)
     if feature_width:
-        centre, projection = principal_map(features, feature_width, seed=seed)
-        features = compress_features(features, centre, projection)
+        centre, projection = principal_map(source.read_features(inputs), feature_width, seed=seed)
+        inputs = replace(inputs, centre=centre, projection=projection)
     if structure is None:
-        return InputMap(num_features, scaling, centre, projection), features
-    factor = blend_factor(features, structure.columns)
-    blended = blend_structure(features, structure.columns, factor)
-    return InputMap(num_features, scaling, centre, projection, structure, factor), blended
+        return inputs
+    facts = FeatureFacts.of_blocks(source.read_features(inputs)(), inputs.num_columns)
+    factor = blend_factor(facts.centre()[1], structure.columns)
+    return replace(inputs, structure=structure, structure_factor=factor)

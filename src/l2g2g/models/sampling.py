@@ -311,6 +311,21 @@ class TargetUnits:
         factor = min(1024.0, (_MOST_UNITS - len(wanted)) / largest)  # each may be rounded up by one
         return cls(np.concatenate([[0], np.cumsum(np.ceil(wanted * factor).astype(np.int64))]))
 
+    @property
+    def each(self) -> np.ndarray:
+        """(num_rows,) int64 units of every row."""
+        return np.diff(self.starts)
+
+    def count_allowed(self, offsets: np.ndarray, taken: np.ndarray, plan: DrawPlan) -> np.ndarray:
+        """(num_patches,) pairs that may be drawn, as `DrawPlan.make` counts them.
+
+        taken: (num_patches,) units of the columns of all excluded pairs. plan: of the same rows, with any counts.
+        """
+        totals = np.diff(self.starts[offsets])
+        left = np.diff(offsets) * totals - taken - totals  # units of all allowed pairs; every row loses itself
+        # `make` expects pairs among sizes · blocks · block sizes: the same share of them counts.
+        return left / np.maximum(totals, 1) * plan.num_blocks * plan.block_sizes
+
 
 def plan_negatives(
     edges: sp.csr_array,
@@ -344,14 +359,11 @@ def plan_negatives(
         allowed = sizes * (sizes - 1) - per_patch
         return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns))
     units = TargetUnits.by_degree(np.diff(edges.indptr), offsets)
-    each, totals = np.diff(units.starts), np.diff(units.starts[offsets])
     rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
     taken = np.bincount(
-        np.repeat(np.arange(num_patches), sizes)[rows], weights=each[blank.order[columns]], minlength=num_patches
+        np.repeat(np.arange(num_patches), sizes)[rows], weights=units.each[blank.order[columns]], minlength=num_patches
     )
-    left = sizes * totals - taken - totals  # units of all allowed pairs; every row loses itself
-    # `make` expects pairs among sizes · blocks · block sizes: the same share of them counts.
-    allowed = left / np.maximum(totals, 1) * blank.num_blocks * blank.block_sizes
+    allowed = units.count_allowed(offsets, taken, blank)
     return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns), units)
 
 

@@ -116,10 +116,12 @@ def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int =
     return fit_structure(adjacency, width, seed=seed, iterations=iterations).columns
 
 
-def blend_factor(features: Features, structure: np.ndarray) -> float:
-    """What structural columns are multiplied with, so that rows differ as much by them as by the features."""
-    spread, own = (1.0 / feature_centre(each)[1] for each in (features, structure))
-    return float(np.float32(spread / own))
+def blend_factor(feature_factor: float, structure: np.ndarray) -> float:
+    """What structural columns are multiplied with, so that rows differ as much by them as by the features.
+
+    feature_factor: of `feature_centre`, of the features.
+    """
+    return float(np.float32(feature_centre(structure)[1] / feature_factor))
 
 
 def blend_structure(features: Features, structure: np.ndarray, factor: float | None = None) -> Features:
@@ -129,7 +131,7 @@ def blend_structure(features: Features, structure: np.ndarray, factor: float | N
     by a factor that was found on other nodes. Sparse features stay sparse; features that are all alike leave the
     columns as they are.
     """
-    factor = blend_factor(features, structure) if factor is None else factor
+    factor = blend_factor(feature_centre(features)[1], structure) if factor is None else factor
     columns = (structure * np.float32(factor)).astype(np.float32)
     if not sp.issparse(features):
         return np.concatenate([features, columns], axis=1)

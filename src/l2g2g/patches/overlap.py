@@ -88,8 +88,23 @@ class PatchSet:
 
     def cut_edges(self, adjacency: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Edges that no patch holds, as (sources, targets) with source < target."""
-        held = _patches_of_nodes(self.global_nodes, self.offsets, self.num_nodes)
-        return kernels().cut_edges(*csr_pattern(adjacency), *held)
+        return kernels().cut_edges(*csr_pattern(adjacency), *self._patches_of_nodes)
+
+    def share_patch(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """(num_pairs,) bool, whether a patch holds both nodes of each pair."""
+        indptr, patches = self._patches_of_nodes
+        found = np.zeros(len(one), bool)
+        counts = indptr[np.asarray(one, np.int64) + 1] - indptr[one]
+        for turn in range(int(counts.max(initial=0))):  # few patches hold a node
+            here = np.flatnonzero((counts > turn) & ~found)
+            wanted = patches[indptr[one[here]] + turn].astype(np.int64)
+            found[here] = kernels().find_entries(indptr, patches, other[here].astype(np.int64), wanted) >= 0
+        return found
+
+    @cached_property
+    def _patches_of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """CSR of the patches that hold each node, ascending."""
+        return _patches_of_nodes(self.global_nodes, self.offsets, self.num_nodes)
 
     @property
     def _stacked(self) -> tuple[np.ndarray, np.ndarray]:

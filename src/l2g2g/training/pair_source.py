@@ -115,6 +115,11 @@ class PairSource:
         """What is to be predicted: the edges, or the arcs of a directed graph."""
         return self.adjacency if self.arcs is None else self.arcs
 
+    @property
+    def num_scored(self) -> int:
+        """Edges or arcs that are to be predicted, over all epochs."""
+        return self.scored.nnz // (2 if self.arcs is None else 1)
+
     @cached_property
     def edges(self) -> ScoredEdges:
         """All edges, weighted N_j / (Σ N · 2 M_j) in each direction: the mean of every patch."""

@@ -12,7 +12,7 @@ import torch
 
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
-from l2g2g.models.feature_recipe import FeatureRecipe
+from l2g2g.models.inputs import InputMap
 from l2g2g.patches.store import PatchStore, unit_weights
 from l2g2g.training.batches import PatchBatch, make_batch
 from l2g2g.training.pair_source import PairOptions, PairSource
@@ -30,9 +30,10 @@ class StoredBatches(Sequence[PatchBatch]):
 
     Args:
         store: The patches.
-        recipe: What the encoder sees of the features.
+        inputs: How the encoder reads nodes.
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
         held: Which edges are held out of training; None for none.
+        units: (num_nodes,) what masks assign to groups; None for single nodes.
         draws_pairs: Whether pairs inside patches are drawn; otherwise nobody asks which are held out.
         patches: Numbers of the patches that are wanted; None for all.
         keep_bytes: What the batches that stay in memory may take.
@@ -43,10 +44,11 @@ class StoredBatches(Sequence[PatchBatch]):
     def __init__(
         self,
         store: PatchStore,
-        recipe: FeatureRecipe,
+        inputs: InputMap,
         held_out: sp.csr_array,
         *,
         held: HeldOutRule | None = None,
+        units: np.ndarray | None = None,
         draws_pairs: bool = True,
         patches: np.ndarray | None = None,
         keep_bytes: int = 0,
@@ -57,8 +59,8 @@ class StoredBatches(Sequence[PatchBatch]):
         storage: str = "float32",
         device: torch.device | str = "cpu",
     ) -> None:
-        self.store, self.recipe, self.held_out, self.held = store, recipe, held_out, held
-        self.draws_pairs = draws_pairs
+        self.store, self.inputs, self.held_out, self.held = store, inputs, held_out, held
+        self.draws_pairs, self.units = draws_pairs, units
         self.patches = np.arange(store.num_patches) if patches is None else patches
         self.propagate_once, self.storage = propagate_once, storage
         self.negatives_per_edge, self.options = negatives_per_edge, options or PairOptions()
@@ -145,7 +147,7 @@ class StoredBatches(Sequence[PatchBatch]):
             np.array([0, high - low]),
             np.array([patch]),
             np.array([(high - low) / self.store.offsets[-1]]),
-            nodes,
+            nodes if self.units is None else self.units[nodes],
             self.negatives_per_edge,
             None,
             self.options,
@@ -153,7 +155,7 @@ class StoredBatches(Sequence[PatchBatch]):
         )
         if not self.store.weighted:
             vars(pairs)["all_alike"] = True  # known, so that nobody looks at every edge
-        features = self.recipe.apply(rows, nodes)
+        features = self.inputs.read_nodes(rows, nodes)
         return make_batch(pairs, features, propagate_once=self.propagate_once, storage=self.storage)
 
     def _held_out_of(self, nodes: np.ndarray) -> sp.csr_array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,8 @@ import torch
 from l2g2g.core import kernels
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pairs import PairList
-from l2g2g.models.sampling import DrawPlan
+from l2g2g.models.sampling import DrawPlan, NegativePlan, TargetUnits
+from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.pair_source import OwnedPairs, weigh_pairs
 from l2g2g.training.stored_rows import RowBlock, StoredRows
 
@@ -26,6 +27,9 @@ class StoredPairs:
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives; none of them is a training edge.
         negatives_per_edge: Non-edges drawn for every edge.
         weighted: Whether an edge counts by its weight.
+        by_degree: Whether the far end of a non-edge is drawn by degree^0.75 instead of uniformly.
+        units: (num_nodes,) what masks assign to groups; None for single nodes.
+        patch_set: Patches, where only edges that lie in none of them are predicted; None for all edges.
         device: Where the patterns are wanted.
         is_owned: As in `PairSource`.
     """
@@ -37,9 +41,13 @@ class StoredPairs:
         *,
         negatives_per_edge: float = 1.0,
         weighted: bool = False,
+        by_degree: bool = False,
+        units: np.ndarray | None = None,
+        patch_set: PatchSet | None = None,
         device: torch.device | str = "cpu",
         is_owned: np.ndarray | None = None,
     ) -> None:
+        self.by_degree, self.units, self.patch_set = by_degree, units, patch_set
         self.is_owned = is_owned
         self.rows, self.held_out, self.negatives_per_edge = rows, held_out, negatives_per_edge
         self.weighted, self.device = weighted, torch.device(device)
@@ -68,35 +76,62 @@ class StoredPairs:
         return OwnedPairs(edges, non_edges)
 
     @cached_property
-    def _plan(self) -> DrawPlan:
-        """How many negatives each node draws."""
-        num_nodes, degrees = self.rows.num_nodes, self.rows.degrees
-        num_excluded = int(degrees.sum()) + self.held_out.nnz  # no held-out pair is a training edge
-        wanted = np.ceil(self.negatives_per_edge * (degrees.sum() // 2)).astype(np.int64)
-        return DrawPlan.make(
-            np.arange(num_nodes),
-            np.array([0, num_nodes]),
-            np.array([0]),
-            np.array([wanted]),
-            np.array([num_nodes * (num_nodes - 1) - num_excluded]),
-            np.ones(1),
-        )
+    def _negatives(self) -> NegativePlan:
+        """How many negatives each node draws, and of which nodes; excluded pairs are left out block by block."""
+        num_nodes, degrees = self.rows.num_nodes, self._scored_degrees
+        offsets, first = np.array([0, num_nodes]), np.array([0])
+        counts = np.array([np.ceil(self.negatives_per_edge * (int(degrees.sum()) // 2))]).astype(np.int64)
+        make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=np.ones(1))
+        nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
+        if not self.by_degree:
+            num_excluded = int(self.rows.degrees.sum()) + self.held_out.nnz  # no held-out pair is a training edge
+            return NegativePlan(make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded])), nothing)
+        units = TargetUnits.by_degree(degrees, offsets)
+        taken = int(units.each[self.held_out.indices].sum())
+        taken += sum(int(units.each[block.indices].sum()) for block in self.rows.blocks())
+        allowed = units.count_allowed(offsets, np.array([taken]), make(num_allowed=np.zeros(1)))
+        return NegativePlan(make(num_allowed=allowed), nothing, units)
+
+    @cached_property
+    def _scored_degrees(self) -> np.ndarray:
+        """(num_nodes,) edges of every node that are to be predicted."""
+        if self.patch_set is None:
+            return self.rows.degrees
+        degrees = np.zeros(self.rows.num_nodes, np.int64)
+        for block in self.rows.blocks():
+            for ends in self._edges(block)[:2]:
+                degrees += np.bincount(ends, minlength=len(degrees))
+        return degrees
+
+    @property
+    def num_scored(self) -> int:
+        """Edges that are to be predicted, over all epochs."""
+        return int(self._scored_degrees.sum()) // 2
+
+    def _edges(self, block: RowBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rows, columns, entries of the block) of the edges u < v of a block that are to be predicted."""
+        rows = block.low + np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
+        upper = np.flatnonzero(block.indices > rows)
+        rows, columns = rows[upper].astype(np.int32), block.indices[upper]
+        if self.patch_set is not None:
+            between = ~self.patch_set.share_patch(rows, columns)
+            rows, columns, upper = rows[between], columns[between], upper[between]
+        return rows, columns, upper
 
     def _pass(
         self, scored: float, seed: int, epoch: int, num_groups: int, negatives_of: int | None
     ) -> tuple[PairList, PairList | None]:
         """Read the graph once. negatives_of: the epoch whose negatives are drawn; None for none."""
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
-        groups = draw_groups(nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        units = nodes if self.units is None else self.units
+        groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
         edges, values, negatives = [], [], []
         for block in self.rows.blocks():
-            rows = block.low + np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
-            upper = np.flatnonzero(block.indices > rows)
-            rows, columns = rows[upper].astype(np.int32), block.indices[upper]
+            rows, columns, entries = self._edges(block)
             chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
             edges.append((rows[chosen], columns[chosen]))
             if self.weighted and block.weights is not None:
-                values.append(block.weights[upper[chosen]])
+                values.append(block.weights[entries[chosen]])
             if negatives_of is not None:
                 negatives.append(self._draw_negatives(block, seed, negatives_of))
         rows, columns = (np.concatenate(side) for side in zip(*edges, strict=True))
@@ -105,11 +140,18 @@ class StoredPairs:
         if negatives_of is None:
             return pairs, None
         drawn = [np.concatenate(side).astype(np.int32) for side in zip(*negatives, strict=True)]
-        return pairs, PairList(drawn[0], drawn[1], self._plan.weights)
+        return pairs, PairList(drawn[0], drawn[1], self._negatives.draws.weights)
 
     def _draw_negatives(self, block: RowBlock, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) of the negatives of the rows of a block."""
-        rows, columns = self._plan.draw_rows(np.arange(block.low, block.high), seed=seed, epoch=epoch)
+        if self.by_degree:
+            wanted = np.zeros(self.rows.num_nodes, bool)
+            wanted[block.low : block.high] = True
+            listed = self._negatives.list_pairs(seed=seed, epoch=epoch, wanted=wanted)
+            rows, columns = listed.rows.astype(np.int64), listed.columns.astype(np.int64)
+        else:
+            own = np.arange(block.low, block.high)
+            rows, columns = self._negatives.draws.draw_rows(own, seed=seed, epoch=epoch)
         indices = np.ascontiguousarray(block.indices, dtype=np.int32)
         is_edge = kernels().find_entries(block.indptr.astype(np.int64), indices, rows - block.low, columns) >= 0
         held = self.held_out.indptr.astype(np.int64), self.held_out.indices.astype(np.int32, copy=False)

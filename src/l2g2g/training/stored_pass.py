@@ -6,7 +6,7 @@ features are read block by block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from torch.nn import functional
 from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder import Encoder
-from l2g2g.models.feature_recipe import FeatureRecipe
+from l2g2g.models.inputs import InputMap
 from l2g2g.models.sparse import SparseMatrix, product
 from l2g2g.training.stored_rows import StoredRows
 
@@ -29,11 +29,11 @@ class StoredPass:
 
     Args:
         rows: The edges that the encoder may see.
-        recipe: What it sees of the features.
+        inputs: How it reads nodes.
     """
 
-    def __init__(self, rows: StoredRows, recipe: FeatureRecipe) -> None:
-        self.rows, self.recipe = rows, recipe
+    def __init__(self, rows: StoredRows, inputs: InputMap) -> None:
+        self.rows, self.inputs = rows, inputs
 
     def __call__(self, model: Autoencoder) -> Tensor:
         """(num_nodes, dim) mean embeddings."""
@@ -72,7 +72,7 @@ class StoredPass:
         num_nodes = self.rows.num_nodes
         hidden = torch.empty(num_nodes, encoder.weights[0].shape[1])
         own = None if encoder.skip is None else torch.empty(num_nodes, encoder.skip.shape[1])
-        for low, rows in feature_blocks(self.rows, self.recipe):
+        for low, rows in feature_blocks(self.rows, self.inputs):
             held: Tensor | SparseMatrix
             if sp.issparse(rows):
                 held = SparseMatrix.from_scipy(sp.csr_array(rows))
@@ -107,11 +107,48 @@ def propagated_blocks(rows: StoredRows, hidden: Tensor, bias: Tensor | None = No
         yield block.low, product(SparseMatrix.from_scipy(part), hidden, None if bias is None else bias.detach())
 
 
-def feature_blocks(rows: StoredRows, recipe: FeatureRecipe, scaled: bool = True) -> Iterator[tuple[int, Features]]:
-    """The features of all nodes in order, as the encoder sees them or as they are stored, and where each begins."""
+def feature_blocks(rows: StoredRows, inputs: InputMap | None) -> Iterator[tuple[int, Features]]:
+    """The features of all nodes in order, as the encoder reads them, and where each block begins.
+
+    inputs: None for the features as they are stored.
+    """
     graph = rows.graph
-    step = max(1, _BLOCK_BYTES // (4 * max(1, graph.num_features)))
+    width = graph.num_features if inputs is None else max(graph.num_features, inputs.num_columns)
+    step = max(1, _BLOCK_BYTES // (4 * max(1, width)))
     for low in range(0, graph.num_nodes, step):
         here = slice(low, min(low + step, graph.num_nodes))
         stored = graph.read_features(here) if graph.num_features else None
-        yield low, recipe.apply(stored, here) if scaled or stored is None else stored
+        if inputs is None:
+            assert stored is not None
+            yield low, stored
+        else:
+            yield low, inputs.read_nodes(stored, here)
+
+
+class StoredSource:
+    """A graph on disk, as its inputs are fitted; see `InputSource`.
+
+    Args:
+        rows: The edges that training may see.
+    """
+
+    def __init__(self, rows: StoredRows) -> None:
+        self.rows = rows
+
+    @property
+    def num_features(self) -> int:
+        """Feature columns; 0 without features."""
+        return self.rows.graph.num_features
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+        return self.rows.degrees
+
+    def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
+        """Block by block, read anew in every pass. inputs: without structural columns."""
+        return lambda: (part for _, part in feature_blocks(self.rows, inputs))
+
+    def propagate(self, table: Tensor) -> Tensor:
+        """(num_nodes, width) Â times a table."""
+        return propagate_stored(self.rows, table)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.store import StoredGraph
@@ -83,6 +84,21 @@ class StoredRows:
     def degrees(self) -> np.ndarray:
         """(num_nodes,) int64 number of neighbours."""
         return np.concatenate([np.diff(block.indptr) for block in self.blocks()])
+
+    def to_adjacency(self) -> sp.csr_array:
+        """(num_nodes, num_nodes) all rows in memory, with weights 1."""
+        blocks = list(self.blocks())
+        indptr = np.concatenate([[0], np.cumsum(self.degrees)])
+        indices = np.concatenate([block.indices for block in blocks])
+        return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(self.num_nodes,) * 2)
+
+    def count_between(self, labels: np.ndarray) -> int:
+        """Arcs between nodes of different labels. labels: (num_nodes,)."""
+        total = 0
+        for block in self.blocks():
+            own = np.repeat(labels[block.low : block.high], np.diff(block.indptr))
+            total += int((own != labels[block.indices]).sum())
+        return total
 
     @cached_property
     def scale(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Feature recipe: how the feature rows of a graph on disk become what the encoder sees, some rows at a time."""
+"""Feature facts: sums over all feature rows of a graph, added up block by block."""
 
 from __future__ import annotations
 
@@ -9,29 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.features import FeatureScaling, centre_of_sums, scale_features
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureRecipe:
-    """What is done to feature rows. Every row is treated alone: the result is that of all rows at once.
-
-    Attributes:
-        scaling: As in `scale_features`.
-        structure: (num_nodes, width) columns made from the structure; None for none.
-    """
-
-    scaling: FeatureScaling = "raw"
-    structure: np.ndarray | None = None
-
-    def apply(self, rows: Features | None, nodes: np.ndarray | slice) -> Features:
-        """What the encoder sees of some nodes. rows: their features as they are stored; None without features."""
-        if rows is None:
-            assert self.structure is not None, "a graph without features needs columns made from the structure"
-            return self.structure[nodes] if isinstance(nodes, slice) else self.structure.take(nodes, axis=0)
-        if rows.dtype != np.float32:
-            rows = rows.astype(np.float32)
-        return scale_features(rows, self.scaling)
+from l2g2g.models.features import centre_of_sums
 
 
 @dataclass
