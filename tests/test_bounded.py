@@ -13,7 +13,7 @@ from l2g2g.bounded_evaluation import evaluate_source, evaluate_stored
 from l2g2g.budget import StoredSizes, fit_budget, show_size
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.experiment import embed_graph
+from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_edges
 from l2g2g.graphs.store import open_graph, write_graph
@@ -372,8 +372,11 @@ def test_evaluate_a_store_on_the_command_line(noisy, tmp_path, monkeypatch, limi
     rows = [json.loads(line) for line in printed.splitlines()]
     assert [row["method"] for row in rows] == ["l2g2g", "gae+l2g"]
     assert all(0.3 < row["auc"] <= 1 for row in rows)
-    for wrong in (["--protocol", "paper"], ["--measures", "all"]):
-        assert run(["evaluate", str(stored.directory), *wrong, *options])[2].exit_code == 2
+    code, printed, error = run(
+        ["evaluate", str(stored.directory), "--memory", "100GB", "--protocol", "paper", *options]
+    )
+    assert code == 0, error
+    assert all(json.loads(line)["protocol"] == "paper" for line in printed.splitlines())
 
 
 def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch):
@@ -384,6 +387,32 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
         rows.append(evaluate_stored(stored, make_config(**SMALL, memory=PLENTY))[0])
     assert rows[0]["auc"] == pytest.approx(rows[1]["auc"], abs=1e-4)
     assert rows[0]["num_patches"] == rows[1]["num_patches"]
+
+
+@pytest.mark.parametrize("protocol", ["heldout", "paper"])
+def test_all_measures_of_a_store_are_those_of_memory(noisy, tmp_path, monkeypatch, protocol):
+    """The same split and the same patches; ranks among candidates, and a probe of the labels."""
+    labelled = replace(noisy, labels=np.arange(noisy.num_nodes) // 40)
+    rows = []
+    for limited in (True, False):
+        stored = write_graph(labelled, tmp_path / f"store-{limited}")
+        monkeypatch.setattr(bounded_evaluation, "fits_memory", lambda *_, limited=limited: not limited)
+        config = make_config(**SMALL, memory=PLENTY)
+        rows.append(evaluate_stored(stored, config, protocol=protocol, measures="all")[0])
+    for name in ("auc", "ap", "mrr", "hits@10", "probe_accuracy"):
+        assert rows[0][name] == pytest.approx(rows[1][name], abs=2e-3), name
+    assert rows[0]["probe_accuracy"] > 0.4
+    assert (rows[0]["mrr"] is None) == (protocol == "paper")
+    in_memory, _ = evaluate_graph(labelled, make_config(**SMALL), protocol=protocol, measures="all")
+    assert rows[0]["auc"] == pytest.approx(in_memory["auc"], abs=0.1)  # patches may be cut otherwise
+
+
+def test_the_pattern_of_some_nodes_is_read_from_disk(store):
+    whole = store.to_graph().adjacency
+    found = store.pattern_of(np.array([3, 50, 119]))
+    for node in (3, 50, 119):
+        assert found[[node]].indices.tolist() == whole[[node]].indices.tolist()
+    assert found.nnz == whole[[3, 50, 119]].nnz
 
 
 def test_the_training_graph_of_an_evaluation_lacks_what_is_tested(store, tmp_path):

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from l2g2g.bounded import (
     fits_memory,
     keep_stored,
@@ -16,7 +18,6 @@ from l2g2g.bounded import (
 )
 from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
-from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, name_split, run_split, show_split, training_name
 from l2g2g.graphs.graph import Graph
@@ -29,7 +30,7 @@ from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, pair_scorer, with_separation
+from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, further_measures, pair_scorer, with_separation
 from l2g2g.sources import open_shared_store, shared_folder
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
@@ -51,17 +52,15 @@ def evaluate_source(
     how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory, "pinned": pinned}
     if isinstance(graph, Graph):
         return evaluate_graph(graph, config, protocol=protocol, measures=measures, communicator=communicator, **how)
-    if protocol != "heldout":
-        raise InputError(f"--protocol {protocol} needs the graph in memory; raise --memory, or use heldout")
-    if measures != "auc":
-        raise InputError(f"--measures {measures} needs the graph in memory; raise --memory, or use auc")
-    return evaluate_stored(graph, config, **how, communicator=communicator)
+    return evaluate_stored(graph, config, protocol=protocol, measures=measures, communicator=communicator, **how)
 
 
 def evaluate_stored(
     graph: StoredGraph,
     config: Config,
     *,
+    protocol: Protocol = "heldout",
+    measures: Measures = "auc",
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
@@ -69,8 +68,8 @@ def evaluate_stored(
 ) -> tuple[dict[str, Any], Run]:
     """Hold out 5 % of the edges for validation and 10 % for the test, train on the rest, score.
 
+    protocol, measures, pinned: as in `evaluate_graph`.
     communicator: as in `embed_stored`; only the first scores, the others return an empty line.
-    pinned: as in `evaluate_graph`.
     """
     refuse_missing_weights(graph, config)
     started, clock = time.perf_counter(), Stopwatch()
@@ -81,12 +80,15 @@ def evaluate_stored(
         refuse_what_needs_memory(config)
         fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
     with clock.measure("split"):
-        source: EdgeSplit | PinnedSplit = split_edges(graph, seed=config.seed) if pinned is None else pinned
+        source: EdgeSplit | PinnedSplit = (
+            split_edges(graph, protocol=protocol, seed=config.seed) if pinned is None else pinned
+        )
     place = f"split-{config.seed if pinned is None else pinned.sha256[:16]}"
     with shared_folder(communicator, directory, place) as folder:
         with clock.measure("split"):
             train = _share_training_graph(graph, source, folder, communicator)
             split = source.of_training_graph(graph.num_nodes, train.num_edges)
+            train_degrees = np.diff(train.indptr.read()) if measures == "all" else np.empty(0, np.int64)
             return_freed_memory()
         needs, patches = None, None
         if communicator.size > 1:
@@ -96,10 +98,10 @@ def evaluate_stored(
         elif config.definition.uses_patches:
             patches = find_patches(train, config, clock)
         name = training_name(config)
-        keeper = keep_stored(directory, name, train, config, patches, protocol="heldout", **name_split(pinned))
+        keeper = keep_stored(directory, name, train, config, patches, protocol=protocol, **name_split(pinned))
         how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
         if patches is None or (needs is None and communicator.size == 1):
-            link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out)
+            link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out, protocol)
             found = None if patches is None else patches.patch_set
             run = run_split(link_split, config, **how, patch_set=found)
         else:
@@ -111,10 +113,13 @@ def evaluate_stored(
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
     if directory is not None:
         with clock.measure("inspect"):
-            run = with_separation(run, "test", split.test, config.seed)
+            run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+    further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
+    if measures == "all":
+        further = further_measures(graph, split.test if protocol == "heldout" else None, train_degrees, run, clock)
     clock.seconds["total"] = time.perf_counter() - started
-    more: dict[str, Any] = {"best_auc": None, **dict.fromkeys(FURTHER_MEASURES), **show_split(pinned)}
-    row = describe_evaluation(graph, run, scores, clock.seconds, protocol="heldout", seed=config.seed, **more)
+    more: dict[str, Any] = {"best_auc": None, **further, **show_split(pinned)}
+    row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **more)
     return row, run
 
 

@@ -261,7 +261,10 @@ def evaluate_graph(
     if directory is not None:
         with clock.measure("inspect"):
             run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
-    further = further_measures(graph, split, run, clock) if measures == "all" else dict.fromkeys(FURTHER_MEASURES)
+    further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
+    if measures == "all":
+        ranked = split.test if protocol == "heldout" else None
+        further = further_measures(graph, ranked, split.train.degrees, run, clock)
     clock.seconds["total"] = time.perf_counter() - started
     more = {"best_auc": None if best is None else best.auc, **further, **directed_measures(graph, split, run)}
     more |= show_split(pinned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
@@ -44,18 +45,21 @@ def directed_measures(graph: Graph, split: LinkSplit, run: Run) -> dict[str, flo
 FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
 
 
-def further_measures(graph: Graph, split: LinkSplit, run: Run, clock: Stopwatch) -> dict[str, float | None]:
+def further_measures(
+    graph: Graph | StoredGraph, test: Pairs | None, train_degrees: np.ndarray, run: Run, clock: Stopwatch
+) -> dict[str, float | None]:
     """Ranks of the held-out edges, and classes read by a linear probe; None for what does not apply.
 
-    The paper's test pairs hold self-loops, which cannot be ranked among other partners of the node.
+    test: None for the paper's pairs, which hold self-loops: these cannot be ranked among other partners of the node.
+    train_degrees: (num_nodes,) number of neighbours in training.
     """
     found: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     seed, scorer = run.config.seed, pair_scorer(run.trained.model)
-    if split.protocol == "heldout" and split.test is not None:
+    if test is not None:
         with clock.measure("rank"):
-            edges, degrees = split.test.positive, split.train.degrees
+            edges, directed = test.positive, run.config.directed
             ranks = rank_links(
-                run.embedding, edges, graph.adjacency, degrees, scorer, directed=graph.directed, seed=seed
+                run.embedding, edges, graph.pattern_of, train_degrees, scorer, directed=directed, seed=seed
             )
         if ranks is not None:
             hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,7 @@ class LinkRanks:
 def rank_links(
     embedding: np.ndarray,
     edges: np.ndarray,
-    known: sp.csr_array,
+    known: Callable[[np.ndarray], sp.csr_array],
     train_degrees: np.ndarray,
     scorer: PairScorer | None = None,
     *,
@@ -70,7 +71,8 @@ def rank_links(
     Args:
         embedding: (num_nodes, dim).
         edges: (num_edges, 2) held-out edges; of more than max_edges a uniform sample is ranked.
-        known: Symmetric CSR pattern, columns sorted, of all edges: training, validation and test. None is a candidate.
+        known: Gives the symmetric CSR pattern, columns sorted, of all edges of some nodes: training, validation and
+            test. None is a candidate.
         train_degrees: (num_nodes,) number of neighbours in training.
         scorer: As in `evaluate_links`; inner products by default.
         num_candidates: K, the candidates of each rank.
@@ -82,13 +84,14 @@ def rank_links(
         edges = edges[np.sort(generator.choice(len(edges), max_edges, replace=False))]
     fixed = np.concatenate([edges[:, 0], edges[:, 1]]).astype(np.int64)
     replaced = np.concatenate([edges[:, 1], edges[:, 0]]).astype(np.int64)
-    rankable = len(train_degrees) - 1 - np.diff(known.indptr)[fixed] >= num_candidates
+    pattern = known(np.unique(fixed))
+    rankable = len(train_degrees) - 1 - np.diff(pattern.indptr)[fixed] >= num_candidates
     num_left_out = int((~rankable).sum())
     turned = directed & (np.arange(len(fixed)) >= len(edges))[rankable]
     fixed, replaced = fixed[rankable], replaced[rankable]
     if len(fixed) == 0:
         return None
-    candidates = matched_candidates(fixed, replaced, known, train_degrees, num_candidates, generator)
+    candidates = matched_candidates(fixed, replaced, pattern, train_degrees, num_candidates, generator)
     ranks = np.empty(len(fixed))
     for low in range(0, len(fixed), _ROWS_PER_SLICE):
         part = slice(low, low + _ROWS_PER_SLICE)

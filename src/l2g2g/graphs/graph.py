@@ -135,6 +135,10 @@ class Graph:
         """Number of feature columns, 0 for a graph without features."""
         return 0 if self.features is None else self.features.shape[1]
 
+    def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(num_nodes, num_nodes) the adjacency matrix, in which at least the rows of these nodes are complete."""
+        return self.adjacency
+
     @property
     def degrees(self) -> np.ndarray:
         """(num_nodes,) number of neighbours."""

@@ -101,6 +101,23 @@ class StoredGraph:
         weights = None if self.weights is None else self.weights.read(first, last)
         return self._matrix(indptr - first, self.indices.read(first, last), weights)
 
+    @property
+    def labels(self) -> np.ndarray | None:
+        """Labels of the nodes, read anew; None without labels."""
+        return self.read_labels()
+
+    def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(num_nodes, num_nodes) the adjacency matrix with the rows of some nodes only, and with weights 1."""
+        wanted = np.zeros(self.num_nodes, bool)
+        wanted[nodes] = True
+        counts, indices = np.zeros(self.num_nodes, np.int64), [np.empty(0, np.int32)]
+        for block in self.row_blocks():
+            lengths = np.where(wanted[block.low : block.high], np.diff(block.indptr), 0)
+            counts[block.low : block.high] = lengths
+            indices.append(block.indices[np.repeat(wanted[block.low : block.high], np.diff(block.indptr))])
+        found, indptr = np.concatenate(indices), np.concatenate([[0], np.cumsum(counts)])
+        return sp.csr_array((np.ones(len(found), np.float32), found, indptr), shape=(self.num_nodes,) * 2)
+
     def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
         low = 0
