@@ -195,7 +195,8 @@ class PairSource:
         rows, columns = self._owned_edges
         if scored < 1.0 or num_groups:
             groups, nodes = self.draw_groups(num_groups, seed=seed, epoch=epoch), self.nodes.astype(np.int32)
-            chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
+            hidden_ones = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
+            chosen = np.flatnonzero(hidden_ones)  # few of many: quicker than a selection by truth values
             rows, columns = rows[chosen], columns[chosen]
         non_edges = self.negatives.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=is_owned)
         return OwnedPairs(PairList(rows, columns, np.ones(1, np.float32)), non_edges, len(rows))
