@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,7 @@ class Adam:
         self.means = [torch.zeros_like(each) for each in self.parameters]
         self.squares = [torch.zeros_like(each) for each in self.parameters]
         self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
+        self._known: dict[int, tuple[tuple[int, ...], tuple[np.ndarray, ...]]] = {}
 
     def clear_gradients(self) -> None:
         """Drop the gradients of the last step."""
@@ -38,11 +40,11 @@ class Adam:
     def step(self) -> None:
         """Change the parameters that have a gradient."""
         used = [place for place, each in enumerate(self.parameters) if each.grad is not None]
-        for steps in (self.steps[place] for place in used):
-            steps += 1
         if runs_native(*self.parameters):
             self._step_native(used)
             return
+        for place in used:
+            self.steps[place] += 1
         torch._fused_adam_(
             [self.parameters[place] for place in used],
             [gradient for gradient in (self.parameters[place].grad for place in used) if gradient is not None],
@@ -61,9 +63,21 @@ class Adam:
 
     def _step_native(self, used: list[int]) -> None:
         for place in used:
-            parameter, count = self.parameters[place], float(self.steps[place])
-            assert parameter.grad is not None
-            values = parameter.detach().view(-1).numpy()
-            rest = (each[place].view(-1).numpy() for each in (self.means, self.squares))
-            gradient = parameter.grad.contiguous().view(-1).numpy()
-            native().step_adam(values, gradient, *rest, self.rate, 1 - 0.9**count, 1 - 0.999**count)
+            gradient = self.parameters[place].grad
+            assert gradient is not None
+            values, mean, square, steps = self._arrays(place)
+            steps += 1
+            count = float(steps)
+            flat = gradient.contiguous().view(-1).numpy()
+            native().step_adam(values, flat, mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
+
+    def _arrays(self, place: int) -> tuple[np.ndarray, ...]:
+        """A parameter, its moments and its steps as arrays that share their memory, made once."""
+        tensors = self.parameters[place], self.means[place], self.squares[place], self.steps[place]
+        addresses = tuple(each.data_ptr() for each in tensors)
+        found = self._known.get(place)
+        if found is None or found[0] != addresses:
+            parameter, mean, square, steps = (each.detach() for each in tensors)
+            arrays = parameter.view(-1).numpy(), mean.view(-1).numpy(), square.view(-1).numpy(), steps.numpy()
+            found = self._known[place] = addresses, arrays
+        return found[1]

@@ -1,6 +1,7 @@
 // Python's view of the kernels with vector code. Patterns are checked once, when they are made; tables at every call.
-#include "arguments.hpp"
 #include "arrays.hpp"
+
+#include "arguments.hpp"
 #include "pool.hpp"
 
 #include <nanobind/stl/string.h>

@@ -1,8 +1,8 @@
 // Partition and overlap: FENNEL, and the growth of clusters into patches that share nodes.
+#include "graphs.hpp"
+
 #include <cmath>
 #include <numeric>
-
-#include "graphs.hpp"
 
 namespace l2g2g {
 namespace {
@@ -112,7 +112,8 @@ void grow_from_boundary(const Pattern& graph, const Clusters& clusters, int64_t 
         taken[static_cast<size_t>(node)] = 1;
         queue[length++] = node;
     };
-    for (size_t next = 0; length < quota;) {
+    size_t next = 0;
+    while (length < quota) {
         if (next < order.size() && (ties[static_cast<size_t>(order[next])] > 0 || head >= length)) {
             take(nodes[order[next++]]);  // the boundary, or a new start where the search is exhausted
             continue;

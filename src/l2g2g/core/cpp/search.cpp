@@ -1,8 +1,8 @@
 // Search and scores: inner products of pairs, areas under curves, candidates of ranks, the best nodes and pairs.
+#include "graphs.hpp"
+
 #include <cmath>
 #include <limits>
-
-#include "graphs.hpp"
 
 namespace l2g2g {
 namespace {
