@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import edge_batches, edge_sort, feature_batches, npy_edges, numbering
+from l2g2g.graphs import edge_sort, npy_edges, numbering, read_edges, read_features, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, write_store
 
@@ -23,13 +23,12 @@ WEIGHTS = GENERATOR.integers(1, 9, len(PAIRS)) / 4
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch):
     """Pieces and buckets of a few rows, so that small files are read in many."""
-    monkeypatch.setattr(edge_batches, "_ROWS_AT_ONCE", 37)
-    monkeypatch.setattr(edge_batches, "_TEXT_AT_ONCE", 200)
+    monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 37)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 200)
     monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 41)
     monkeypatch.setattr(edge_sort, "_PAIRS_AT_ONCE", 23)
     monkeypatch.setattr(edge_sort.EdgeSorter, "_largest_bucket", lambda self, num_arcs: 100)
-    monkeypatch.setattr(feature_batches, "_BYTES_AT_ONCE", 300)
-    monkeypatch.setattr(feature_batches, "_TEXT_AT_ONCE", 300)
+    monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 300)
     monkeypatch.setattr(numbering, "_AT_ONCE", 16)
 
 
