@@ -154,22 +154,16 @@ class ParquetTable:
         with self._opened() as file:
             for batch in file.iter_batches(batch_size=num_rows):
                 if batch.num_rows:
-                    table = pa.Table.from_batches([batch])
-                    self._check_text(table, 0, memory_limit)
-                    yield _in_full(table)
+                    yield self._in_full(pa.Table.from_batches([batch]), memory_limit)
 
-    def row_groups(self, memory_limit: int | None = None) -> Iterator[pa.Table]:
-        """All rows in the groups of the file: column by column, which takes less memory where all rows are kept.
+    def read(self, memory_limit: int | None = None) -> pa.Table:
+        """All rows at once: column by column, which takes less memory than to join batches.
 
-        memory_limit: bytes of text that all groups may hold together; by default the free memory of the machine.
+        memory_limit: bytes that the table may take; by default the free memory of the machine.
         """
-        num_bytes = 0
+        _refuse_size(self.path, self.num_bytes, memory_limit)
         with self._opened() as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                if table.num_rows:
-                    num_bytes = self._check_text(table, num_bytes, memory_limit)
-                    yield _in_full(table)
+            return self._in_full(file.read(), memory_limit)
 
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
@@ -184,19 +178,19 @@ class ParquetTable:
         ):
             yield file
 
-    def _check_text(self, table: pa.Table, num_bytes: int, memory_limit: int | None) -> int:
-        """Refuse damaged text, and more of it than fits: a few bytes can stand for any length.
+    def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
+        """The same table, checked, with text in full where it was a dictionary: few bytes may stand for much of it."""
+        import pyarrow as pa
 
-        num_bytes: of text before these rows. Returns that with theirs.
-        """
         table.validate(full=True)  # text that is no text, places that are none
-        num_bytes += _text_bytes(table)
-        _refuse_size(self.path, num_bytes, _free_memory() if memory_limit is None else memory_limit)
-        return num_bytes
-
-    def check_size(self, memory_limit: int | None) -> None:
-        """Refuse a file that is larger in memory than memory_limit, by default what the machine has free."""
-        _refuse_size(self.path, self.num_bytes, _free_memory() if memory_limit is None else memory_limit)
+        packed = [pa.types.is_dictionary(column.type) for column in table.columns]
+        num_bytes = sum(_text_size(column) for column, it_is in zip(table.columns, packed, strict=True) if it_is)
+        _refuse_size(self.path, num_bytes, memory_limit)
+        columns = [
+            column.cast(column.type.value_type) if it_is else column
+            for column, it_is in zip(table.columns, packed, strict=True)
+        ]
+        return pa.table(columns, names=table.column_names)
 
 
 def open_parquet(path: Path) -> ParquetTable:
@@ -212,12 +206,7 @@ def open_parquet(path: Path) -> ParquetTable:
 
 def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
     """The whole table of a Parquet file, refused where it is larger than it may be."""
-    import pyarrow as pa
-
-    file = open_parquet(path)
-    file.check_size(memory_limit)
-    empty = _in_full(pa.Table.from_batches([], file.schema))
-    return pa.concat_tables([empty, *file.row_groups(memory_limit)])
+    return open_parquet(path).read(memory_limit)
 
 
 def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
@@ -229,24 +218,6 @@ def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
         if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and _is_text(plain)):
             raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
     return [field.name for field in schema if _is_text(field.type)]
-
-
-def _text_bytes(table: pa.Table) -> int:
-    """Bytes that the text takes where it is a dictionary now, once every row has its own."""
-    import pyarrow as pa
-
-    return sum(_text_size(column) for column in table.columns if pa.types.is_dictionary(column.type))
-
-
-def _in_full(table: pa.Table) -> pa.Table:
-    """The same table with text in full where it was a dictionary."""
-    import pyarrow as pa
-
-    columns = [
-        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for column in table.columns
-    ]
-    return pa.table(columns, names=table.column_names)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -279,13 +250,14 @@ def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
 
     Without a limit the memory that the machine has free is the limit.
     """
-    limit = _free_memory() if memory_limit is None else memory_limit
+    memory_limit = _free_memory() if memory_limit is None else memory_limit
     with reading(path):
-        num_bytes = _unpacked_size(path, limit)
-    _refuse_size(path, num_bytes, limit)
+        num_bytes = _unpacked_size(path, memory_limit)
+    _refuse_size(path, num_bytes, memory_limit)
 
 
-def _refuse_size(path: Path, num_bytes: int, limit: int) -> None:
+def _refuse_size(path: Path, num_bytes: int, memory_limit: int | None) -> None:
+    limit = _free_memory() if memory_limit is None else memory_limit
     if num_bytes > limit:
         raise ResourceError(
             f"{path}: unpacks to at least {num_bytes / 1e6:,.0f} MB but {limit / 1e6:,.0f} MB may be used; "

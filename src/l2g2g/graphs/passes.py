@@ -1,12 +1,17 @@
-"""Passes over a stream: each reads it anew, or the first one keeps its items in memory."""
+"""Passes over a stream: each reads it anew, or the first one keeps it in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Item = TypeVar("Item")
 Stream = Callable[[], Iterator[Item]]
+Columns = list["pa.ChunkedArray"]
 
 
 def kept(stream: Stream[Item]) -> Stream[Item]:
@@ -41,3 +46,19 @@ def kept(stream: Stream[Item]) -> Stream[Item]:
             place += 1
 
     return one_pass
+
+
+def collected(stream: Stream[Columns]) -> Stream[Columns]:
+    """A stream of one batch, in memory from its first pass on: the columns of all batches, none of them copied."""
+    return kept(partial(_joined, stream))
+
+
+def _joined(stream: Stream[Columns]) -> Iterator[Columns]:
+    import pyarrow as pa
+
+    batches = list(stream())
+    if batches:
+        yield [
+            pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
+            for columns in zip(*batches, strict=True)
+        ]

@@ -15,13 +15,12 @@ from l2g2g.graphs.archives import open_parquet
 from l2g2g.graphs.edge_table import EdgeTable, check_num_columns, check_weight_column, plain_ids, typed_ids
 from l2g2g.graphs.headers import find_header, may_be_header
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
-from l2g2g.graphs.passes import Stream, kept
+from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.text_tables import TextTable, find_line, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Columns = list["pa.ChunkedArray"]
 RowName = Callable[[int], str]
 _ROWS_AT_ONCE = 1 << 20
 
@@ -58,34 +57,20 @@ class EdgeBatches:
         return self.id_kind is IdKind.INTEGERS
 
     def tables(self) -> Iterator[EdgeTable]:
-        """The batches in order; ids are of one type in all of them."""
+        """The batches in order, one of an edge list that is kept in memory; ids are of one type in all of them."""
         for ids, weights, row_name in self.checked():
             sources, targets = typed_ids(ids, self.id_kind, self.source_name, row_name)
             yield EdgeTable(sources, targets, weights, self.source_name, row_name)
 
-    def collected(self) -> EdgeTable:
-        """All batches in one table."""
-        import pyarrow as pa
-
-        tables = list(self.tables())
-        sources, targets = (
-            pa.chunked_array([chunk for column in columns for chunk in column.chunks])
-            for columns in ([table.sources for table in tables], [table.targets for table in tables])
-        )
-        weights = [table.weights for table in tables if table.weights is not None]
-        return EdgeTable(
-            sources, targets, np.concatenate(weights) if weights else None, self.source_name, self.row_name
-        )
-
 
 def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = ()) -> EdgeTable:
     """Read an edge list of any common dialect into memory. known_ids: see `find_header`."""
-    return open_text_edges(path, known_ids, keep=True).collected()
+    return next(open_text_edges(path, known_ids, keep=True).tables())
 
 
 def read_parquet_edges(path: Path, memory_limit: int | None = None) -> EdgeTable:
     """Read an edge list from a Parquet file of two or three columns into memory."""
-    return open_parquet_edges(path, memory_limit, keep=True).collected()
+    return next(open_parquet_edges(path, memory_limit, keep=True).tables())
 
 
 def edges_from_table(table: Any, source_name: str) -> EdgeTable:
@@ -94,15 +79,13 @@ def edges_from_table(table: Any, source_name: str) -> EdgeTable:
 
     if not isinstance(table, pa.Table):
         table = _from_pandas(table, source_name)
-    return _open_columns(
-        lambda: iter([table.columns]), table.schema.types, table.num_rows, source_name, keep=True
-    ).collected()
+    return next(_open_columns(lambda: iter([table.columns]), table.schema.types, table.num_rows, source_name).tables())
 
 
 def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: bool = False) -> EdgeBatches:
     """Open an edge list of any common dialect.
 
-    known_ids: see `find_header`. keep: whether what was read stays in memory for further passes.
+    known_ids: see `find_header`. keep: whether all rows are one batch, which stays in memory for further passes.
     """
     import pyarrow as pa
 
@@ -110,13 +93,13 @@ def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: b
     check_num_columns(text.num_columns, str(path))
     is_text = may_be_header(text.first_row)
     integers: Stream[Columns] = partial(_integer_columns, text, is_text)
-    integers = kept(integers) if keep else integers
+    integers = collected(integers) if keep else integers
     try:
         is_fast = sum(len(columns[0]) for columns in integers()) > 0
     except pa.ArrowInvalid:
         is_fast = False
     texts: Stream[Columns] = partial(_text_columns, text, True)
-    texts = kept(texts) if keep else texts
+    texts = collected(texts) if keep else texts
     # Of rows that are all integers a few tell as much as all.
     skip_first = find_header(path, text.first_row, partial(_first_rows, integers) if is_fast else texts, known_ids)
 
@@ -126,7 +109,9 @@ def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: b
     if is_fast and skip_first == is_text:
         checked = partial(_checked, integers, str(path), row_name)
         return EdgeBatches(str(path), text.num_columns == 3, IdKind.INTEGERS, checked, row_name)
-    texts = texts if skip_first else partial(_text_columns, text, False)
+    if not skip_first:
+        texts = partial(_text_columns, text, False)
+        texts = collected(texts) if keep else texts
     edges = _with_id_kind(texts, str(path), text.num_columns == 3, row_name, keep=keep)
     if next(edges.checked(), None) is None:
         raise InputError(f"{path}: only a header; it needs at least one edge")
@@ -136,21 +121,19 @@ def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: b
 def open_parquet_edges(path: Path, memory_limit: int | None = None, *, keep: bool = False) -> EdgeBatches:
     """Open an edge list in a Parquet file of two or three columns.
 
-    memory_limit: bytes that one batch may take, or, with keep, the whole table, which then stays in memory.
+    memory_limit: bytes that a batch may take. keep: whether all rows are one batch, which stays in memory.
     """
     file = open_parquet(path)
-    if keep:
-        file.check_size(memory_limit)
 
     def columns() -> Iterator[Columns]:
-        for table in file.row_groups(memory_limit) if keep else file.batches(_ROWS_AT_ONCE, memory_limit):
+        for table in [file.read(memory_limit)] if keep else file.batches(_ROWS_AT_ONCE, memory_limit):
             yield table.columns
 
     return _open_columns(columns, file.schema.types, file.num_rows, str(path), keep=keep)
 
 
 def _open_columns(
-    columns: Stream[Columns], types: list[pa.DataType], num_rows: int, source_name: str, *, keep: bool
+    columns: Stream[Columns], types: list[pa.DataType], num_rows: int, source_name: str, *, keep: bool = True
 ) -> EdgeBatches:
     """A table whose columns have types already."""
     import pyarrow as pa

@@ -21,7 +21,7 @@ from l2g2g.graphs.archives import (
 )
 from l2g2g.graphs.graph import Features, check_features
 from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
-from l2g2g.graphs.passes import Stream, kept
+from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.read_npz import features_from_arrays
 from l2g2g.graphs.text_tables import (
     NUMBER,
@@ -48,7 +48,6 @@ from l2g2g.graphs.vector_table import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TextRows = tuple[int, "pa.ChunkedArray", np.ndarray]
 _BYTES_AT_ONCE = 1 << 25
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
 _NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
@@ -79,7 +78,7 @@ class NamedFeatures:
         source_name: What errors call them.
         num_features: Numbers of each row.
         has_integer_ids: Whether ids are integers; otherwise all are text.
-        tables: Batches with their ids, checked by themselves: an id may occur again.
+        tables: Batches with their ids, one of a file that is kept in memory; an id may occur again.
         row_name: From a row number to what errors call that row ("line 7").
     """
 
@@ -88,14 +87,6 @@ class NamedFeatures:
     has_integer_ids: bool
     tables: Stream[VectorTable]
     row_name: RowName
-
-    def collected(self) -> VectorTable:
-        """All batches in one table, each id once."""
-        tables = list(self.tables())
-        ids = np.concatenate([table.ids for table in tables if table.ids is not None])
-        check_distinct(ids, self.source_name, self.row_name)
-        vectors = tables[0].vectors if len(tables) == 1 else np.concatenate([table.vectors for table in tables])
-        return VectorTable(vectors, ids, self.source_name, self.row_name)
 
 
 def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
@@ -117,7 +108,10 @@ def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
 
 def read_vector_file(path: Path, memory_limit: int | None = None) -> VectorTable:
     """Read an id column and a vector per row from a text table or a Parquet file into memory."""
-    return _open_vector_file(path, memory_limit, keep=True).collected()
+    vectors = next(_open_vector_file(path, memory_limit, keep=True).tables())
+    assert vectors.ids is not None
+    check_distinct(vectors.ids, vectors.source_name, vectors.row_name)
+    return vectors
 
 
 def open_features(path: Path, memory_limit: int) -> NumberedFeatures | NamedFeatures:
@@ -151,7 +145,7 @@ def _check_ending(path: Path) -> None:
 def _open_vector_file(path: Path, memory_limit: int | None, *, keep: bool = False) -> NamedFeatures:
     """Open a text table or a Parquet file.
 
-    memory_limit: bytes that one batch of Parquet may take, or, with keep, the whole file, which then stays in memory.
+    memory_limit: bytes that a batch of Parquet may take. keep: whether all rows are one batch, which stays in memory.
     """
     if path.suffix.lower() == ".parquet":
         return _open_parquet(path, memory_limit, keep=keep)
@@ -162,22 +156,20 @@ def _open_parquet(path: Path, memory_limit: int | None, *, keep: bool) -> NamedF
     import pyarrow as pa
 
     file = open_parquet(path)
-    if keep:
-        file.check_size(memory_limit)
     check_shape(len(file.schema), file.num_rows, str(path))
     rows_at_once = max(1, _BYTES_AT_ONCE * file.num_rows // max(1, file.num_bytes))
 
     def read() -> Iterator[VectorTable]:
         first_row, num_features = 0, None
-        for table in file.row_groups(memory_limit) if keep else file.batches(rows_at_once, memory_limit):
+        for table in [file.read(memory_limit)] if keep else file.batches(rows_at_once, memory_limit):
             rows = rows_from_table(table, str(path), first_row, num_features)
             first_row, num_features = first_row + table.num_rows, rows.vectors.shape[1]
             yield rows
 
     batches = kept(read) if keep else read
-    id_type = file.schema.types[0]
-    has_integers = pa.types.is_integer(id_type)
-    if pa.types.is_uint64(id_type):  # those beyond 64 bits are text
+    num_features = next(batches()).vectors.shape[1]
+    has_integers = pa.types.is_integer(file.schema.types[0])
+    if pa.types.is_uint64(file.schema.types[0]):  # those beyond 64 bits are text
         has_integers = all(batch.ids is not None and batch.ids.dtype.kind == "i" for batch in batches())
 
     def tables() -> Iterator[VectorTable]:
@@ -186,7 +178,6 @@ def _open_parquet(path: Path, memory_limit: int | None, *, keep: bool) -> NamedF
             is_odd = batch.ids.dtype.kind == "i" and not has_integers
             yield replace(batch, ids=as_text(batch.ids)) if is_odd else batch
 
-    num_features = next(batches()).vectors.shape[1]
     return NamedFeatures(str(path), num_features, has_integers, tables, lambda row: f"row {row + 1}")
 
 
@@ -198,28 +189,32 @@ def _open_text(path: Path, *, keep: bool) -> NamedFeatures:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
     skip_first = has_header(text.first_row)
     titles = text.first_row[1:] if skip_first else None
-    batches: Stream[_TextRows] = partial(_text_rows, text, skip_first)
-    batches = kept(batches) if keep else batches
-    if next(batches(), None) is None:
+    batches: Stream[Columns] = partial(_text_columns, text, skip_first)
+    batches = collected(batches) if keep else batches
+    if not any(len(columns[0]) for columns in batches()):
         raise InputError(f"{path}: only a header; it needs one row per node")
-    has_integers = find_id_kind(trimmed(ids) for _, ids, _ in batches()) is IdKind.INTEGERS
+    has_integers = find_id_kind(trimmed(columns[0]) for columns in batches()) is IdKind.INTEGERS
     trim = trimmed_unless_quoted if not has_integers and text.quoted else trimmed
 
     def row_name(row: int) -> str:
         return f"line {find_line(path, row + int(skip_first))}"
 
     def tables() -> Iterator[VectorTable]:
-        for first_row, ids, vectors in batches():
-            here = partial(_name_row, row_name, first_row)
-            check_finite(vectors, str(path), here, titles, first_row)
-            ids = trim(ids).cast(pa.int64()) if has_integers else trim(ids)
-            yield VectorTable(vectors, id_column(ids, str(path), here), str(path), here)
+        first_row = 0
+        for ids, *columns in batches():
+            if len(ids):
+                here = partial(_name_row, row_name, first_row)
+                vectors = np.column_stack([column.to_numpy() for column in columns])
+                check_finite(vectors, str(path), here, titles, first_row)
+                names = trim(ids).cast(pa.int64()) if has_integers else trim(ids)
+                yield VectorTable(vectors, id_column(names, str(path), here), str(path), here)
+            first_row += len(ids)
 
     return NamedFeatures(str(path), text.num_columns - 1, has_integers, tables, row_name)
 
 
-def _text_rows(text: TextTable, skip_first: bool) -> Iterator[_TextRows]:
-    """Rows before the block, its ids as they are written and its (num_rows, num_features) numbers."""
+def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
+    """Ids as they are written, and numbers, block by block."""
     import pyarrow as pa
 
     types = [pa.string(), *[pa.float32()] * (text.num_columns - 1)]
@@ -227,12 +222,11 @@ def _text_rows(text: TextTable, skip_first: bool) -> Iterator[_TextRows]:
     for number, block in enumerate(text.blocks()):
         skip = skip_first and number == 0
         try:
-            ids, *columns = block.columns(types, skip_first=skip)
+            columns = block.columns(types, skip_first=skip)
         except pa.ArrowInvalid:
             raise InputError(_text_among_numbers(text, block, skip, first_row + int(skip_first))) from None
-        if len(ids):
-            yield first_row, ids, np.column_stack([column.to_numpy() for column in columns])
-        first_row += len(ids)
+        yield columns
+        first_row += len(columns[0])
 
 
 def _name_row(row_name: RowName, first_row: int, row: int) -> str:

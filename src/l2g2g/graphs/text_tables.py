@@ -220,14 +220,14 @@ def _contents(path: Path) -> Iterator[bytes]:
             raise InputError(f"{path}: not UTF-8 text; save the file as UTF-8")
         stream.seek(len(_BYTE_ORDER_MARK) if head.startswith(_BYTE_ORDER_MARK) else 0)
         rest = b""
-        while block := stream.read(_BLOCK_BYTES):
+        while len(block := stream.read(_BLOCK_BYTES)) == _BLOCK_BYTES:
             block = rest + block
             # Files of very old systems end their lines by \r alone; a \r at the end may be half of \r\n.
             end = block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, len(block) - 1) + 1
             content, rest = _without_comments(block[:end]), block[end:]
             if content:
                 yield content
-    content = _without_comments(rest)
+    content = _without_comments(rest + block)
     if content:
         yield content
 
