@@ -137,12 +137,14 @@ class ParquetTable:
         schema: Names and types of its columns; text is a dictionary until it is unpacked.
         num_rows: Number of rows.
         num_bytes: Least number of bytes that the columns take in memory.
+        texts: Names of the columns that are read as dictionaries.
     """
 
     path: Path
     schema: pa.Schema
     num_rows: int
     num_bytes: int
+    texts: list[str]
 
     def batches(self, num_rows: int, memory_limit: int | None = None) -> Iterator[pa.Table]:
         """All rows, so many at a time, page by page: a part of a column may be as large as the file.
@@ -167,14 +169,12 @@ class ParquetTable:
 
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        texts = [field.name for field in self.schema if pa.types.is_dictionary(field.type)]
         buffer_size = max(1 << 14, min(1 << 20, _BUFFER_BYTES // max(1, len(self.schema))))
         with (
             reading(self.path),
-            pq.ParquetFile(self.path, read_dictionary=texts, pre_buffer=False, buffer_size=buffer_size) as file,
+            pq.ParquetFile(self.path, read_dictionary=self.texts, pre_buffer=False, buffer_size=buffer_size) as file,
         ):
             yield file
 
@@ -201,7 +201,7 @@ def open_parquet(path: Path) -> ParquetTable:
         num_bytes = decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
         texts = _text_columns(pq.read_schema(path), path)
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            return ParquetTable(path, file.schema_arrow, file.metadata.num_rows, num_bytes)
+            return ParquetTable(path, file.schema_arrow, file.metadata.num_rows, num_bytes, texts)
 
 
 def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:

@@ -42,14 +42,12 @@ class EdgeBatches:
         weighted: Whether there is a third column.
         id_kind: What all ids of the table are.
         checked: The batches, before their ids are of one type.
-        row_name: From a row number to what errors call that row ("line 7").
     """
 
     source_name: str
     weighted: bool
     id_kind: IdKind
     checked: Stream[_Checked]
-    row_name: RowName
 
     @property
     def has_integer_ids(self) -> bool:
@@ -108,7 +106,7 @@ def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: b
 
     if is_fast and skip_first == is_text:
         checked = partial(_checked, integers, str(path), row_name)
-        return EdgeBatches(str(path), text.num_columns == 3, IdKind.INTEGERS, checked, row_name)
+        return EdgeBatches(str(path), text.num_columns == 3, IdKind.INTEGERS, checked)
     if not skip_first:
         texts = partial(_text_columns, text, False)
         texts = collected(texts) if keep else texts
@@ -147,7 +145,7 @@ def _open_columns(
 
     if all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in types[:2]):
         checked = partial(_checked, columns, source_name, row_name)
-        return EdgeBatches(source_name, len(types) == 3, IdKind.INTEGERS, checked, row_name)
+        return EdgeBatches(source_name, len(types) == 3, IdKind.INTEGERS, checked)
     return _with_id_kind(columns, source_name, len(types) == 3, row_name, keep=keep)
 
 
@@ -158,7 +156,7 @@ def _with_id_kind(
     checked: Stream[_Checked] = partial(_checked, columns, source_name, row_name)
     checked = kept(checked) if keep else checked
     id_kind = find_id_kind(column for batch in checked() for column in batch.ids)
-    return EdgeBatches(source_name, weighted, id_kind, checked, row_name)
+    return EdgeBatches(source_name, weighted, id_kind, checked)
 
 
 def _checked(columns: Stream[Columns], source_name: str, row_name: RowName) -> Iterator[_Checked]:
