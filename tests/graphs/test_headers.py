@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs import edge_batches, feature_batches
+from l2g2g.graphs import text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
 
@@ -73,8 +73,7 @@ LISTS = {
 @pytest.fixture(params=["memory", "pieces"])
 def read(request, tmp_path, monkeypatch):
     """Read a graph at once, or in pieces of a few rows."""
-    monkeypatch.setattr(edge_batches, "_TEXT_AT_ONCE", 20)
-    monkeypatch.setattr(feature_batches, "_TEXT_AT_ONCE", 20)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 20)
     if request.param == "memory":
         return read_graph
     return lambda path, features=None: write_store(path, tmp_path / "store", features).to_graph()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs import edge_batches, feature_batches
+from l2g2g.graphs import read_edges, read_features, text_tables
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
@@ -18,10 +18,9 @@ from l2g2g.graphs.write import read_embedding, write_embedding
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch):
     """Pieces of a few rows, so that small files are streamed in many."""
-    monkeypatch.setattr(edge_batches, "_ROWS_AT_ONCE", 2)
-    monkeypatch.setattr(edge_batches, "_TEXT_AT_ONCE", 8)
-    monkeypatch.setattr(feature_batches, "_BYTES_AT_ONCE", 8)
-    monkeypatch.setattr(feature_batches, "_TEXT_AT_ONCE", 8)
+    monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 8)
+    monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 8)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import edge_batches, edge_sort, feature_batches, npy_edges, numbering
+from l2g2g.errors import ResourceError
+from l2g2g.graphs import edge_sort, npy_edges, numbering, read_edges, read_features, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, write_store
 
@@ -23,13 +23,12 @@ WEIGHTS = GENERATOR.integers(1, 9, len(PAIRS)) / 4
 @pytest.fixture(autouse=True)
 def many_pieces(monkeypatch):
     """Pieces and buckets of a few rows, so that small files are read in many."""
-    monkeypatch.setattr(edge_batches, "_ROWS_AT_ONCE", 37)
-    monkeypatch.setattr(edge_batches, "_TEXT_AT_ONCE", 200)
+    monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 37)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 200)
     monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 41)
     monkeypatch.setattr(edge_sort, "_PAIRS_AT_ONCE", 23)
     monkeypatch.setattr(edge_sort.EdgeSorter, "_largest_bucket", lambda self, num_arcs: 100)
-    monkeypatch.setattr(feature_batches, "_BYTES_AT_ONCE", 300)
-    monkeypatch.setattr(feature_batches, "_TEXT_AT_ONCE", 300)
+    monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 300)
     monkeypatch.setattr(numbering, "_AT_ONCE", 16)
 
 
@@ -108,102 +107,6 @@ def test_large_integers_and_integers_beyond_64_bits(kind, tmp_path):
         compare(tmp_path, tmp_path / "large.parquet")
 
 
-TEXTS = {
-    "header": "source,target\n1,2\n2,3\n",
-    "unusual header": "paper,cites\n1,2\n2,3\n" + "4,5\n" * 60,
-    "no header, names": "a,b\n" + "b,c\n" * 60,
-    "header and names": "from,to\n" + "b,c\n" * 60 + "c,a\n",
-    "one edge of names": "a,b\n",
-    "late name": "1,2\n" * 60 + "2,x\n",
-    "late negative among names": "a,b\n" * 60 + "-5,b\n",
-    "comments and blanks": "# one\n1 2\n\n%two\n  3   4  \n" + "5 6\n# three\n" * 40,
-    "old line ends": "1,2\r3,4\r" * 60,
-    "windows line ends": "1,2\r\n3,4\r\n" * 60,
-    "quotes late": "a ,b\n" * 60 + '" a",b\n',
-    "loops and repeats": "1,1\n1,2\n2,1\n1,2\n" * 30,
-    "no last line end": "1,2\n3,4",
-    "weights in text": "a,b,1.5\n" * 50 + "b,c,2\n",
-}
-
-
-@pytest.mark.parametrize("content", TEXTS.values(), ids=TEXTS.keys())
-def test_text_dialects(content, tmp_path):
-    (tmp_path / "e.csv").write_bytes(content.encode())
-    compare(tmp_path, tmp_path / "e.csv")
-
-
-LONG = "1,2\n" * 60
-WRONG = {
-    "empty": ("e.csv", ""),
-    "only a header": ("e.csv", "source,target\n"),
-    "one column": ("e.csv", "1\n2\n"),
-    "four columns": ("e.csv", "1,2,3,4\n"),
-    "negative": ("e.csv", LONG + "3,-4\n"),
-    "decimal": ("e.csv", LONG + "3,4.5\n"),
-    "odd line": ("e.csv", LONG + "3,4,5\n" + LONG),
-    "missing id": ("e.csv", "a,b\n" * 60 + "a,\n"),
-    "no weight": ("e.csv", "1,2,0.5\n" * 60 + "2,3,x\n"),
-    "negative weight": ("e.csv", "1,2,0.5\n" * 60 + "2,3,-1\n"),
-    "not UTF-8": ("e.csv", b"a,b\n" * 60 + b"\xff\xfe,c\n"),
-    "only loops": ("e.csv", "1,1\n2,2\n"),
-    "unknown ending": ("e.xyz", "1,2\n"),
-    "no parquet": ("e.parquet", "1,2\n"),
-    "no npy": ("e.npy", "1,2\n"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
-def test_refusals_are_those_of_the_reader(wrong, tmp_path):
-    name, content = wrong
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    refused_alike(tmp_path, path)
-
-
-def refused_alike(folder, path, features=None):
-    with pytest.raises((InputError, ResourceError)) as expected:
-        read_graph(path, features)
-    with pytest.raises(type(expected.value)) as found:
-        write_store(path, folder / "store", features)
-    assert str(found.value) == str(expected.value)
-    assert sorted(item.name for item in (folder / "store").glob("*")) in ([], ["lock"])
-
-
-TABLES = {
-    "null id": pa.table({"a": [1, 2, None] * 30, "b": [2, 3, 4] * 30}),
-    "decimal ids": pa.table({"a": [1.0, 2.5] * 30, "b": [2, 3] * 30}),
-    "negative": pa.table({"a": [1] * 60 + [-3], "b": [2] * 61}),
-    "null weight": pa.table({"a": [1, 2], "b": [2, 3], "w": [1.0, None]}),
-    "infinite weight": pa.table({"a": [1] * 60, "b": [2] * 60, "w": [1.0] * 59 + [np.inf]}),
-    "empty": pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())}),
-    "dates": pa.table({"a": pa.array([1, 2], pa.date32()), "b": [2, 3]}),
-    "empty name": pa.table({"a": ["x"] * 60 + [""], "b": ["y"] * 61}),
-    "binary": pa.table({"a": [b"x"], "b": [b"y"]}),
-}
-
-
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-def test_parquet_refusals_are_those_of_the_reader(table, tmp_path):
-    pq.write_table(table, tmp_path / "e.parquet", row_group_size=20)
-    refused_alike(tmp_path, tmp_path / "e.parquet")
-
-
-ARRAYS = {
-    "decimals": np.ones((5, 2)),
-    "negative": np.array([[1, 2]] * 90 + [[3, -4]]),
-    "far away": np.array([[1, 2]] * 90 + [[3, 10**13]]),
-    "three columns": np.ones((5, 3), int),
-    "nothing": np.empty((0, 2), int),
-    "pickled": np.array([[{}, {}]] * 3, dtype=object),
-}
-
-
-@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS.keys())
-def test_array_refusals_are_those_of_the_reader(array, tmp_path):
-    np.save(tmp_path / "e.npy", array)
-    refused_alike(tmp_path, tmp_path / "e.npy")
-
-
 @pytest.mark.parametrize("kind", [".csv", ".parquet", ".npy"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_features_by_number_keep_isolated_nodes(kind, order, tmp_path):
@@ -254,61 +157,6 @@ def test_features_by_id(kind, ids, tmp_path):
         table = {"id": strings, **{str(index): vectors[:, index] for index in range(5)}}
         pq.write_table(pa.table(table), path, row_group_size=30)
     compare(tmp_path, edges, path)
-
-
-def feature_rows(*rows):
-    return "id,a,b\n" + "".join(f"{number},{number}.5,1\n" for number in range(90)) + "".join(rows)
-
-
-WRONG_FEATURES = {
-    "twice": ("f.csv", feature_rows("7,1,2\n")),
-    "missing": ("f.csv", feature_rows().replace("40,40.5,1\n", "")),
-    "not a number": ("f.csv", feature_rows("95,x,2\n")),
-    "nan": ("f.csv", feature_rows("95,nan,2\n")),
-    "one column": ("f.csv", "1\n2\n"),
-    "header only": ("f.csv", "id,a\n"),
-    "nothing": ("f.csv", ""),
-    "odd line": ("f.csv", feature_rows("95,1\n")),
-    "unknown ending": ("f.xyz", "1"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_FEATURES.values(), ids=WRONG_FEATURES.keys())
-def test_feature_refusals_are_those_of_the_reader(wrong, tmp_path):
-    name, content = wrong
-    (tmp_path / name).write_text(content)
-    refused_alike(tmp_path, edges_file(tmp_path, ".csv"), tmp_path / name)
-
-
-FEATURE_ARRAYS = {
-    "too few": np.ones((80, 2)),
-    "nan": np.where(np.arange(190).reshape(95, 2) == 181, np.nan, 1.0),
-    "flat": np.ones(95),
-    "complex": np.full((95, 2), 1j),
-    "no columns": np.empty((95, 0)),
-    "text": np.full((95, 2), "x"),
-}
-
-
-@pytest.mark.parametrize("array", FEATURE_ARRAYS.values(), ids=FEATURE_ARRAYS.keys())
-def test_feature_array_refusals_are_those_of_the_reader(array, tmp_path):
-    np.save(tmp_path / "f.npy", array)
-    refused_alike(tmp_path, edges_file(tmp_path, ".parquet"), tmp_path / "f.npy")
-
-
-def test_text_edges_with_features_by_number_are_refused_alike(tmp_path):
-    np.save(tmp_path / "f.npy", np.ones((95, 2)))
-    refused_alike(tmp_path, edges_file(tmp_path, ".csv", as_names(PAIRS)), tmp_path / "f.npy")
-
-
-@pytest.mark.parametrize("strangers", ["", "95,1,2\n"])
-def test_array_edges_with_features_by_id(strangers, tmp_path):
-    path = edges_file(tmp_path, ".npy")
-    (tmp_path / "f.csv").write_text(feature_rows(strangers))
-    if strangers:
-        refused_alike(tmp_path, path, tmp_path / "f.csv")
-    else:
-        compare(tmp_path, path, tmp_path / "f.csv")
 
 
 def test_archives_and_named_graphs(tmp_path):

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
 _LARGEST_DEFLATE_RATIO = 1032
+_BUFFER_BYTES = 1 << 24  # of all columns together
 
 
 @contextmanager
@@ -80,14 +82,14 @@ def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.n
         file.seek(0)
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return {"array": _native(loaded)}
+            return {"array": native(loaded)}
         with loaded:
             keys = [key for key in loaded.files if key not in passed_over or not _is_pickled(loaded, key)]
             arrays = {key: loaded[key] for key in keys}
             for key, array in arrays.items():
                 if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is none
                     raise InputError(f"{path}: {key} is no array; write or fetch it again")
-            return {key: _native(array) for key, array in arrays.items()}
+            return {key: native(array) for key, array in arrays.items()}
 
 
 def plain_npy_shape(path: Path, kinds: str) -> tuple[int, ...] | None:
@@ -102,10 +104,10 @@ def plain_npy_shape(path: Path, kinds: str) -> tuple[int, ...] | None:
 def read_npy_rows(path: Path, low: int, high: int) -> np.ndarray:
     """The rows low:high of an .npy file in memory of their own: pages of the file are given back at once."""
     with reading(path):
-        return _native(np.array(np.load(path, mmap_mode="r", allow_pickle=False)[low:high]))
+        return native(np.array(np.load(path, mmap_mode="r", allow_pickle=False)[low:high]))
 
 
-def _native(array: np.ndarray) -> np.ndarray:
+def native(array: np.ndarray) -> np.ndarray:
     """The same array with the bytes of its numbers in the order of this machine, as others want them."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
@@ -119,12 +121,6 @@ def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
         return bool(read(stream)[2].hasobject)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in .gz."""
-    with open_bytes(path) as stream:
-        return stream.read()
-
-
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
     """A file opened to be read piece by piece, unpacked on the way where its name ends in .gz."""
@@ -132,41 +128,85 @@ def open_bytes(path: Path) -> Iterator[Any]:
         yield stream
 
 
-def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
-    """A Parquet table of numbers, text and lists of numbers, refused where it is larger than it may be.
+@dataclass(frozen=True, eq=False)
+class ParquetTable:
+    """A Parquet file of numbers, text and lists of numbers, opened to be read in batches.
 
-    A few bytes can stand for any number of rows and any length of text, so both are counted before they are unpacked.
+    Attributes:
+        path: The file.
+        schema: Names and types of its columns; text is a dictionary until it is unpacked.
+        num_rows: Number of rows.
+        num_bytes: Least number of bytes that the columns take in memory.
+        texts: Names of the columns that are read as dictionaries.
     """
-    import pyarrow.parquet as pq
 
-    check_unpacked_size(path, memory_limit)
-    limit = _free_memory() if memory_limit is None else memory_limit
-    with reading(path):
-        table = pq.read_table(path, read_dictionary=_text_columns(pq.read_schema(path), path))
-        return _unpacked(table, path, limit)
+    path: Path
+    schema: pa.Schema
+    num_rows: int
+    num_bytes: int
+    texts: list[str]
 
+    def batches(self, num_rows: int, memory_limit: int | None = None) -> Iterator[pa.Table]:
+        """All rows, so many at a time, page by page: a part of a column may be as large as the file.
 
-@contextmanager
-def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file that is read piece by piece with `parquet_batches`."""
-    import pyarrow.parquet as pq
+        memory_limit: bytes of text that a batch may hold; by default the free memory of the machine.
+        """
+        import pyarrow as pa
 
-    with reading(path):
-        decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
-        texts = _text_columns(pq.read_schema(path), path)
-        # Read page by page: a part of a column may be as large as the file.
-        with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as file:
+        with self._opened() as file:
+            for batch in file.iter_batches(batch_size=num_rows):
+                if batch.num_rows:
+                    yield self._in_full(pa.Table.from_batches([batch]), memory_limit)
+
+    def read(self, memory_limit: int | None = None) -> pa.Table:
+        """All rows at once: column by column, which takes less memory than to join batches.
+
+        memory_limit: bytes that the table may take; by default the free memory of the machine.
+        """
+        _refuse_size(self.path, self.num_bytes, memory_limit)
+        with self._opened() as file:
+            return self._in_full(file.read(), memory_limit)
+
+    @contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile]:
+        import pyarrow.parquet as pq
+
+        buffer_size = max(1 << 14, min(1 << 20, _BUFFER_BYTES // max(1, len(self.schema))))
+        with (
+            reading(self.path),
+            pq.ParquetFile(self.path, read_dictionary=self.texts, pre_buffer=False, buffer_size=buffer_size) as file,
+        ):
             yield file
 
+    def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
+        """The same table, checked, with text in full where it was a dictionary: few bytes may stand for much of it."""
+        import pyarrow as pa
 
-def parquet_batches(path: Path, num_rows: int, memory_limit: int) -> Iterator[pa.Table]:
-    """The rows of a Parquet file as in `read_parquet`, so many at a time; memory_limit: for each batch."""
-    import pyarrow as pa
+        table.validate(full=True)  # text that is no text, places that are none
+        packed = [pa.types.is_dictionary(column.type) for column in table.columns]
+        num_bytes = sum(_text_size(column) for column, it_is in zip(table.columns, packed, strict=True) if it_is)
+        _refuse_size(self.path, num_bytes, memory_limit)
+        columns = [
+            column.cast(column.type.value_type) if it_is else column
+            for column, it_is in zip(table.columns, packed, strict=True)
+        ]
+        return pa.table(columns, names=table.column_names)
 
-    with open_parquet(path) as file:
-        for batch in file.iter_batches(batch_size=num_rows):
-            if batch.num_rows:
-                yield _unpacked(pa.Table.from_batches([batch]), path, memory_limit)
+
+def open_parquet(path: Path) -> ParquetTable:
+    """Open a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        num_bytes = decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
+        texts = _text_columns(pq.read_schema(path), path)
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            return ParquetTable(path, file.schema_arrow, file.metadata.num_rows, num_bytes, texts)
+
+
+def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
+    """The whole table of a Parquet file, refused where it is larger than it may be."""
+    return open_parquet(path).read(memory_limit)
 
 
 def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
@@ -174,28 +214,14 @@ def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
     import pyarrow as pa
 
     for field in schema:
-        plain = field.type.value_type if _is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (_is_list(field.type) and _is_text(plain)):
+        plain = field.type.value_type if is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and _is_text(plain)):
             raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
     return [field.name for field in schema if _is_text(field.type)]
 
 
-def _unpacked(table: pa.Table, path: Path, limit: int) -> pa.Table:
-    """The same table, checked, with text in full where it was a dictionary."""
-    import pyarrow as pa
-
-    table.validate(full=True)  # text that is no text, places that are none
-    packed = [pa.types.is_dictionary(column.type) for column in table.columns]
-    num_bytes = sum(map(_text_size, (column for column, it_is in zip(table.columns, packed, strict=True) if it_is)))
-    _refuse_size(path, num_bytes, limit)
-    columns = [
-        column.cast(column.type.value_type) if it_is else column
-        for column, it_is in zip(table.columns, packed, strict=True)
-    ]
-    return pa.table(columns, names=table.column_names)
-
-
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values of this type are lists, of one length or of any."""
     import pyarrow as pa
 
     return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -224,13 +250,14 @@ def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
 
     Without a limit the memory that the machine has free is the limit.
     """
-    limit = _free_memory() if memory_limit is None else memory_limit
+    memory_limit = _free_memory() if memory_limit is None else memory_limit
     with reading(path):
-        num_bytes = _unpacked_size(path, limit)
-    _refuse_size(path, num_bytes, limit)
+        num_bytes = _unpacked_size(path, memory_limit)
+    _refuse_size(path, num_bytes, memory_limit)
 
 
-def _refuse_size(path: Path, num_bytes: int, limit: int) -> None:
+def _refuse_size(path: Path, num_bytes: int, memory_limit: int | None) -> None:
+    limit = _free_memory() if memory_limit is None else memory_limit
     if num_bytes > limit:
         raise ResourceError(
             f"{path}: unpacks to at least {num_bytes / 1e6:,.0f} MB but {limit / 1e6:,.0f} MB may be used; "

@@ -8,10 +8,11 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.array_writer import FolderWriter
-from l2g2g.graphs.feature_batches import NamedFeatures
 from l2g2g.graphs.node_ids import as_text, quoted, refuse_negative
 from l2g2g.graphs.numbering import IntegerNumbers, TextNumbers
+from l2g2g.graphs.read_features import NamedFeatures
 from l2g2g.graphs.scratch import ScratchFile
+from l2g2g.graphs.vector_table import check_distinct
 
 Numbers = IntegerNumbers | TextNumbers
 
@@ -29,6 +30,7 @@ def match_features(
     num_rows = 0
     for table in features.tables():
         assert table.ids is not None
+        check_distinct(table.ids, features.source_name, table.row_name)
         if isinstance(matched, IntegerNumbers) and (table.ids < 0).any():
             if not may_add:
                 _refuse_stranger(features, table.ids[int(np.argmax(table.ids < 0))], known, graph_name)

@@ -10,15 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size, load_arrays
+from l2g2g.graphs.archives import check_unpacked_size
 from l2g2g.graphs.datasets import load_dataset
+from l2g2g.graphs.edge_table import EdgeTable
 from l2g2g.graphs.graph import Graph, check_features
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
-from l2g2g.graphs.read_edges import EdgeTable, edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
-from l2g2g.graphs.read_features import VectorTable, read_features
+from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
+from l2g2g.graphs.read_edges import edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
+from l2g2g.graphs.read_features import read_features
 from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
 from l2g2g.graphs.text_tables import is_text_file
+from l2g2g.graphs.vector_table import VectorTable
 
 GRAPH_ENDINGS = ".npz, .npy, .csv, .tsv, .txt (also .gz) or .parquet"
 
@@ -110,8 +113,8 @@ def _read_file(
     if ending == ".npz":
         return _with_features(read_npz_graph(path, directed=directed), vectors, name)
     if ending == ".npy":
-        sources, targets = edge_columns(next(iter(load_arrays(path).values())), f"{path}: ")
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
+        sources, targets = open_npy_edges(path, num_nodes).collected()
         graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
         return _with_features(graph, vectors, name)
     if ending == ".parquet":
@@ -208,15 +211,6 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
         f"cannot read a graph from {type(source).__name__}; give a path, a dataset name, a SciPy matrix, "
         f"(edges, features), an edge table, or a networkx or PyG graph"
     )
-
-
-def edge_columns(edges: Any, source: str = "") -> tuple[np.ndarray, np.ndarray]:
-    """(num_edges,) sources and targets from a (2, num_edges) or (num_edges, 2) array."""
-    array = np.asarray(edges)
-    if array.ndim != 2 or 2 not in array.shape:
-        raise InputError(f"{source}edges have shape {array.shape}; give (2, num_edges) or (num_edges, 2)")
-    columns = array if array.shape[0] == 2 else array.T
-    return columns[0], columns[1]
 
 
 def _from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:

@@ -1,116 +1,74 @@
-"""Edge tables, from text, Parquet, pandas or Arrow: two columns of ids and perhaps one of weights."""
+"""Edge tables from text, Parquet, pandas or Arrow: a stream of batches, or all of them in one table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import read_parquet
+from l2g2g.graphs.archives import open_parquet
+from l2g2g.graphs.edge_table import EdgeTable, check_num_columns, check_weight_column, plain_ids, typed_ids
 from l2g2g.graphs.headers import find_header, may_be_header
-from l2g2g.graphs.node_ids import NEGATIVE, IdKind, encode, find_id_kind
-from l2g2g.graphs.text_tables import NUMBER, open_text_table
+from l2g2g.graphs.node_ids import IdKind, find_id_kind
+from l2g2g.graphs.passes import Columns, Stream, collected, kept
+from l2g2g.graphs.text_tables import TextTable, find_line, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_WHOLE_NUMBER = r"^[+-]?[0-9]+$"
+RowName = Callable[[int], str]
+_ROWS_AT_ONCE = 1 << 20
+
+
+class _Checked(NamedTuple):
+    """Some rows of an edge table, each column checked by itself."""
+
+    ids: Columns
+    weights: np.ndarray | None
+    row_name: RowName
 
 
 @dataclass(frozen=True, eq=False)
-class EdgeTable:
-    """Edges as they stand in the table, ids not yet numbered.
+class EdgeBatches:
+    """An edge table as a stream of batches.
 
     Attributes:
-        sources: (num_rows,) ids, int64 or text.
-        targets: (num_rows,) ids of the same type.
-        weights: (num_rows,) float64, positive and finite; None where there is no third column.
         source_name: What errors call the table: its file, or what kind of object it was.
-        row_name: From a row number to what errors call that row ("line 7").
+        weighted: Whether there is a third column.
+        id_kind: What all ids of the table are.
+        checked: The batches, before their ids are of one type.
     """
 
-    sources: pa.ChunkedArray
-    targets: pa.ChunkedArray
-    weights: np.ndarray | None
     source_name: str
-    row_name: Callable[[int], str]
+    weighted: bool
+    id_kind: IdKind
+    checked: Stream[_Checked]
 
     @property
     def has_integer_ids(self) -> bool:
-        """Whether ids are integers that fit 64 bits; otherwise they are text."""
-        import pyarrow as pa
+        """Whether all ids are integers that fit 64 bits; otherwise all are text."""
+        return self.id_kind is IdKind.INTEGERS
 
-        return pa.types.is_int64(self.sources.type)
-
-    def numbered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Number the nodes in the order of first appearance, row by row, the source before the target.
-
-        Returns:
-            (num_rows,) sources, (num_rows,) targets, (num_nodes,) ids.
-        """
-        import pyarrow as pa
-
-        # Text is numbered column by column first, because interleaving numbers is far cheaper than text.
-        codes, ids = encode(pa.chunked_array([*self.sources.chunks, *self.targets.chunks], type=self.sources.type))
-        num_rows = len(self.sources)
-        interleaved = np.stack([codes[:num_rows], codes[num_rows:]], axis=1).ravel()
-        numbers, order = encode(interleaved)
-        return numbers[0::2], numbers[1::2], ids[order]
-
-    def as_node_numbers(self, num_nodes: int, features_name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Take the ids for node numbers, as features by node number ask for; all must be below num_nodes."""
-        if not self.has_integer_ids:
-            raise InputError(
-                f"{self.source_name}: ids are text but {features_name} has its rows by node number; "
-                f"use integer ids, or a feature table (.csv, .parquet) with an id column"
-            )
-        columns = []
-        for column, ids in (("source", self.sources), ("target", self.targets)):
-            numbers = ids.to_numpy()
-            if numbers.max() >= num_nodes:
-                row = int(np.argmax(numbers >= num_nodes))
-                raise InputError(
-                    f"{self.source_name}: {self.row_name(row)}: {column} {numbers[row]} is beyond the {num_nodes:,} "
-                    f"feature rows of {features_name}; add rows or correct the id"
-                )
-            columns.append(numbers)
-        return columns[0], columns[1]
+    def tables(self) -> Iterator[EdgeTable]:
+        """The batches in order, one of an edge list that is kept in memory; ids are of one type in all of them."""
+        for ids, weights, row_name in self.checked():
+            sources, targets = typed_ids(ids, self.id_kind, self.source_name, row_name)
+            yield EdgeTable(sources, targets, weights, self.source_name, row_name)
 
 
 def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = ()) -> EdgeTable:
-    """Read an edge list of any common dialect. known_ids: see `find_header`."""
-    import pyarrow as pa
-
-    table = open_text_table(path)
-    check_num_columns(table.num_columns, str(path))
-    is_text = may_be_header(table.first_row)
-    integers: list[pa.ChunkedArray] | None = None
-    with suppress(pa.ArrowInvalid):
-        integers = table.edge_columns(skip_first=is_text)
-
-    def other_rows() -> list[list[pa.ChunkedArray]]:
-        return [table.texts(skip_first=True) if integers is None else integers]
-
-    skip_first = find_header(path, table.first_row, other_rows, known_ids)
-    is_parsed = skip_first == is_text
-    columns = integers if integers is not None and is_parsed else table.texts(skip_first=skip_first)
-    if len(columns[0]) == 0:
-        raise InputError(f"{path}: only a header; it needs at least one edge")
-
-    def row_name(row: int) -> str:
-        return f"line {table.line_number(row, skip_first=skip_first)}"
-
-    return make_edge_table(columns, str(path), row_name)
+    """Read an edge list of any common dialect into memory. known_ids: see `find_header`."""
+    return next(open_text_edges(path, known_ids, keep=True).tables())
 
 
 def read_parquet_edges(path: Path, memory_limit: int | None = None) -> EdgeTable:
-    """Read an edge list from a Parquet file of two or three columns."""
-    return edges_from_table(read_parquet(path, memory_limit), str(path))
+    """Read an edge list from a Parquet file of two or three columns into memory."""
+    return next(open_parquet_edges(path, memory_limit, keep=True).tables())
 
 
 def edges_from_table(table: Any, source_name: str) -> EdgeTable:
@@ -119,10 +77,116 @@ def edges_from_table(table: Any, source_name: str) -> EdgeTable:
 
     if not isinstance(table, pa.Table):
         table = _from_pandas(table, source_name)
-    check_num_columns(table.num_columns, source_name)
-    if table.num_rows == 0:
+    return next(_open_columns(lambda: iter([table.columns]), table.schema.types, table.num_rows, source_name).tables())
+
+
+def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: bool = False) -> EdgeBatches:
+    """Open an edge list of any common dialect.
+
+    known_ids: see `find_header`. keep: whether all rows are one batch, which stays in memory for further passes.
+    """
+    import pyarrow as pa
+
+    text = open_text_table(path, keep=keep)
+    check_num_columns(text.num_columns, str(path))
+    is_text = may_be_header(text.first_row)
+    integers: Stream[Columns] = partial(_integer_columns, text, is_text)
+    integers = collected(integers) if keep else integers
+    try:
+        is_fast = sum(len(columns[0]) for columns in integers()) > 0
+    except pa.ArrowInvalid:
+        is_fast = False
+    texts: Stream[Columns] = partial(_text_columns, text, True)
+    texts = collected(texts) if keep else texts
+    # Of rows that are all integers a few tell as much as all.
+    skip_first = find_header(path, text.first_row, partial(_first_rows, integers) if is_fast else texts, known_ids)
+
+    def row_name(row: int) -> str:
+        return f"line {find_line(path, row + int(skip_first))}"
+
+    if is_fast and skip_first == is_text:
+        checked = partial(_checked, integers, str(path), row_name)
+        return EdgeBatches(str(path), text.num_columns == 3, IdKind.INTEGERS, checked)
+    if not skip_first:
+        texts = partial(_text_columns, text, False)
+        texts = collected(texts) if keep else texts
+    edges = _with_id_kind(texts, str(path), text.num_columns == 3, row_name, keep=keep)
+    if next(edges.checked(), None) is None:
+        raise InputError(f"{path}: only a header; it needs at least one edge")
+    return edges
+
+
+def open_parquet_edges(path: Path, memory_limit: int | None = None, *, keep: bool = False) -> EdgeBatches:
+    """Open an edge list in a Parquet file of two or three columns.
+
+    memory_limit: bytes that a batch may take. keep: whether all rows are one batch, which stays in memory.
+    """
+    file = open_parquet(path)
+
+    def columns() -> Iterator[Columns]:
+        for table in [file.read(memory_limit)] if keep else file.batches(_ROWS_AT_ONCE, memory_limit):
+            yield table.columns
+
+    return _open_columns(columns, file.schema.types, file.num_rows, str(path), keep=keep)
+
+
+def _open_columns(
+    columns: Stream[Columns], types: list[pa.DataType], num_rows: int, source_name: str, *, keep: bool = True
+) -> EdgeBatches:
+    """A table whose columns have types already."""
+    import pyarrow as pa
+
+    check_num_columns(len(types), source_name)
+    if num_rows == 0:
         raise InputError(f"{source_name}: the table is empty; it needs at least one edge")
-    return make_edge_table(table.columns, source_name, lambda row: f"row {row + 1}")
+
+    def row_name(row: int) -> str:
+        return f"row {row + 1}"
+
+    if all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in types[:2]):
+        checked = partial(_checked, columns, source_name, row_name)
+        return EdgeBatches(source_name, len(types) == 3, IdKind.INTEGERS, checked)
+    return _with_id_kind(columns, source_name, len(types) == 3, row_name, keep=keep)
+
+
+def _with_id_kind(
+    columns: Stream[Columns], source_name: str, weighted: bool, row_name: RowName, *, keep: bool
+) -> EdgeBatches:
+    """A table of which a pass over all ids tells what they are."""
+    checked: Stream[_Checked] = partial(_checked, columns, source_name, row_name)
+    checked = kept(checked) if keep else checked
+    id_kind = find_id_kind(column for batch in checked() for column in batch.ids)
+    return EdgeBatches(source_name, weighted, id_kind, checked)
+
+
+def _checked(columns: Stream[Columns], source_name: str, row_name: RowName) -> Iterator[_Checked]:
+    """Every batch that has rows; weights are positive and finite, ids int64 or text without gaps."""
+    first_row = 0
+    for batch in columns():
+        num_rows = len(batch[0])
+        if num_rows:
+            here = partial(_name_row, row_name, first_row)
+            weights = check_weight_column(batch[2], source_name, here) if len(batch) == 3 else None
+            yield _Checked([plain_ids(column, source_name, here) for column in batch[:2]], weights, here)
+        first_row += num_rows
+
+
+def _name_row(row_name: RowName, first_row: int, row: int) -> str:
+    return row_name(first_row + row)
+
+
+def _integer_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
+    for number, block in enumerate(text.blocks()):
+        yield block.edge_columns(skip_first=skip_first and number == 0)
+
+
+def _first_rows(columns: Stream[Columns]) -> list[Columns]:
+    return [next(batch for batch in columns() if len(batch[0]))]
+
+
+def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
+    for number, block in enumerate(text.blocks()):
+        yield [text.trimmed(column) for column in block.texts(skip_first=skip_first and number == 0)]
 
 
 def _from_pandas(frame: Any, source_name: str) -> pa.Table:
@@ -142,116 +206,6 @@ def _from_series(series: Any) -> pa.Array:
         return pa.Array.from_pandas(series)
     except pa.ArrowException:  # integers and text in one column: all are names
         return pa.Array.from_pandas(series.where(series.isna(), series.map(str)))
-
-
-def make_edge_table(columns: list[pa.ChunkedArray], source_name: str, row_name: Callable[[int], str]) -> EdgeTable:
-    """Check ids and weights; ids become int64 in both columns or text in both."""
-    weights = check_weight_column(columns[2], source_name, row_name) if len(columns) == 3 else None
-    ids = [plain_ids(column, source_name, row_name) for column in columns[:2]]
-    sources, targets = typed_ids(ids, find_id_kind(ids), source_name, row_name)
-    return EdgeTable(sources, targets, weights, source_name, row_name)
-
-
-def check_num_columns(num_columns: int, source_name: str) -> None:
-    """Refuse a table that cannot be one of edges."""
-    if num_columns < 2:
-        raise InputError(f"{source_name}: only {num_columns} column; it needs source and target")
-    if num_columns > 3:
-        raise InputError(f"{source_name}: {num_columns} columns; keep source, target and at most one weight")
-
-
-def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
-    """One id column as int64 or text, without gaps."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        raise InputError(f"{source_name}: {row_name(_first(pc.is_null(column)))}: an id is missing; fill it in")
-    if pa.types.is_uint64(column.type) and pc.max(column).as_py() >= 2**63:
-        return column.cast(pa.string())
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.int64())
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        empty = pc.equal(column, "")
-        if pc.any(empty).as_py():
-            raise InputError(f"{source_name}: {row_name(_first(empty))}: an id is empty; fill it in")
-        return column
-    if pa.types.is_floating(column.type):
-        raise InputError(
-            f"{source_name}: {row_name(0)}: id {column[0].as_py()} is a decimal number; use integers or text as ids"
-        )
-    raise InputError(f"{source_name}: ids are {column.type}; use integers or text as ids")
-
-
-def typed_ids(
-    ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: Callable[[int], str]
-) -> list[pa.ChunkedArray]:
-    """Both columns as int64 or both as text, by the kind of all ids of the table; refuse negatives and decimals."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
-    if kind is IdKind.INTEGERS:
-        _refuse(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
-    elif kind is IdKind.LONG_INTEGERS:
-        _refuse(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, NEGATIVE)
-    elif kind is IdKind.NUMBERS:
-        _refuse(
-            ids,
-            lambda column: pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER)),
-            source_name,
-            row_name,
-            "is not a whole number; use integers or text as ids",
-        )
-    return ids
-
-
-def _refuse(
-    ids: list[pa.ChunkedArray],
-    is_wrong: Callable[[pa.ChunkedArray], pa.ChunkedArray],
-    source_name: str,
-    row_name: Callable[[int], str],
-    what: str,
-) -> None:
-    import pyarrow.compute as pc
-
-    for title, column in zip(("source", "target"), ids, strict=True):
-        wrong = is_wrong(column)
-        if pc.any(wrong).as_py():
-            row = _first(wrong)
-            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {what}")
-
-
-def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> np.ndarray:
-    """(num_rows,) float64 weights; refuse text, NaN, Inf, zero and negative ones."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    remedy = "weights must be positive and finite numbers; correct it or drop the third column"
-    if column.null_count:
-        raise InputError(f"{source_name}: {row_name(_first(pc.is_null(column)))}: the weight is missing; {remedy}")
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        wrong_text = pc.invert(pc.match_substring_regex(column, NUMBER))
-        if pc.any(wrong_text).as_py():
-            row = _first(wrong_text)
-            raise InputError(f"{source_name}: {row_name(row)}: weight {column[row].as_py()!r}; {remedy}")
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-        raise InputError(f"{source_name}: weights are {column.type}; {remedy}")
-    weights = column.to_numpy().astype(np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        narrow = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
-    wrong = ~(np.isfinite(narrow) & (narrow > 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(f"{source_name}: {row_name(row)}: weight {weights[row]}; {remedy}")
-    return weights
-
-
-def _first(mask: pa.ChunkedArray) -> int:
-    return int(np.argmax(mask.to_numpy()))
 
 
 def is_edge_table(source: object) -> bool:

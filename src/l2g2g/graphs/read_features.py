@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,64 +12,81 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size, load_arrays, read_parquet
-from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, integers_or_text, quoted
+from l2g2g.graphs.archives import (
+    check_unpacked_size,
+    load_arrays,
+    open_parquet,
+    plain_npy_shape,
+    read_npy_rows,
+)
+from l2g2g.graphs.graph import Features, check_features
+from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
+from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.read_npz import features_from_arrays
-from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, is_text_file, open_text_table
+from l2g2g.graphs.text_tables import (
+    NUMBER,
+    TextBlock,
+    TextTable,
+    find_line,
+    is_number,
+    is_text_file,
+    open_text_table,
+    trimmed,
+    trimmed_unless_quoted,
+)
+from l2g2g.graphs.vector_table import (
+    RowName,
+    VectorTable,
+    check_distinct,
+    check_finite,
+    check_shape,
+    id_column,
+    rows_from_table,
+    vectors_from_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_BYTES_AT_ONCE = 1 << 25
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
 _NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
 
 
-def _row_name(row: int) -> str:
-    return f"row {row + 1}"
+@dataclass(frozen=True, eq=False)
+class NumberedFeatures:
+    """Features whose rows are node numbers, as a stream of batches.
+
+    Attributes:
+        source_name: What errors call them.
+        shape: (num_nodes, num_features).
+        sparse: Whether the batches are CSR.
+        batches: (num_rows, num_features) float32 rows in order, checked.
+    """
+
+    source_name: str
+    shape: tuple[int, ...]
+    sparse: bool
+    batches: Stream[Features]
 
 
 @dataclass(frozen=True, eq=False)
-class VectorTable:
-    """One vector per row, with or without an id.
+class NamedFeatures:
+    """Features whose rows have ids, as a stream of batches.
 
     Attributes:
-        vectors: (num_rows, num_columns), dense or sparse.
-        ids: (num_rows,) integers or text, each once; None where a row is a node number.
-        source_name: What errors call the table.
+        source_name: What errors call them.
+        num_features: Numbers of each row.
+        has_integer_ids: Whether ids are integers; otherwise all are text.
+        tables: Batches with their ids, one of a file that is kept in memory; an id may occur again.
         row_name: From a row number to what errors call that row ("line 7").
-        spared: Ids that need no row; None where all do.
     """
 
-    vectors: Features
-    ids: np.ndarray | None
     source_name: str
-    row_name: Callable[[int], str] = _row_name
-    spared: np.ndarray | None = None
-
-    def by_node(self, node_ids: np.ndarray, graph_name: str) -> np.ndarray:
-        """(num_nodes, num_columns) vectors in the order of node_ids; every node needs a row but those spared one."""
-        assert self.ids is not None
-        assert isinstance(self.vectors, np.ndarray)
-        rows = find_rows(node_ids, self.ids)
-        if self.spared is not None:
-            spared = (rows < 0) & (find_rows(node_ids, self.spared) >= 0)
-            if spared.any():
-                found = np.zeros((len(node_ids), self.vectors.shape[1]), self.vectors.dtype)
-                found[~spared] = replace(self, spared=None).by_node(node_ids[~spared], graph_name)
-                return found
-        if (rows < 0).any():
-            missing = node_ids[int(np.argmax(rows < 0))]
-            raise InputError(
-                f"{self.source_name}: {len(self.ids):,} feature rows but {len(node_ids):,} nodes in {graph_name}: "
-                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
-            )
-        return self.vectors[rows]
-
-    def ids_beyond(self, node_ids: np.ndarray) -> np.ndarray:
-        """The ids that are none of node_ids, in the order of their rows."""
-        assert self.ids is not None
-        return self.ids[find_rows(self.ids, node_ids) < 0]
+    num_features: int
+    has_integer_ids: bool
+    tables: Stream[VectorTable]
+    row_name: RowName
 
 
 def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
@@ -89,33 +107,155 @@ def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
 
 
 def read_vector_file(path: Path, memory_limit: int | None = None) -> VectorTable:
-    """Read an id column and a vector per row from a text table or a Parquet file."""
-    if path.suffix.lower() != ".parquet":
-        return _vectors_from_text(open_text_table(path))
-    return vectors_from_table(read_parquet(path, memory_limit), str(path))
+    """Read an id column and a vector per row from a text table or a Parquet file into memory."""
+    vectors = next(_open_vector_file(path, memory_limit, keep=True).tables())
+    assert vectors.ids is not None
+    check_distinct(vectors.ids, vectors.source_name, vectors.row_name)
+    return vectors
 
 
-def vectors_from_table(table: pa.Table, source_name: str, first_row: int = 0) -> VectorTable:
-    """Take an id column and after it one list column, or one number column per dimension.
+def open_features(path: Path, memory_limit: int) -> NumberedFeatures | NamedFeatures:
+    """Open a feature file. memory_limit: bytes that one batch may take, or an archive, which is read as a whole."""
+    ending = path.suffix.lower()
+    if not path.is_file():
+        raise InputError(f"{path}: no such feature file")
+    shape = plain_npy_shape(path, "biuf") if ending == ".npy" else None
+    if shape is not None and len(shape) == 2 and 0 not in shape:
+        return NumberedFeatures(str(path), shape, False, partial(_npy_batches, path, shape))
+    if ending in (".npy", ".npz"):  # not in rows that could be read by themselves
+        features = _read_feature_file(path, memory_limit).vectors
+        checked = check_features(features, features.shape[0], str(path))
+        return NumberedFeatures(str(path), checked.shape, sp.issparse(checked), lambda: iter([checked]))
+    _check_ending(path)
+    return _open_vector_file(path, memory_limit)
 
-    first_row: how many rows came before, where these are a part of the whole.
+
+def _npy_batches(path: Path, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    num_rows = max(1, _BYTES_AT_ONCE // (4 * shape[1]))
+    for low in range(0, shape[0], num_rows):
+        block = read_npy_rows(path, low, low + num_rows)
+        yield check_features(block, len(block), str(path), low)
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix.lower() != ".parquet" and not is_text_file(path):
+        raise InputError(f"{path}: unknown ending of a feature file; use .npy, .npz, .csv, .tsv, .txt or .parquet")
+
+
+def _open_vector_file(path: Path, memory_limit: int | None, *, keep: bool = False) -> NamedFeatures:
+    """Open a text table or a Parquet file.
+
+    memory_limit: bytes that a batch of Parquet may take. keep: whether all rows are one batch, which stays in memory.
     """
+    if path.suffix.lower() == ".parquet":
+        return _open_parquet(path, memory_limit, keep=keep)
+    return _open_text(path, keep=keep)
+
+
+def _open_parquet(path: Path, memory_limit: int | None, *, keep: bool) -> NamedFeatures:
     import pyarrow as pa
 
-    if table.num_columns < 2:
-        raise InputError(f"{source_name}: only {table.num_columns} column; it needs an id column and numbers after it")
-    if table.num_rows == 0:
-        raise InputError(f"{source_name}: no rows; it needs one row per node")
+    file = open_parquet(path)
+    check_shape(len(file.schema), file.num_rows, str(path))
+    rows_at_once = max(1, _BYTES_AT_ONCE * file.num_rows // max(1, file.num_bytes))
+
+    def read() -> Iterator[VectorTable]:
+        first_row, num_features = 0, None
+        for table in [file.read(memory_limit)] if keep else file.batches(rows_at_once, memory_limit):
+            rows = rows_from_table(table, str(path), first_row, num_features)
+            first_row, num_features = first_row + table.num_rows, rows.vectors.shape[1]
+            yield rows
+
+    batches = kept(read) if keep else read
+    num_features = next(batches()).vectors.shape[1]
+    has_integers = pa.types.is_integer(file.schema.types[0])
+    if pa.types.is_uint64(file.schema.types[0]):  # those beyond 64 bits are text
+        has_integers = all(batch.ids is not None and batch.ids.dtype.kind == "i" for batch in batches())
+
+    def tables() -> Iterator[VectorTable]:
+        for batch in batches():
+            assert batch.ids is not None
+            is_odd = batch.ids.dtype.kind == "i" and not has_integers
+            yield replace(batch, ids=as_text(batch.ids)) if is_odd else batch
+
+    return NamedFeatures(str(path), num_features, has_integers, tables, lambda row: f"row {row + 1}")
+
+
+def _open_text(path: Path, *, keep: bool) -> NamedFeatures:
+    import pyarrow as pa
+
+    text = open_text_table(path, keep=keep)
+    if text.num_columns < 2:
+        raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
+    skip_first = has_header(text.first_row)
+    titles = text.first_row[1:] if skip_first else None
+    batches: Stream[Columns] = partial(_text_columns, text, skip_first)
+    batches = collected(batches) if keep else batches
+    if not any(len(columns[0]) for columns in batches()):
+        raise InputError(f"{path}: only a header; it needs one row per node")
+    has_integers = find_id_kind(trimmed(columns[0]) for columns in batches()) is IdKind.INTEGERS
+    trim = trimmed_unless_quoted if not has_integers and text.quoted else trimmed
 
     def row_name(row: int) -> str:
-        return f"row {first_row + row + 1}"
+        return f"line {find_line(path, row + int(skip_first))}"
 
-    second = table.column(1).type
-    is_list = pa.types.is_fixed_size_list(second) or pa.types.is_list(second) or pa.types.is_large_list(second)
-    vectors = _from_list_column(table, source_name) if is_list else _from_number_columns(table, source_name)
-    titles = table.column_names[1:] if not is_list else None
-    check_finite(vectors, source_name, row_name, titles, first_row)
-    return VectorTable(vectors, distinct_ids(table.column(0), source_name, row_name), source_name, row_name)
+    def tables() -> Iterator[VectorTable]:
+        first_row = 0
+        for ids, *columns in batches():
+            if len(ids):
+                here = partial(_name_row, row_name, first_row)
+                vectors = np.column_stack([column.to_numpy() for column in columns])
+                check_finite(vectors, str(path), here, titles, first_row)
+                names = trim(ids).cast(pa.int64()) if has_integers else trim(ids)
+                yield VectorTable(vectors, id_column(names, str(path), here), str(path), here)
+            first_row += len(ids)
+
+    return NamedFeatures(str(path), text.num_columns - 1, has_integers, tables, row_name)
+
+
+def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
+    """Ids as they are written, and numbers, block by block."""
+    import pyarrow as pa
+
+    types = [pa.string(), *[pa.float32()] * (text.num_columns - 1)]
+    first_row = 0
+    for number, block in enumerate(text.blocks()):
+        skip = skip_first and number == 0
+        try:
+            columns = block.columns(types, skip_first=skip)
+        except pa.ArrowInvalid:
+            raise InputError(_text_among_numbers(text, block, skip, first_row + int(skip_first))) from None
+        yield columns
+        first_row += len(columns[0])
+
+
+def _name_row(row_name: RowName, first_row: int, row: int) -> str:
+    return row_name(first_row + row)
+
+
+def has_header(first_row: list[str]) -> bool:
+    """Whether the first line names its columns: it calls the first one an id, or has no number after it."""
+    if first_row[0].lower() in _ID_HEADERS:
+        return True
+    return not any(is_number(cell) or cell.lower() in _NOT_FINITE for cell in first_row[1:])
+
+
+def _text_among_numbers(text: TextTable, block: TextBlock, skip_first: bool, lines_before: int) -> str:
+    """Say where the first cell is that is no number. lines_before: lines with data before the rows of the block."""
+    import pyarrow.compute as pc
+
+    worst: tuple[int, int, str] | None = None
+    for column, cells in enumerate(map(text.trimmed, block.texts(skip_first=skip_first)[1:]), start=1):
+        wrong = pc.invert(pc.match_substring_regex(cells, NUMBER)).to_numpy()
+        row = int(np.argmax(wrong)) if wrong.any() else len(wrong)
+        if row < len(wrong) and (worst is None or row < worst[0]):
+            worst = (row, column, cells[row].as_py())
+    if worst is None:
+        return f"{text.path}: cannot be read as numbers; give an id column and numbers after it"
+    row, column, cell = worst
+    line = find_line(text.path, lines_before + row)
+    title = f" ({text.first_row[column]})" if has_header(text.first_row) else ""
+    return f"{text.path}: line {line}, column {column + 1}{title}: {cell!r} is not a number; features must be numbers"
 
 
 def _as_table(source: Any) -> pa.Table:
@@ -139,134 +279,8 @@ def _read_feature_file(path: Path, memory_limit: int | None) -> VectorTable:
         if vectors.ndim != 2:
             raise InputError(f"{path}: features have shape {vectors.shape}; give one row per node")
         return VectorTable(vectors, None, str(path))
-    if ending == ".parquet" or is_text_file(path):
-        return read_vector_file(path, memory_limit)
-    raise InputError(f"{path}: unknown ending of a feature file; use .npy, .npz, .csv, .tsv, .txt or .parquet")
-
-
-def _vectors_from_text(table: TextTable) -> VectorTable:
-    import pyarrow as pa
-
-    path = table.path
-    if table.num_columns < 2:
-        raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
-    skip_first = has_header(table.first_row)
-    numbers: list[pa.DataType] = [pa.float32()] * (table.num_columns - 1)
-    try:
-        ids, *columns = table.columns([pa.string(), *numbers], skip_first=skip_first)
-    except pa.ArrowInvalid:
-        raise InputError(text_among_numbers(table, skip_first)) from None
-    if len(ids) == 0:
-        raise InputError(f"{path}: only a header; it needs one row per node")
-
-    def row_name(row: int) -> str:
-        return f"line {table.line_number(row, skip_first=skip_first)}"
-
-    vectors = np.column_stack([column.to_numpy() for column in columns])
-    titles = table.first_row[1:] if skip_first else None
-    check_finite(vectors, str(path), row_name, titles)
-    ids = integers_or_text(table.trimmed(ids))
-    return VectorTable(vectors, distinct_ids(ids, str(path), row_name), str(path), row_name)
-
-
-def has_header(first_row: list[str]) -> bool:
-    """Whether the first line names its columns: it calls the first one an id, or has no number after it."""
-    if first_row[0].lower() in _ID_HEADERS:
-        return True
-    return not any(is_number(cell) or cell.lower() in _NOT_FINITE for cell in first_row[1:])
-
-
-def text_among_numbers(table: TextTable, skip_first: bool, first_row: int = 0) -> str:
-    """Say where the first cell is that is no number. first_row: rows of data before those of the table."""
-    import pyarrow.compute as pc
-
-    worst: tuple[int, int, str] | None = None
-    for column, cells in enumerate(table.texts(skip_first=skip_first)[1:], start=1):
-        wrong = pc.invert(pc.match_substring_regex(cells, NUMBER)).to_numpy()
-        row = int(np.argmax(wrong)) if wrong.any() else len(wrong)
-        if row < len(wrong) and (worst is None or row < worst[0]):
-            worst = (row, column, cells[row].as_py())
-    if worst is None:
-        return f"{table.path}: cannot be read as numbers; give an id column and numbers after it"
-    row, column, cell = worst
-    line = table.line_number(first_row + row, skip_first=skip_first)
-    title = f" ({table.first_row[column]})" if has_header(table.first_row) else ""
-    return f"{table.path}: line {line}, column {column + 1}{title}: {cell!r} is not a number; features must be numbers"
-
-
-def _from_list_column(table: pa.Table, source_name: str) -> np.ndarray:
-    import pyarrow.compute as pc
-
-    if table.num_columns > 2:
-        raise InputError(f"{source_name}: {table.num_columns} columns; keep the id and one list column")
-    lists = table.column(1).combine_chunks()
-    lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
-    if (lengths != lengths[0]).any() or lengths[0] < 1:
-        row = int(np.argmax(lengths != lengths[0]))
-        raise InputError(
-            f"{source_name}: row {row + 1} has {lengths[row]} numbers, row 1 has {lengths[0]}; all must be equally long"
-        )
-    values = pc.list_flatten(lists)
-    return _numbers(values, source_name, table.column_names[1]).reshape(len(lengths), -1)
-
-
-def _from_number_columns(table: pa.Table, source_name: str) -> np.ndarray:
-    names = table.column_names
-    return np.column_stack(
-        [_numbers(table.column(index), source_name, names[index]) for index in range(1, table.num_columns)]
-    )
-
-
-def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    is_real = pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
-    if not is_real:
-        raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
-    values = pc.cast(column, pa.float32(), safe=False)
-    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
-
-
-def check_finite(
-    vectors: np.ndarray, source_name: str, row_name: Any, titles: list[str] | None, first_row: int = 0
-) -> None:
-    """Refuse NaN and Inf; name the row. first_row: how many rows came before."""
-    finite = np.isfinite(vectors)
-    if finite.all():
-        return
-    row, column = (int(index) for index in np.argwhere(~finite)[0])
-    title = repr(titles[column]) if titles else column
-    raise InputError(
-        f"{source_name}: {row_name(row)}: feature row {first_row + row}, column {title} is {vectors[row, column]}; "
-        f"replace NaN and Inf by numbers"
-    )
-
-
-def distinct_ids(column: pa.ChunkedArray, source_name: str, row_name: Any) -> np.ndarray:
-    """Distinct ids as int64 or text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        row = int(np.argmax(pc.is_null(column).to_numpy()))
-        raise InputError(f"{source_name}: {row_name(row)}: the id is missing; fill it in")
-    if not (
-        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_integer(column.type)
-    ):
-        raise InputError(f"{source_name}: the first column holds {column.type}; it must hold ids, integers or text")
-    ids = as_node_ids(column.to_numpy(), source_name)
-    numbers, distinct = encode(ids)
-    if len(distinct) < len(ids):
-        second = int(np.argmax(numbers != np.arange(len(numbers))))
-        first = int(np.argmax(numbers == numbers[second]))
-        raise InputError(
-            f"{source_name}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
-            f"keep one row per node"
-        )
-    return ids
+    _check_ending(path)
+    return read_vector_file(path, memory_limit)
 
 
 def _from_tensor(tensor: Any) -> Features:

@@ -12,13 +12,14 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
-from l2g2g.graphs.edge_batches import EdgeBatches, open_parquet_edges, open_text_edges
 from l2g2g.graphs.edge_sort import EdgeSorter
-from l2g2g.graphs.feature_batches import NamedFeatures, NumberedFeatures, open_features
+from l2g2g.graphs.graph import check_num_nodes
 from l2g2g.graphs.named_rows import RowSorter, match_features
 from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
 from l2g2g.graphs.numbering import IntegerNumbers, TextNumbers
 from l2g2g.graphs.read import check_ending, find_graph_file, read_graph
+from l2g2g.graphs.read_edges import EdgeBatches, open_parquet_edges, open_text_edges
+from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, open_features
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, save_names, store_values, write_graph
 
 Measure = Callable[[str], AbstractContextManager[Any]]
@@ -154,9 +155,10 @@ class _Job:
     ) -> tuple[int, _Numbers | None]:
         """Number all edges and hand them to the sorter. Returns how many nodes there are, and their numbers by id."""
         if isinstance(edges, NumberedEdges):
-            for sources, targets in edges.pieces():
+            num_nodes = edges.num_nodes or self._count_nodes(edges)
+            for sources, targets in edges.batches():
                 sorter.add(sources, targets, None)
-            return edges.num_nodes or sorter.largest_node + 1, None
+            return num_nodes, None
         if isinstance(features, NumberedFeatures):
             for table in edges.tables():
                 sorter.add(*table.as_node_numbers(features.shape[0], features.source_name), table.weights)
@@ -173,6 +175,13 @@ class _Job:
             self._check_room(numbers)
         return numbers.num_ids, numbers
 
+    def _count_nodes(self, edges: NumberedEdges) -> int:
+        largest = edges.largest_node()
+        check_num_nodes(largest + 1, edges.num_edges, str(self.path))
+        if largest >= _MOST_NODES:
+            raise InputError(f"{self.path}: node number {largest}; a store holds no more than {_MOST_NODES:,} nodes")
+        return largest + 1
+
     def _check_room(self, numbers: _Numbers) -> None:
         if numbers.num_ids > _MOST_NODES:
             raise InputError(f"{self.path}: more than {_MOST_NODES:,} nodes; a store holds no more")
@@ -188,14 +197,14 @@ def _write_numbered(writer: FolderWriter, features: NumberedFeatures) -> None:
     """Copy rows that are in order already."""
     if not features.sparse:
         dense = writer.array("features", np.float32, (features.shape[1],))
-        for rows in features.pieces():
+        for rows in features.batches():
             dense.append(rows)
         return
     indptr, indices = writer.array("features_indptr", np.int64), writer.array("features_indices", np.int32)
     data = writer.array("features_data", np.float32)
     indptr.append(np.zeros(1, np.int64))
     end = 0
-    for matrix in features.pieces():
+    for matrix in features.batches():
         assert sp.issparse(matrix)
         indptr.append(end + matrix.indptr[1:])
         indices.append(matrix.indices)

@@ -1,4 +1,4 @@
-"""Tables in text files of any common dialect: delimiter, header, comments, and the line of every row."""
+"""Tables in text files of any common dialect, block by block: delimiter, comments, and the line of every row."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import open_bytes, read_bytes, reading
+from l2g2g.graphs.archives import open_bytes, reading
+from l2g2g.graphs.passes import Stream, kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +25,8 @@ NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _PERHAPS_NOT_CANONICAL = re.compile(rb"0(?<![0-9.]0)(?:[0-9xX]|(?<=-0))")
 _NUM_SAMPLE_LINES = 50
 _MOST_COLUMNS = 30_000  # each takes several kilobytes while it is parsed
+_BLOCK_BYTES = 1 << 24  # about so much of a file is one block
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def is_text_file(path: Path) -> bool:
@@ -35,23 +39,56 @@ def is_text_file(path: Path) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A text file without its comments, its delimiter known, its cells not yet parsed.
+    """A text file as a stream of blocks, its delimiter known.
+
+    Attributes:
+        path: The file.
+        delimiter: One character; a blank stands for any run of blanks and tabs.
+        first_row: Cells of the first line.
+        contents: Blocks of whole lines that hold data; a pass may read the file anew.
+    """
+
+    path: Path
+    delimiter: str
+    first_row: list[str]
+    contents: Stream[bytes]
+
+    @property
+    def num_columns(self) -> int:
+        """Cells per line."""
+        return len(self.first_row)
+
+    @cached_property
+    def quoted(self) -> bool:
+        """Whether the file protects cells by quotes: then blanks around text count."""
+        return any(b'"' in content for content in self.contents())
+
+    def blocks(self) -> Iterator[TextBlock]:
+        """The blocks in order, none of them empty."""
+        for content in self.contents():
+            if self.delimiter == " ":
+                content = _single_blanks(content)
+            yield TextBlock(self.path, content, self.delimiter, self.num_columns)
+
+    def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Text without blanks around it, unless quotes protect them; around a number they never count."""
+        return trimmed_unless_quoted(column) if self.quoted else trimmed(column)
+
+
+@dataclass(frozen=True, eq=False)
+class TextBlock:
+    """Some lines of a text table, their cells not yet parsed.
 
     Attributes:
         path: The file, for messages.
-        content: The lines that hold data, in UTF-8, ended by newlines.
-        delimiter: One character; a blank stands for any run of blanks and tabs.
-        first_row: Cells of the first line.
-        num_columns: Cells per line.
-        quoted: Whether the file protects cells by quotes: then blanks around text count.
+        content: The lines, in UTF-8, ended by newlines.
+        delimiter, num_columns: As of the `TextTable`.
     """
 
     path: Path
     content: bytes
     delimiter: str
-    first_row: list[str]
     num_columns: int
-    quoted: bool
 
     def columns(self, types: list[pa.DataType], *, skip_first: bool) -> list[pa.ChunkedArray]:
         """Parse every column to its type.
@@ -99,23 +136,11 @@ class TextTable:
         return self.columns([pa.int64(), pa.int64(), pa.float64()][: self.num_columns], skip_first=skip_first)
 
     def texts(self, *, skip_first: bool) -> list[pa.ChunkedArray]:
-        """All columns as text."""
+        """All columns as text, with the blanks around it."""
         import pyarrow as pa
 
         with reading(self.path):
-            columns = self.columns([pa.string()] * self.num_columns, skip_first=skip_first)
-        return [self.trimmed(column) for column in columns]
-
-    def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Text without blanks around it, unless quotes protect them; around a number they never count."""
-        import pyarrow.compute as pc
-
-        trimmed = pc.utf8_trim_whitespace(column)
-        return pc.if_else(pc.match_substring_regex(trimmed, NUMBER), trimmed, column) if self.quoted else trimmed
-
-    def line_number(self, row: int, *, skip_first: bool) -> int:
-        """1-based line in the file of a row of data, found by reading the file again."""
-        return find_line(self.path, row + int(skip_first))
+            return self.columns([pa.string()] * self.num_columns, skip_first=skip_first)
 
     def _block_size(self) -> int:
         """Arrow parses blocks in parallel, but a row must fit one block."""
@@ -137,20 +162,34 @@ class TextTable:
                 ) from error
 
 
-def open_text_table(path: Path) -> TextTable:
-    """Read a file, drop comments (lines that begin with # or %) and blank lines, find the delimiter."""
-    content = without_comments(read_bytes(path), path)
-    delimiter, first_row = find_dialect(content, path)
-    if delimiter == " ":
-        content = single_blanks(content)
-    return TextTable(path, content, delimiter, first_row, len(first_row), b'"' in content)
+def open_text_table(path: Path, *, keep: bool) -> TextTable:
+    """Open a file and find its delimiter by its first lines. keep: whether blocks stay in memory for further passes."""
+    contents: Stream[bytes] = partial(_contents, path)
+    contents = kept(contents) if keep else contents
+    delimiter, first_row = _find_dialect(contents(), path)
+    return TextTable(path, delimiter, first_row, contents)
 
 
-def find_dialect(content: bytes, path: Path) -> tuple[str, list[str]]:
+def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text without blanks around it."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_trim_whitespace(column)
+
+
+def trimmed_unless_quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers without blanks around them, and other text as it is."""
+    import pyarrow.compute as pc
+
+    without_blanks = pc.utf8_trim_whitespace(column)
+    return pc.if_else(pc.match_substring_regex(without_blanks, NUMBER), without_blanks, column)
+
+
+def _find_dialect(contents: Iterator[bytes], path: Path) -> tuple[str, list[str]]:
     """The delimiter of a table, and the cells of its first line."""
-    if not content:
+    sample = _sample_lines(contents, path)
+    if not sample:
         raise InputError(f"{path}: the file is empty; it needs at least one row")
-    sample = _sample_lines(content, path)
     delimiter = _find_delimiter(sample, path)
     first_row = _split(sample[0], delimiter)
     if len(first_row) > _MOST_COLUMNS:
@@ -158,13 +197,13 @@ def find_dialect(content: bytes, path: Path) -> tuple[str, list[str]]:
     return delimiter, first_row
 
 
-def find_line(path: Path, wanted: int) -> int:
-    """1-based number of a line, given how many lines with data are before it."""
+def find_line(path: Path, row: int) -> int:
+    """1-based line in the file of a row, the first of the file being 0, found by reading the file again."""
     for number, line in enumerate(_lines(path), start=1):
         if _holds_data(line):
-            if wanted == 0:
+            if row == 0:
                 return number
-            wanted -= 1
+            row -= 1
     raise AssertionError("the row was read from this file")  # pragma: no cover
 
 
@@ -173,11 +212,28 @@ def is_number(text: str) -> bool:
     return re.match(NUMBER, text.strip()) is not None
 
 
-def without_comments(content: bytes, path: Path) -> bytes:
+def _contents(path: Path) -> Iterator[bytes]:
+    """Whole lines that hold data, about _BLOCK_BYTES of the file at a time."""
+    with open_bytes(path) as stream:
+        head = stream.read(4096)
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+            raise InputError(f"{path}: not UTF-8 text; save the file as UTF-8")
+        stream.seek(len(_BYTE_ORDER_MARK) if head.startswith(_BYTE_ORDER_MARK) else 0)
+        rest = b""
+        while len(block := stream.read(_BLOCK_BYTES)) == _BLOCK_BYTES:
+            block = rest + block
+            # Files of very old systems end their lines by \r alone; a \r at the end may be half of \r\n.
+            end = block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, len(block) - 1) + 1
+            content, rest = _without_comments(block[:end]), block[end:]
+            if content:
+                yield content
+    content = _without_comments(rest + block)
+    if content:
+        yield content
+
+
+def _without_comments(content: bytes) -> bytes:
     """The lines that hold data, ended by newlines; nothing where there are none."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in content[:4096]:
-        raise InputError(f"{path}: not UTF-8 text; save the file as UTF-8")
-    content = content.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     starts = _first_bytes_of_lines(content)
@@ -199,7 +255,7 @@ def _first_bytes_of_lines(content: bytes) -> set[bytes]:
     return found
 
 
-def single_blanks(content: bytes) -> bytes:
+def _single_blanks(content: bytes) -> bytes:
     """Blanks and tabs in any number become one blank; none at the ends of a line."""
     if b"\t" in content:
         content = content.replace(b"\t", b" ")
@@ -208,14 +264,19 @@ def single_blanks(content: bytes) -> bytes:
     return content.replace(b" \n", b"\n").replace(b"\n ", b"\n").lstrip(b" ")
 
 
-def _sample_lines(content: bytes, path: Path) -> list[str]:
-    end = 0
-    for _ in range(_NUM_SAMPLE_LINES):
-        end = content.find(b"\n", end) + 1
-        if end == len(content):
+def _sample_lines(contents: Iterator[bytes], path: Path) -> list[str]:
+    sample = b""
+    for content in contents:
+        end = 0
+        for _ in range(_NUM_SAMPLE_LINES - sample.count(b"\n")):
+            end = content.find(b"\n", end) + 1
+            if end == len(content):
+                break
+        sample += content[:end]
+        if sample.count(b"\n") >= _NUM_SAMPLE_LINES:
             break
     try:
-        return content[:end].decode().splitlines()
+        return sample.decode().splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error}); save the file as UTF-8") from error
 
@@ -249,5 +310,5 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _holds_data(line: bytes) -> bool:
-    stripped = line.removeprefix(b"\xef\xbb\xbf").strip()
+    stripped = line.removeprefix(_BYTE_ORDER_MARK).strip()
     return bool(stripped) and not stripped.startswith((b"#", b"%"))

@@ -16,9 +16,10 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, read_arrow, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids, check_unique, integers_or_text
-from l2g2g.graphs.read_features import read_vector_file, vectors_from_table
+from l2g2g.graphs.read_features import read_vector_file
 from l2g2g.graphs.stored_ids import NodeIds, StoredIds
 from l2g2g.graphs.text_tables import is_text_file
+from l2g2g.graphs.vector_table import vectors_from_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,182 @@
+"""Tables of one vector per row, with or without an id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.archives import is_list
+from l2g2g.graphs.graph import Features
+from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RowName = Callable[[int], str]
+
+
+def _row_name(row: int) -> str:
+    return f"row {row + 1}"
+
+
+@dataclass(frozen=True, eq=False)
+class VectorTable:
+    """One vector per row, with or without an id.
+
+    Attributes:
+        vectors: (num_rows, num_columns), dense or sparse.
+        ids: (num_rows,) integers or text, each once; None where a row is a node number.
+        source_name: What errors call the table.
+        row_name: From a row number to what errors call that row ("line 7").
+        spared: Ids that need no row; None where all do.
+    """
+
+    vectors: Features
+    ids: np.ndarray | None
+    source_name: str
+    row_name: RowName = _row_name
+    spared: np.ndarray | None = None
+
+    def by_node(self, node_ids: np.ndarray, graph_name: str) -> np.ndarray:
+        """(num_nodes, num_columns) vectors in the order of node_ids; every node needs a row but those spared one."""
+        assert self.ids is not None
+        assert isinstance(self.vectors, np.ndarray)
+        rows = find_rows(node_ids, self.ids)
+        if self.spared is not None:
+            spared = (rows < 0) & (find_rows(node_ids, self.spared) >= 0)
+            if spared.any():
+                found = np.zeros((len(node_ids), self.vectors.shape[1]), self.vectors.dtype)
+                found[~spared] = replace(self, spared=None).by_node(node_ids[~spared], graph_name)
+                return found
+        if (rows < 0).any():
+            missing = node_ids[int(np.argmax(rows < 0))]
+            raise InputError(
+                f"{self.source_name}: {len(self.ids):,} feature rows but {len(node_ids):,} nodes in {graph_name}: "
+                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
+            )
+        return self.vectors[rows]
+
+    def ids_beyond(self, node_ids: np.ndarray) -> np.ndarray:
+        """The ids that are none of node_ids, in the order of their rows."""
+        assert self.ids is not None
+        return self.ids[find_rows(self.ids, node_ids) < 0]
+
+
+def vectors_from_table(table: pa.Table, source_name: str) -> VectorTable:
+    """Take an id column and after it one list column, or one number column per dimension."""
+    check_shape(table.num_columns, table.num_rows, source_name)
+    vectors = rows_from_table(table, source_name)
+    assert vectors.ids is not None
+    check_distinct(vectors.ids, source_name, vectors.row_name)
+    return vectors
+
+
+def check_shape(num_columns: int, num_rows: int, source_name: str) -> None:
+    """Refuse a table that cannot be one of ids and vectors."""
+    if num_columns < 2:
+        raise InputError(f"{source_name}: only {num_columns} column; it needs an id column and numbers after it")
+    if num_rows == 0:
+        raise InputError(f"{source_name}: no rows; it needs one row per node")
+
+
+def rows_from_table(
+    table: pa.Table, source_name: str, first_row: int = 0, num_features: int | None = None
+) -> VectorTable:
+    """Some rows of a table as in `vectors_from_table`, each checked by itself; an id may occur again.
+
+    first_row: how many rows came before. num_features: how many numbers these have; None for the first.
+    """
+
+    def row_name(row: int) -> str:
+        return f"row {first_row + row + 1}"
+
+    if is_list(table.column(1).type):
+        vectors, titles = _from_list_column(table, source_name, first_row, num_features), None
+    else:
+        vectors, titles = _from_number_columns(table, source_name), table.column_names[1:]
+    check_finite(vectors, source_name, row_name, titles, first_row)
+    return VectorTable(vectors, id_column(table.column(0), source_name, row_name), source_name, row_name)
+
+
+def _from_list_column(table: pa.Table, source_name: str, first_row: int, num_features: int | None) -> np.ndarray:
+    import pyarrow.compute as pc
+
+    if table.num_columns > 2:
+        raise InputError(f"{source_name}: {table.num_columns} columns; keep the id and one list column")
+    lists = table.column(1).combine_chunks()
+    lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
+    wanted = lengths[0] if num_features is None else num_features
+    if (lengths != wanted).any() or wanted < 1:
+        row = int(np.argmax(lengths != wanted))
+        raise InputError(
+            f"{source_name}: row {first_row + row + 1} has {lengths[row]} numbers, row 1 has {wanted}; "
+            f"all must be equally long"
+        )
+    values = pc.list_flatten(lists)
+    return _numbers(values, source_name, table.column_names[1]).reshape(len(lengths), -1)
+
+
+def _from_number_columns(table: pa.Table, source_name: str) -> np.ndarray:
+    names = table.column_names
+    return np.column_stack(
+        [_numbers(table.column(index), source_name, names[index]) for index in range(1, table.num_columns)]
+    )
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_real = pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
+    if not is_real:
+        raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
+    values = pc.cast(column, pa.float32(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
+
+
+def check_finite(
+    vectors: np.ndarray, source_name: str, row_name: RowName, titles: list[str] | None, first_row: int = 0
+) -> None:
+    """Refuse NaN and Inf; name the row. first_row: how many rows came before."""
+    finite = np.isfinite(vectors)
+    if finite.all():
+        return
+    row, column = (int(index) for index in np.argwhere(~finite)[0])
+    title = repr(titles[column]) if titles else column
+    raise InputError(
+        f"{source_name}: {row_name(row)}: feature row {first_row + row}, column {title} is {vectors[row, column]}; "
+        f"replace NaN and Inf by numbers"
+    )
+
+
+def id_column(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> np.ndarray:
+    """(num_rows,) ids as int64 or text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        row = int(np.argmax(pc.is_null(column).to_numpy()))
+        raise InputError(f"{source_name}: {row_name(row)}: the id is missing; fill it in")
+    if not (
+        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_integer(column.type)
+    ):
+        raise InputError(f"{source_name}: the first column holds {column.type}; it must hold ids, integers or text")
+    return as_node_ids(column.to_numpy(), source_name)
+
+
+def check_distinct(ids: np.ndarray, source_name: str, row_name: RowName) -> None:
+    """Refuse an id that has two rows; name both."""
+    numbers, distinct = encode(ids)
+    if len(distinct) < len(ids):
+        second = int(np.argmax(numbers != np.arange(len(numbers))))
+        first = int(np.argmax(numbers == numbers[second]))
+        raise InputError(
+            f"{source_name}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
+            f"keep one row per node"
+        )
