@@ -135,7 +135,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise InputError(f"{path / _TENSORS}: is damaged ({len(data):,} bytes of {expected['bytes']:,})")
         if _digest(data) != expected["sha256"]:
             raise InputError(f"{path / _TENSORS}: is damaged (its checksum differs)")
-        return Checkpoint(int(manifest["epoch"]), manifest["fingerprint"], manifest["values"], load(data))
+        described = {name: manifest[name] for name in ("fingerprint", "values")}
+        for name, value in described.items():
+            if not isinstance(value, dict):
+                raise TypeError(f"{name} is {type(value).__name__}, not a table")
+        return Checkpoint(int(manifest["epoch"]), **described, tensors=load(data))
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
         if isinstance(error, InputError):
             raise
