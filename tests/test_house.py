@@ -9,7 +9,18 @@ import pytest
 import l2g2g
 
 SOURCE = Path(l2g2g.__file__).parent
-ROOMS = ["core", "parallel", "graphs", "patches", "models", "alignment", "training", "evaluation", "neighbours", "reports"]
+ROOMS = [
+    "core",
+    "parallel",
+    "graphs",
+    "patches",
+    "models",
+    "alignment",
+    "training",
+    "evaluation",
+    "neighbours",
+    "reports",
+]
 RIM = {"reproduce"}  # folders that wire rooms together, as experiment.py and cli.py do
 MODULES = sorted(SOURCE.rglob("*.py"))
 

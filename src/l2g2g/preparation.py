@@ -17,6 +17,7 @@ from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoder import EncoderInput, prepare_input
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
@@ -135,7 +136,7 @@ def pair_options(graph: Graph, config: Config) -> PairOptions:
         by_degree=config.negative_sampling == "degree",
         weighted=config.weighted_loss,
         arcs=graph.arcs,
-        reversed_share=_REVERSED_SHARE if config.decoder == "asymmetric" else 0.0,
+        reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
     )
 
 

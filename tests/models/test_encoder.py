@@ -168,5 +168,5 @@ def test_initial_weights_follow_the_seed_within_glorot_bounds():
 
 
 def test_a_bias_of_the_decoder_is_an_option():
-    assert Autoencoder(4, 3).bias is None
-    assert float(Autoencoder(4, 3, learn_bias=True).bias.detach()) == 0
+    assert Autoencoder(4, 3).decoder.bias is None
+    assert float(Autoencoder(4, 3, learn_bias=True).decoder.bias.detach()) == 0
