@@ -23,7 +23,7 @@ from l2g2g.models.feature_recipe import FeatureFacts, FeatureRecipe
 from l2g2g.models.structure import fit_products
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.store import PatchStore
-from l2g2g.preparation import loop_settings, make_model, refuse_missing_weights
+from l2g2g.preparation import loop_settings, make_model, propagates_once, refuse_missing_weights
 from l2g2g.rank_share import check_patches, describe_messages, make_shard
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
@@ -218,7 +218,7 @@ def _make_batches(
         kept_bytes=kept_bytes(config, patches.weighted),
         negatives_per_edge=negatives_per_edge,
         # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
-        propagate_once=not (config.hidden_fraction or config.skip or config.feature_scaling == "centred"),
+        propagate_once=propagates_once(config),
         options=PairOptions(by_degree=config.negative_sampling == "degree", weighted=config.weighted_loss),
         storage=config.feature_storage,
     )

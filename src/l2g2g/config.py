@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from l2g2g.errors import InputError
 from l2g2g.models.decoders import DECODERS
+from l2g2g.models.encoders import ENCODERS
 from l2g2g.training.loop import AlignGradient
 from l2g2g.training.methods import METHODS, Method, PairChoice
 from l2g2g.training.objective import Scope
@@ -24,7 +25,8 @@ class Config:
     Attributes:
         method: gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.
         dim, hidden, layers: Width of the embedding and of the hidden layers, number of layers.
-        encoder: gcn, or linear (no hidden layer: Â^layers X W).
+        encoder: gcn, sage (GraphSAGE: the mean of the neighbours and the node itself, each with weights of its own), or
+            linear (no hidden layer: Â^layers X W).
         activation: relu or elu, after every layer but the last.
         residual: Add the hidden layers to the vector; hidden may then not be wider than dim.
         patches: Number of patches for the methods that use them; None chooses from the size of the graph.
@@ -91,7 +93,7 @@ class Config:
     dim: int = 16
     hidden: int = 32
     layers: int = 2
-    encoder: Literal["gcn", "linear"] = "gcn"
+    encoder: str = "gcn"
     activation: Literal["relu", "elu"] = "relu"
     residual: bool = False
     patches: int | None = None
@@ -331,6 +333,16 @@ class Config:
         bound = DECODERS[self.decoder].most_pairs(num_nodes)
         return min(1.0, bound / max(1.0, num_edges * (self.hidden_fraction or 1.0)))
 
+    @property
+    def tables_per_layer(self) -> int:
+        """Tables that a layer of the encoder holds for every node."""
+        return ENCODERS[self.encoder].tables_per_layer
+
+    @property
+    def numbers_per_row(self) -> int:
+        """Numbers that the layers of the encoder hold for each node."""
+        return self.tables_per_layer * (self.hidden * (self.layers - 1) + self.dim)
+
     def num_sampled_nodes(self, num_nodes: int) -> int:
         """Nodes of FastGAE's subgraph. The authors' code: sqrt(N · −ln 0.05 · ln² 0.001 / 2) ≈ 8.45 √N."""
         if self.sample_size == "sqrt":
@@ -352,7 +364,7 @@ class Config:
 
 
 CHOICES: dict[str, list[Any]] = {
-    "encoder": ["gcn", "linear"],
+    "encoder": list(ENCODERS),
     "activation": ["relu", "elu"],
     "schedule": ["constant", "linear"],
     "partition": ["metis", "fennel", "random"],

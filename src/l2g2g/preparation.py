@@ -18,7 +18,8 @@ from l2g2g.graphs.splits import LinkSplit
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders import DECODERS
-from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.encoder_input import EncoderInput, prepare_input
+from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
@@ -72,8 +73,7 @@ def prepare(
         units = mask_clusters(graph, config)
         hidden *= max(count_cut_edges(graph.adjacency, units, int(units.max()) + 1).sum() / graph.adjacency.nnz, 1e-9)
     negatives = config.negatives_per_edge * hidden * scored
-    # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
-    plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
+    plain = propagates_once(config)
     options = pair_options(graph, config)
     whole = None
     elsewhere = passes_whole_graph(patch_set, config) and not shard.is_first
@@ -118,6 +118,12 @@ def prepare(
         if isinstance(global_pairs.pairs, PairSource) and global_pairs.pairs.adjacency.nnz == 0:
             raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
     return Prepared(batches, global_pairs, whole, elsewhere)
+
+
+def propagates_once(config: Config) -> bool:
+    """Whether Â X is enough: not for an encoder that hides edges, drops or centres features, skips or reads X too."""
+    needs_features = config.skip or config.feature_scaling == "centred" or ENCODERS[config.encoder].reads_own_rows
+    return not (config.hidden_fraction or needs_features)
 
 
 def refuse_missing_weights(graph: Graph | StoredGraph, config: Config) -> None:

@@ -6,7 +6,9 @@ from torch import Tensor, nn
 
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.decoders import DECODERS
-from l2g2g.models.encoder import Activation, Encoder, EncoderInput, EncoderKind
+from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.encoders import ENCODERS
+from l2g2g.models.encoders.base import Activation, Encoder
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 
 
@@ -15,6 +17,7 @@ class Autoencoder(nn.Module):
 
     Args:
         num_encoders: 1 for an encoder shared by all patches, or one per patch.
+        kind: A name in `ENCODERS`.
         learn_bias: Whether the inner-product decoder has a learned bias; the others always have one.
         decoder: A name in `DECODERS`.
     """
@@ -27,7 +30,7 @@ class Autoencoder(nn.Module):
         num_encoders: int = 1,
         hidden: int = 32,
         layers: int = 2,
-        kind: EncoderKind = "gcn",
+        kind: str = "gcn",
         variational: bool = False,
         learn_bias: bool = False,
         decoder: str = "inner",
@@ -43,12 +46,11 @@ class Autoencoder(nn.Module):
         self.variational = variational
         self.encoders = nn.ModuleList(
             [
-                Encoder(
+                ENCODERS[kind](
                     num_features,
                     dim,
                     hidden=hidden,
                     layers=layers,
-                    kind=kind,
                     variational=variational,
                     activation=activation,
                     skip=skip,
