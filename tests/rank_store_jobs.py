@@ -25,6 +25,7 @@ PLENTY = 10**11
 CASES = {
     "paper": {"preset": "paper"},
     "default": {},
+    "sage": {"encoder": "sage", "rotate": True, "patience": 3, "validate_every": 3},
     "within a limit": {"memory": PLENTY},
     "nothing stays in memory": {"memory": PLENTY, "rotate": True, "assembly": "mean", "refresh_every": 3},
     "with validation": {"rotate": True, "translate": True, "patience": 3, "validate_every": 3},

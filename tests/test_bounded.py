@@ -50,6 +50,8 @@ def run(arguments):
         ("default", {"patience": 2, "epochs": 30, "mask_by": "nodes"}),
         ("default", {"method": "gae+l2g"}),
         ("default", {"method": "vl2g2g"}),
+        ("default", {"encoder": "sage"}),
+        ("default", {"encoder": "sage", "decoder": "cosine", "activation": "elu", "layers": 3}),
     ],
 )
 def test_a_limit_does_not_change_the_result(store, from_disk, monkeypatch, preset, options):

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
-from l2g2g.neighbours.decoding import LinkDecoder
+from l2g2g.models.decoders import read_decoder
 from l2g2g.published import Published, near_names
 
 
@@ -60,7 +60,9 @@ def test_top_links_need_edges(named):
 def test_top_links_leave_known_edges_out(named):
     dense = np.ones((5, 5)) - np.eye(5)
     dense[0, 3] = dense[3, 0] = 0
-    full = Published(named.node_ids, named.vectors, LinkDecoder(bias=1.0), sp.csr_array(dense))
+    full = Published(
+        named.node_ids, named.vectors, read_decoder("inner", {"bias": np.float32(1)}, 2), sp.csr_array(dense)
+    )
     found = full.top_links(10)
     assert (found.sources.tolist(), found.targets.tolist()) == ([0], [3])
     assert found.scores[0] == pytest.approx(named.vectors[0] @ named.vectors[3] + 1, rel=1e-5)

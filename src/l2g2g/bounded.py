@@ -31,6 +31,7 @@ from l2g2g.preparation import (
     find_inputs,
     loop_settings,
     make_model,
+    propagates_once,
     refuse_missing_weights,
     refuse_nothing_to_predict,
 )
@@ -249,7 +250,7 @@ def _make_batches(
         kept_bytes=kept_bytes(config, patches.weighted),
         negatives_per_edge=negatives_per_edge,
         # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
-        propagate_once=not (config.hidden_fraction or config.skip or config.feature_scaling == "centred"),
+        propagate_once=propagates_once(config),
         options=PairOptions(by_degree=config.negative_sampling == "degree", weighted=config.weighted_loss),
         storage=config.feature_storage,
     )

@@ -98,7 +98,7 @@ def kept_bytes(config: Config, weighted: bool = False) -> tuple[int, int]:
         arc += 8  # Â without a mask
     if config.loss_scope == "inside":
         return int(arc + 12), 32  # what is excluded, its filter, and a list of edges
-    return math.ceil(arc), 32 + _PER_KEPT_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
+    return math.ceil(arc), 32 + _PER_KEPT_ACTIVATION * config.numbers_per_row
 
 
 def structure_columns(sizes: StoredSizes, config: Config) -> int:
@@ -110,7 +110,7 @@ def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) ->
     """What a patch takes while the encoder runs over it and back."""
     columns = sizes.entries_per_row + structure_columns(sizes, config)
     per_arc = _PER_ARC + (_PER_ARC_SCORED * config.negatives_per_edge if config.loss_scope == "inside" else 0)
-    activations = _PER_ACTIVATION * (config.hidden * (config.layers - 1) + config.dim)
+    activations = _PER_ACTIVATION * config.numbers_per_row
     per_row = activations + 4 * _COPIES_OF_FEATURES * columns
     return int(per_row * rows + per_arc * arcs)
 
@@ -138,7 +138,8 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         if epoch:
             epoch += num_nodes * (_PASSED_ON * vector + sizes.num_ranks + 24)
         aligned += num_nodes * vector
-    final = 4 * num_nodes * (config.hidden + 3 * config.dim) if config.passes_whole_graph else aligned
+    last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
     structure = 16 * num_nodes * structural
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)

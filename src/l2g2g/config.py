@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from l2g2g.errors import InputError
+from l2g2g.models.decoders import DECODERS
+from l2g2g.models.encoders import ENCODERS
 from l2g2g.training.loop import AlignGradient
 from l2g2g.training.methods import METHODS, Method, PairChoice
 from l2g2g.training.objective import Scope
@@ -23,7 +25,8 @@ class Config:
     Attributes:
         method: gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.
         dim, hidden, layers: Width of the embedding and of the hidden layers, number of layers.
-        encoder: gcn, or linear (no hidden layer: Â^layers X W).
+        encoder: gcn, sage (GraphSAGE: the mean of the neighbours and the node itself, each with weights of its own), or
+            linear (no hidden layer: Â^layers X W).
         activation: relu or elu, after every layer but the last.
         residual: Add the hidden layers to the vector; hidden may then not be wider than dim.
         patches: Number of patches for the methods that use them; None chooses from the size of the graph.
@@ -90,7 +93,7 @@ class Config:
     dim: int = 16
     hidden: int = 32
     layers: int = 2
-    encoder: Literal["gcn", "linear"] = "gcn"
+    encoder: str = "gcn"
     activation: Literal["relu", "elu"] = "relu"
     residual: bool = False
     patches: int | None = None
@@ -126,7 +129,7 @@ class Config:
     structure: Literal["none", "blend", "auto"] = "none"
     structure_width: int = 64
     learn_bias: bool = True
-    decoder: Literal["inner", "cosine", "distance", "product", "asymmetric"] = "inner"
+    decoder: str = "inner"
     epochs: int | None = None
     lr: float = 0.02
     schedule: Literal["constant", "linear"] = "constant"
@@ -177,12 +180,9 @@ class Config:
             raise InputError(f"{self.method} trains its patches apart; --scope global needs l2g2g")
         if self.scope == "global" and self.loss_pairs != "sampled":
             raise InputError(f"--scope global scores sampled pairs, not {self.loss_pairs}")
-        if self.decoder == "product" and self.loss_pairs != "sampled":
-            raise InputError(f"--decoder product scores sampled pairs; {self.method} scores {self.loss_pairs}")
         if self.loss_pairs != "sampled":
             self._check_sampled()
-        if self.decoder == "asymmetric":
-            self._check_asymmetric()
+        self._check_decoder()
         if self.mask_by != "edges":
             self._check_mask()
         if self.align_gradient == "through":
@@ -194,6 +194,8 @@ class Config:
 
     def _check_sampled(self) -> None:
         """The losses over all pairs of some nodes draw none, and know neither weights nor directions."""
+        if not DECODERS[self.decoder].has_factors:
+            raise InputError(f"--decoder {self.decoder} scores sampled pairs; {self.method} scores {self.loss_pairs}")
         for option, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
@@ -202,14 +204,17 @@ class Config:
             if is_set:
                 raise InputError(f"{option} needs sampled pairs; {self.method} scores {self.loss_pairs}")
 
-    def _check_asymmetric(self) -> None:
-        if not self.directed:
-            raise InputError("--decoder asymmetric tells u → v from v → u; it needs --directed")
-        if self.dim % 2:
-            raise InputError(f"--dim is {self.dim}; --decoder asymmetric halves it, so it must be even")
-        if self.rotates and self.definition.alignment != "never":
+    def _check_decoder(self) -> None:
+        decoder = DECODERS[self.decoder]
+        if decoder.is_directed and not self.directed:
+            raise InputError(f"--decoder {self.decoder} tells u → v from v → u; it needs --directed")
+        if self.dim % decoder.dim_multiple:
             raise InputError(
-                "--decoder asymmetric cannot be rotated, which mixes sources and targets; "
+                f"--dim is {self.dim}; --decoder {self.decoder} needs a multiple of {decoder.dim_multiple}"
+            )
+        if not decoder.allows_rotation and self.rotates and self.definition.alignment != "never":
+            raise InputError(
+                f"--decoder {self.decoder} does not allow rotations, which mix the parts of its vectors; "
                 "use a shared encoder without --rotate, or another decoder"
             )
 
@@ -325,8 +330,18 @@ class Config:
             return self.score_fraction
         if self.loss_pairs != "sampled" or self.preset == "paper":
             return 1.0
-        bound = max(12_000, num_nodes // 2) if self.decoder == "product" else max(100_000, 2 * num_nodes)
+        bound = DECODERS[self.decoder].most_pairs(num_nodes)
         return min(1.0, bound / max(1.0, num_edges * (self.hidden_fraction or 1.0)))
+
+    @property
+    def tables_per_layer(self) -> int:
+        """Tables that a layer of the encoder holds for every node."""
+        return ENCODERS[self.encoder].tables_per_layer
+
+    @property
+    def numbers_per_row(self) -> int:
+        """Numbers that the layers of the encoder hold for each node."""
+        return self.tables_per_layer * (self.hidden * (self.layers - 1) + self.dim)
 
     def num_sampled_nodes(self, num_nodes: int) -> int:
         """Nodes of FastGAE's subgraph. The authors' code: sqrt(N · −ln 0.05 · ln² 0.001 / 2) ≈ 8.45 √N."""
@@ -349,7 +364,7 @@ class Config:
 
 
 CHOICES: dict[str, list[Any]] = {
-    "encoder": ["gcn", "linear"],
+    "encoder": list(ENCODERS),
     "activation": ["relu", "elu"],
     "schedule": ["constant", "linear"],
     "partition": ["metis", "fennel", "random"],
@@ -362,7 +377,7 @@ CHOICES: dict[str, list[Any]] = {
     "mask_by": ["edges", "nodes", "clusters", "patches"],
     "assembly": [None, "mean", "whole"],
     "structure": ["none", "blend", "auto"],
-    "decoder": ["inner", "cosine", "distance", "product", "asymmetric"],
+    "decoder": list(DECODERS),
     "negative_sampling": ["uniform", "degree"],
     "backend": ["auto", "native", "torch"],
 }

@@ -305,7 +305,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         self.run_: Run | None = run
         self.movement_ = movement
         self._state: Fitted | None = run.fitted
-        one_way = run.config.decoder == "asymmetric" and graph.arcs is not None
+        one_way = run.trained.model.decoder.is_directed and graph.arcs is not None
         self._edges = graph.arcs if one_way else graph.adjacency
         self._set_results(run.embedding, graph.node_ids, run.trained.history, run.config)
 

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.read import read_graph
-from l2g2g.neighbours.decoding import LinkDecoder
 from l2g2g.neighbours.search import Neighbours, SearchMethod
 from l2g2g.neighbours.top_links import TopLinks, sigmoid
 from l2g2g.published import Published
@@ -62,7 +61,7 @@ class LinkQuestions:
         """
         published = self.published()
         if graph is not None:
-            published = published.with_edges_of(read_graph(graph, directed=published.decoder.one_way))
+            published = published.with_edges_of(read_graph(graph, directed=published.decoder.is_directed))
         elif published.known is None:
             raise InputError("a loaded model holds no edges; give the graph: top_links(count, graph)")
         found = published.top_links(count)
@@ -75,7 +74,7 @@ class LinkQuestions:
         if self._state is None:
             raise InputError(f"{name}: was saved by an older version, without its decoder; fit it anew")
         ids = np.arange(len(self.embedding_)) if self.node_ids_ is None else self.node_ids_
-        return Published(ids, self.embedding_, LinkDecoder.of(self._state.model), self._edges, name)
+        return Published(ids, self.embedding_, self._state.model.decoder, self._edges, name)
 
 
 def _as_list(nodes: Any) -> list[Any]:

@@ -51,7 +51,7 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     local = config.definition.uses_patches
     together = not local or (config.together and config.shares_encoder)
     rows = num_nodes / num_ranks if together else num_nodes / config.num_patches(num_nodes)
-    activations = _BYTES_PER_ACTIVATION * rows * (config.hidden * (config.layers - 1) + config.dim)
+    activations = _BYTES_PER_ACTIVATION * rows * config.numbers_per_row
     columns = columns or 4 * num_nodes * config.structure_width
     copies = _COPIES + (_FURTHER_COPIES / num_ranks if local else 0)
     drawn = _BYTES_PER_ARC_DRAWN if config.loss_scope == "global" else 0

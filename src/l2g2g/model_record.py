@@ -17,11 +17,7 @@ def read_model_record(folder: Path) -> RunRecord:
     saved = read_model(folder)
     parameters: dict[str, np.ndarray] = {}
     if saved.fitted is not None:
-        model = saved.fitted.model
-        state = model.decoder.state_dict() if model.decoder is not None else {}
-        parameters = {name: value.detach().cpu().numpy() for name, value in state.items()}
-        if model.bias is not None:
-            parameters = {"bias": model.bias.detach().cpu().numpy()}
+        parameters = saved.fitted.model.decoder.saved_parameters()
     degrees = _degrees(saved)
     return RunRecord(
         name="model",

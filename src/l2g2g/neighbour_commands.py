@@ -159,7 +159,9 @@ def _find_top(published: Published, count: int, graph: str | None, data_dir: Pat
     from l2g2g.graphs.read import read_graph
 
     if graph is not None:
-        published = published.with_edges_of(read_graph(graph, data_dir=data_dir, directed=published.decoder.one_way))
+        published = published.with_edges_of(
+            read_graph(graph, data_dir=data_dir, directed=published.decoder.is_directed)
+        )
     found = published.top_links(count)
     if not silent:
         sure = "exact" if found.recall is None else f"about {100 * found.recall:.0f} % of the true list"

@@ -8,6 +8,7 @@ into the common frame with each of them, and gets the mean: what known nodes got
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +20,6 @@ from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.models.encoder import EncoderInput
 from l2g2g.models.sparse import SparseMatrix
 
 
@@ -70,14 +70,12 @@ def _encode_in_patch(
     nodes = known.nodes[known.rows_of(patch)]
     touched = np.unique(new.to_known[members][:, nodes].indices)  # nobody reads the others
     part = new.select(members, nodes[touched])
-    propagation = part.propagation(known.degrees[start + touched])
-    inputs = EncoderInput(
-        SparseMatrix.from_scipy(propagation, device), as_input(features[members], device), propagated=False
-    )
+    encoder = fitted.model.encoder_of(patch)
+    matrix = replace(encoder.propagation.of_new_nodes(part, known.degrees[start + touched]), device=device)
     frame, own = fitted.frame, slice(patch, patch + 1)
     with torch.no_grad():
         layers = [layer[start + touched] for layer in known.layers]
-        encoded = fitted.model.encoder_of(patch).encode_beside(inputs, layers)[0]
+        encoded = encoder.encode_beside(as_input(features[members], device), matrix, layers)[0]
         mean = encoded[:, : fitted.config.dim].cpu()
         transform = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
         return apply_frame(mean, torch.tensor([0, len(mean)]), transform)

@@ -17,7 +17,9 @@ from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.decoders import DECODERS
+from l2g2g.models.encoder_input import EncoderInput, prepare_input
+from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, InputSource, MemorySource, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
@@ -71,8 +73,7 @@ def prepare(
         units = mask_clusters(graph, config)
         hidden *= max(count_cut_edges(graph.adjacency, units, int(units.max()) + 1).sum() / graph.adjacency.nnz, 1e-9)
     negatives = config.negatives_per_edge * hidden * scored
-    # An encoder that hides edges, drops or centres features or skips needs X itself, not Â X.
-    plain = not (config.hidden_fraction or config.skip or config.feature_scaling == "centred")
+    plain = propagates_once(config)
     options = pair_options(graph, config)
     whole = None
     elsewhere = passes_whole_graph(patch_set, config) and not shard.is_first
@@ -124,6 +125,12 @@ def refuse_nothing_to_predict(num_scored: int) -> None:
         raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
 
 
+def propagates_once(config: Config) -> bool:
+    """Whether Â X is enough: not for an encoder that hides edges, drops or centres features, skips or reads X too."""
+    needs_features = config.skip or config.feature_scaling == "centred" or ENCODERS[config.encoder].reads_own_rows
+    return not (config.hidden_fraction or needs_features)
+
+
 def refuse_missing_weights(graph: Graph | StoredGraph, config: Config) -> None:
     """Refuse a loss that counts weights on a graph that has none, in memory or on disk."""
     if config.weighted_loss and not graph.weighted:
@@ -140,7 +147,7 @@ def pair_options(graph: Graph, config: Config) -> PairOptions:
         by_degree=config.negative_sampling == "degree",
         weighted=config.weighted_loss,
         arcs=graph.arcs,
-        reversed_share=_REVERSED_SHARE if config.decoder == "asymmetric" else 0.0,
+        reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
     )
 
 

@@ -17,7 +17,9 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.node_ids import as_node_ids, find_rows, quoted
 from l2g2g.graphs.read_edges import read_parquet_edges, read_text_edges
 from l2g2g.graphs.text_tables import is_text_file
-from l2g2g.neighbours.decoding import LinkDecoder
+from l2g2g.models.decoders import InnerDecoder, read_decoder
+from l2g2g.models.decoders.base import Decoder
+from l2g2g.neighbours.decoding import sides_of
 from l2g2g.neighbours.index import NeighbourIndex
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
@@ -36,20 +38,20 @@ class Published:
         node_ids: (num_nodes,) integers or text.
         vectors: (num_nodes, dim) float32.
         decoder: How pairs are scored; inner products where nothing else is known.
-        known: (num_nodes, num_nodes) CSR pattern of the edges, or of the arcs where the decoder is one-way; None
+        known: (num_nodes, num_nodes) CSR pattern of the edges, or of the arcs where the decoder is directed; None
             where they are not known.
         name: What errors call it.
     """
 
     node_ids: np.ndarray
     vectors: np.ndarray
-    decoder: LinkDecoder = field(default_factory=LinkDecoder)
+    decoder: Decoder = field(default_factory=lambda: InnerDecoder(learn_bias=False))
     known: sp.csr_array | None = None
     name: str = "embedding"
 
     def with_edges_of(self, graph: Graph) -> Published:
         """The same with the edges of a graph as the known ones; nodes without a vector do not count."""
-        arcs = graph.arcs if self.decoder.one_way and graph.arcs is not None else graph.adjacency
+        arcs = graph.arcs if self.decoder.is_directed and graph.arcs is not None else graph.adjacency
         ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
         rows = find_rows(ids, self.node_ids)
         if (rows < 0).all():
@@ -113,14 +115,14 @@ class Published:
         """The likeliest pairs that are not known edges, as rows."""
         if self.known is None:
             raise InputError(f"{self.name}: its edges are not known; give the graph that was embedded (--graph)")
-        sides = self.decoder.sides(self.vectors)
+        sides = sides_of(self.decoder, self.vectors)
         if sides is None:
             return top_learned_links(self.decoder, self.vectors, count, self.known)
         return top_links(sides, count, self.known)
 
     def _sides(self, metric: str) -> Sides | None:
         if metric == "decoder":
-            return self.decoder.sides(self.vectors)
+            return sides_of(self.decoder, self.vectors)
         if metric not in METRICS:
             near = difflib.get_close_matches(metric, ALL_METRICS, n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
@@ -164,12 +166,12 @@ def publish(record: RunRecord, name: str) -> Published:
     """A finished run with its decoder and, where it keeps them, its edges. name: what errors call it."""
     ids = np.arange(record.num_nodes) if record.node_ids is None else record.node_ids
     try:
-        decoder = LinkDecoder.from_parameters(record.decoder_kind, record.decoder, record.vectors.shape[1])
+        decoder = read_decoder(record.decoder_kind, record.decoder, record.vectors.shape[1])
     except (KeyError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{name}: its decoder cannot be read ({reason}); run it again") from error
     known = None
-    if record.edges is not None and not decoder.one_way:  # what is kept are edges without their directions
+    if record.edges is not None and not decoder.is_directed:  # what is kept are edges without their directions
         known = sp.csr_array(record.edges.astype(np.int8) + record.edges.T.astype(np.int8))
         known.sort_indices()
     return Published(ids, record.vectors, decoder, known, name)

@@ -75,9 +75,6 @@ def make_record(
     classes, labels = classes_of(graph)
     burden = _FEW_BYTES if isinstance(graph, StoredGraph) else max(_FEW_BYTES, run.embedding.nbytes)
     keeps_edges = 4 * graph.num_edges <= burden
-    parameters = model.decoder.state_dict() if model.decoder is not None else {}
-    if model.bias is not None:
-        parameters = {"bias": model.bias.detach()}
     tensors = {
         "patches.nodes": patch_set.global_nodes.astype(np.int32),
         "patches.offsets": patch_set.offsets.astype(np.int64),
@@ -107,7 +104,7 @@ def make_record(
         home=_first_patches(run),
         residuals=None if residuals is None else residuals.per_node.astype(np.float32),
         edges=upper_edges(graph) if keeps_edges else None,
-        decoder={name: value.cpu().numpy() for name, value in parameters.items()},
+        decoder=model.decoder.saved_parameters(),
         tensors=tensors if patch_set.num_patches > 1 else {},
         command=show_command(arguments or []),
         versions={"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},

@@ -202,6 +202,8 @@ def _read_fitted(config: Config, values: dict[str, Any], tensors: dict[str, Tens
 def _read_weights(config: Config, num_columns: int, tensors: dict[str, Tensor]) -> Autoencoder:
     """The model of some settings with the weights of a file; nothing is made that the file does not hold."""
     state = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+    if "bias" in state:  # where the inner product had its bias before it was a decoder like the others
+        state["decoder.bias"] = state.pop("bias")
     encoders = {int(name.split(".")[1]) for name in state if name.startswith("encoders.")}
     if encoders != set(range(len(encoders))) or config.layers > len(state):
         raise ValueError(f"{len(state)} weights of {len(encoders)} encoders with {config.layers} layers")

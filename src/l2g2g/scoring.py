@@ -16,15 +16,14 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.neighbours.decoding import LinkDecoder
 from l2g2g.resources import peak_memory
 from l2g2g.run import Run
 from l2g2g.stopwatch import Stopwatch
 
 
-def pair_scorer(model: Autoencoder) -> PairScorer | None:
-    """How the model's decoder scores pairs; None for inner products."""
-    return None if model.decoder is None else LinkDecoder(model.decoder).score
+def pair_scorer(model: Autoencoder) -> PairScorer:
+    """How the model's decoder scores pairs."""
+    return model.decoder.score
 
 
 def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from l2g2g.errors import InputError, MissingAttributeError
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
-from l2g2g.models.encoder import EncoderInput
+from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.new_nodes import as_input
 

@@ -16,7 +16,7 @@ def settings(
     dim: Annotated[int | None, typer.Option(help="Dimension of the embedding.")] = None,
     hidden: Annotated[int | None, typer.Option(help="Width of the hidden layers.")] = None,
     layers: Annotated[int | None, typer.Option(help="Number of layers of the encoder.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="gcn or linear.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="gcn, sage (GraphSAGE-mean) or linear.")] = None,
     activation: Annotated[str | None, typer.Option(help="relu or elu, after every layer but the last.")] = None,
     residual: Annotated[
         bool | None, typer.Option("--residual/--no-residual", help="Add the hidden layers to the vector.")

@@ -31,8 +31,6 @@ _SHAPE = (
 # and move known nodes half as far.
 _SMALLER_STEPS = 0.1
 _SHARE_OF_EPOCHS = 0.2  # where no validation can tell when to stop
-# Scores of these decoders stay the same when all vectors are turned together.
-_TURNS_FREELY = ("inner", "cosine", "distance")
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def continue_training(
     run = replace(run, config=config, fitted=replace(run.fitted, config=config))
     there = ~matched.is_new
     before = embedding[matched.known[there]]
-    if config.decoder in _TURNS_FREELY:
+    if not fitted.model.decoder.sees_rotation:
         run = _turned(run, find_rotation(run.embedding[there], before))
     unchanged = weigh_nodes(graph.adjacency)[there] == fitted.known.node_degrees[matched.known[there]]
     return run, _movement(before[unchanged], run.embedding[there][unchanged], matched)

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g import core
-from l2g2g.models import encoder as encoder_module
-from l2g2g.models.encoder import Encoder, EncoderInput, prepare_input
+from l2g2g.models.encoder_input import EncoderInput, prepare_input
+from l2g2g.models.encoders import ENCODERS
+from l2g2g.models.encoders import gcn as encoder_module
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.masking import EdgeMask
 from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
@@ -73,9 +74,9 @@ def inputs_of(kind, adjacency, num_columns=20, density=0.2):
     return EncoderInput(propagation, held, propagated=False)
 
 
-def make_encoder(num_features=20, dim=16, **options):
+def make_encoder(num_features=20, dim=16, kind="gcn", **options):
     generator = torch.Generator().manual_seed(0)
-    encoder = Encoder(num_features, dim, generator=generator, **options)
+    encoder = ENCODERS[kind](num_features, dim, generator=generator, **options)
     with torch.no_grad():  # biases start at zero, where a forgotten one would not be seen
         for bias in encoder.biases:
             bias.copy_(torch.randn(bias.shape, generator=generator) / 4)
@@ -204,7 +205,7 @@ def test_the_same_bits_again():
 
 @pytest.mark.parametrize(
     "options",
-    [{"hidden": 513}, {"layers": 1}, {"kind": "linear"}, {"activation": "elu"}, {"residual": True}],
+    [{"hidden": 513}, {"layers": 1}, {"kind": "linear"}, {"kind": "sage"}, {"activation": "elu"}, {"residual": True}],
     ids=str,
 )
 def test_other_encoders_are_left_to_torch(options, passes):

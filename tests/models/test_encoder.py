@@ -5,14 +5,16 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from l2g2g import core
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import Encoder, prepare_input
+from l2g2g.models.encoder_input import prepare_input
+from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
 
 
-def make_encoder(num_features, dim=3, **options):
-    encoder = Encoder(num_features, dim, generator=torch_generator(0, Purpose.INITIAL_WEIGHTS), **options)
+def make_encoder(num_features, dim=3, kind="gcn", **options):
+    encoder = ENCODERS[kind](num_features, dim, generator=torch_generator(0, Purpose.INITIAL_WEIGHTS), **options)
     with torch.no_grad():  # biases start at zero, where a forgotten one would not be seen
         for bias in encoder.biases:
             bias.copy_(torch.linspace(-1, 1, len(bias)))
@@ -49,6 +51,56 @@ def test_linear_against_dense_matrices(planted, dense_features, layers):
     assert torch.allclose(
         encoder(prepare_input(planted.adjacency, dense_features)), expected + encoder.biases[0], atol=1e-5
     )
+
+
+def mean_matrix(adjacency):
+    dense = adjacency.toarray()
+    degrees = dense.sum(axis=1, keepdims=True)
+    return torch.from_numpy(np.divide(dense, degrees, out=np.zeros_like(dense), where=degrees > 0))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_sage_against_dense_matrices(planted, dense_features, layers):
+    mean, encoder = mean_matrix(planted.adjacency), make_encoder(6, hidden=5, layers=layers, kind="sage")
+    expected = torch.from_numpy(dense_features)
+    for number, (weight, own, bias) in enumerate(
+        zip(encoder.weights, encoder.self_weights, encoder.biases, strict=True)
+    ):
+        rows = torch.relu(expected) if number else expected
+        expected = mean @ rows @ weight + rows @ own + bias
+    found = encoder(prepare_input(planted.adjacency, dense_features, propagate_once=False))
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_of_sage_pass_the_transpose(backend, weighted):
+    """A star: the mean of the centre is over four leaves, that of a leaf is the centre, and node 5 has no neighbour."""
+    dense = np.zeros((6, 6), np.float32)
+    dense[0, 1:5] = dense[1:5, 0] = [1, 2, 3, 4] if weighted else 1
+    features = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    encoder = make_encoder(4, kind="sage", layers=2, hidden=5, skip=True)
+    outer = torch.from_numpy(np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32))
+    mean, rows = mean_matrix(sp.csr_array(dense)), torch.from_numpy(features)
+    assert not torch.allclose(mean, mean.t())
+    first = torch.relu(mean @ rows @ encoder.weights[0] + rows @ encoder.self_weights[0] + encoder.biases[0])
+    expected = mean @ first @ encoder.weights[1] + first @ encoder.self_weights[1] + encoder.biases[1]
+    expected = expected + rows @ encoder.skip
+    core.set_backend(backend)
+    try:
+        found = encoder(prepare_input(sp.csr_array(dense), features, propagate_once=False))
+        ours = torch.autograd.grad((found * outer).sum(), list(encoder.parameters()))
+    finally:
+        core.set_backend("auto")
+    assert torch.allclose(found, expected, atol=1e-5)
+    theirs = torch.autograd.grad((expected * outer).sum(), list(encoder.parameters()))
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+
+
+def test_sage_needs_the_features_themselves(planted, dense_features):
+    with pytest.raises(ValueError, match="needs X"):
+        make_encoder(6, kind="sage")(prepare_input(planted.adjacency, dense_features))
 
 
 @pytest.mark.parametrize("kind", ["gcn", "linear"])
@@ -168,5 +220,5 @@ def test_initial_weights_follow_the_seed_within_glorot_bounds():
 
 
 def test_a_bias_of_the_decoder_is_an_option():
-    assert Autoencoder(4, 3).bias is None
-    assert float(Autoencoder(4, 3, learn_bias=True).bias.detach()) == 0
+    assert Autoencoder(4, 3).decoder.bias is None
+    assert float(Autoencoder(4, 3, learn_bias=True).decoder.bias.detach()) == 0

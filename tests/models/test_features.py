@@ -7,7 +7,8 @@ import torch
 
 from l2g2g import core
 from l2g2g.core.randomness import Purpose, torch_generator
-from l2g2g.models.encoder import Encoder, prepare_input
+from l2g2g.models.encoder_input import prepare_input
+from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.features import FeatureRows, FeatureTable, feature_centre, scale_features
 from l2g2g.models.sparse import SparseMatrix, multiply
 
@@ -80,16 +81,16 @@ def test_rows_that_are_all_alike_are_not_blown_up(make, row):
     assert scale == 1.0
 
 
-@pytest.mark.parametrize("kind", ["gcn", "linear"])
+@pytest.mark.parametrize("kind", list(ENCODERS))
 @pytest.mark.parametrize("skip", [False, True], ids=["no skip", "skip"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_centring_inside_the_encoder_is_centring_the_features(planted, bags, kind, skip, sparse):
     """Values and gradients; Â 1 is not 1, so the mean must be taken off before the propagation."""
     mean, scale = feature_centre(bags)
-    options = {"kind": kind, "skip": skip, "hidden": 5}
+    options = {"skip": skip, "hidden": 5}
 
     def make_encoder(**more):
-        return Encoder(40, 3, generator=torch_generator(0, Purpose.INITIAL_WEIGHTS), **options, **more)
+        return ENCODERS[kind](40, 3, generator=torch_generator(0, Purpose.INITIAL_WEIGHTS), **options, **more)
 
     implicit = make_encoder(feature_mean=torch.from_numpy(mean), feature_scale=scale)
     explicit = make_encoder()

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.encoder_input import prepare_input
 from l2g2g.models.known_rows import KnownRows, record_known, weigh_nodes
-from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
+from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import make_patches, whole_graph
 
 KINDS = [
@@ -20,6 +20,8 @@ KINDS = [
     {"activation": "elu", "residual": True, "hidden": 3, "skip": True},
     {"layers": 3, "residual": True, "hidden": 4},
     {"variational": True, "skip": True},
+    {"kind": "sage", "skip": True},
+    {"kind": "sage", "layers": 3, "residual": True, "hidden": 4},
 ]
 
 
@@ -33,12 +35,16 @@ def make_model(num_features, **options):
     return model
 
 
+def beside(encoder, inputs):
+    return encoder.encode_beside(inputs.features, encoder.propagation.of_graph(inputs.propagation))
+
+
 @pytest.mark.parametrize("options", KINDS, ids=str)
 def test_without_known_rows_it_is_the_encoder(noisy, options):
     encoder = make_model(noisy.num_features, **options).encoder_of(0)
     inputs = prepare_input(noisy.adjacency, noisy.features, propagate_once=False)
     with torch.no_grad():
-        wanted, (found, read) = encoder(inputs), encoder.encode_beside(inputs)
+        wanted, (found, read) = encoder(inputs), beside(encoder, inputs)
     assert found.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
     assert len(read) == options.get("layers", 2)
 
@@ -49,12 +55,13 @@ def test_rows_beside_known_ones_get_what_the_whole_gives_them(noisy, options):
     model = make_model(noisy.num_features, **options)
     known = record_known(model, whole_graph(noisy.num_nodes), noisy.adjacency, noisy.features)
     num_known = 100
-    rows = normalise_adjacency(noisy.adjacency)[num_known:]
-    inputs = EncoderInput(SparseMatrix.from_scipy(rows), torch.from_numpy(noisy.features[num_known:]), propagated=False)
     whole = prepare_input(noisy.adjacency, noisy.features, propagate_once=False)
     with torch.no_grad():
         wanted = model.encoder_of(0)(whole)[num_known:]
-        found, _ = model.encoder_of(0).encode_beside(inputs, [layer[:num_known] for layer in known.layers])
+        rows = model.encoder_of(0).propagation.of_graph(whole.propagation).to_scipy()[num_known:]
+        features = torch.from_numpy(noisy.features[num_known:])
+        states = [layer[:num_known] for layer in known.layers]
+        found, _ = model.encoder_of(0).encode_beside(features, SparseMatrix.from_scipy(rows), states)
     assert found.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
 
 
@@ -71,7 +78,7 @@ def test_patches_have_states_and_degrees_of_their_own(noisy):
         assert (known.degrees[rows] == weigh_nodes(block.adjacency)).all()
         inputs = prepare_input(block.adjacency, block.features, propagate_once=False)
         with torch.no_grad():
-            own = model.encoder_of(patch).encode_beside(inputs)[1]
+            own = beside(model.encoder_of(patch), inputs)[1]
         assert known.layers[1][rows].numpy() == pytest.approx(own[1].numpy(), abs=1e-6)
     shares = known.membership()
     assert shares.sum(axis=1) == pytest.approx(np.ones(noisy.num_nodes))

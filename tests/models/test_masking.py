@@ -184,6 +184,20 @@ def test_propagation_of_the_seen_edges_by_dense_matrices(backend, weighted, patc
         assert np.abs(visible.to_scipy().toarray() - normalise_adjacency(block).toarray()).max() < 1e-6
 
 
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_means_are_over_the_seen_neighbours(backend, weighted, patch_set, has_weights):
+    block, nodes = stacked(patch_set, weighted)
+    if not has_weights:
+        block.data[:] = 1
+    left = block.toarray().astype(np.float64)
+    left[hidden_matrix(block, nodes, 0.7).toarray()] = 0
+    degrees = left.sum(axis=1, keepdims=True)
+    assert (degrees == 0).any()
+    expected = np.divide(left, degrees, out=np.zeros_like(left), where=degrees > 0)
+    mean = split(block, nodes, 0.7, weighted=has_weights)[0].mean
+    assert np.abs(mean.to_scipy().toarray() - expected).max() < 1e-6
+
+
 def test_a_path_with_all_edges_hidden_propagates_nothing(backend, path_of_four):
     assert (split(path_of_four, np.arange(4), 1.0)[0].to_scipy().toarray() == np.eye(4)).all()
     half, third, mixed = 1 / 2, 1 / 3, 1 / np.sqrt(6)

@@ -78,6 +78,23 @@ def test_propagation_multiplies_like_the_normalised_adjacency(weighted, threads)
     assert transposed_product(propagation, draw(50, 7)).numpy() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [50, 400])  # few columns and many
+def test_means_multiply_like_the_dense_matrix_and_its_transpose(weighted, size, threads):
+    adjacency = symmetric_pattern(size, weighted=weighted)
+    mean = SparseMatrix.propagation(adjacency).mean
+    dense = adjacency.toarray()
+    degrees = dense.sum(axis=1, keepdims=True)
+    expected = np.divide(dense, degrees, out=np.zeros_like(dense), where=degrees > 0)
+    assert not mean.symmetric
+    assert np.abs(expected - expected.T).max() > 1e-3
+    assert mean.to_scipy().toarray() == pytest.approx(expected, abs=1e-6)
+    assert mean.transpose.to_scipy().toarray() == pytest.approx(expected.T, abs=1e-6)
+    rows = draw(size, 7)
+    assert multiply(mean, rows).numpy() == pytest.approx(expected @ rows.numpy(), abs=1e-5)
+    assert transposed_product(mean, rows).numpy() == pytest.approx(expected.T @ rows.numpy(), abs=1e-5)
+
+
 def test_multiply_and_its_gradient_in_float64():
     matrix = random_csr(7, 5)
     sparse = SparseMatrix.from_scipy(matrix)
@@ -94,9 +111,10 @@ def test_multiply_and_its_gradient_in_float64():
     [
         lambda: SparseMatrix.from_scipy(symmetric_pattern(), symmetric=True),
         lambda: SparseMatrix.propagation(symmetric_pattern(weighted=True)),
+        lambda: SparseMatrix.propagation(symmetric_pattern(weighted=True)).mean,
         lambda: SparseMatrix.from_scipy(random_csr(9, 9)).thinned(dropout_of(9)),
     ],
-    ids=["symmetric", "propagation", "thinned"],
+    ids=["symmetric", "propagation", "mean", "thinned"],
 )
 def test_gradients_in_float64(make):
     dense, rows = draw(9, 2, dtype=torch.float64).requires_grad_(), draw(9, 2, dtype=torch.float64).requires_grad_()

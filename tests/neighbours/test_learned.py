@@ -4,13 +4,12 @@ import scipy.sparse as sp
 
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.neighbours import learned
-from l2g2g.neighbours.decoding import LinkDecoder
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 
 
 @pytest.fixture(scope="module")
 def decoder():
-    return LinkDecoder.of(Autoencoder(3, 4, decoder="product", seed=3))
+    return Autoencoder(3, 4, decoder="product", seed=3).decoder
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def with_decoder(record):
 
     def make(kind):
         model = Autoencoder(3, record.vectors.shape[1], decoder=kind, learn_bias=True)
-        parameters = model.decoder.state_dict() if model.decoder is not None else {"bias": model.bias}
+        parameters = model.decoder.state_dict()
         generator = torch.Generator().manual_seed(5)
         moved = {
             name: (value.detach() + 0.3 * torch.randn(value.shape, generator=generator)).numpy()

@@ -20,11 +20,8 @@ def all_scores(record):
     vectors = torch.from_numpy(record.vectors)
     parameters = {name: torch.from_numpy(np.array(value)) for name, value in record.decoder.items()}
     with torch.no_grad():
-        if kind == "inner":
-            scores = (vectors[sources] * vectors[targets]).sum(1) + parameters["bias"]
-        else:
-            model.decoder.load_state_dict(parameters)
-            scores = model.decoder.score(vectors, sources, targets)
+        model.decoder.load_state_dict(parameters)
+        scores = model.decoder(vectors, sources, targets)
     return torch.sigmoid(scores).numpy().reshape(count, count)
 
 

@@ -27,6 +27,7 @@ CASES = {
     "patch by patch": {"together": False, "rotate": True, "refresh_every": 4},
     "learned decoder": {"preset": "accurate", "hidden": 4, "feature_width": 0},
     "variational": {"method": "vl2g2g"},
+    "sage": {"encoder": "sage", "rotate": True, "patience": 3, "validate_every": 3},
     "separate encoders": {"share_encoder": False, "validate_every": 4},
     "negatives by degree": {"negative_sampling": "degree"},
     "structure": {"structure": "blend", "structure_width": 5, "patience": 0},

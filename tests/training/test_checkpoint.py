@@ -89,8 +89,8 @@ def test_where_all_are_damaged_nothing_is_guessed(store):
 
 
 def test_another_format_is_refused_by_its_name(store, monkeypatch):
-    monkeypatch.setattr("l2g2g.training.checkpoint.FORMAT", "l2g2g checkpoint 2")
-    with pytest.raises(InputError, match="written as 'l2g2g checkpoint 1'"):
+    monkeypatch.setattr("l2g2g.training.checkpoint.FORMAT", "l2g2g checkpoint 3")
+    with pytest.raises(InputError, match="written as 'l2g2g checkpoint 2'"):
         read_checkpoint(store.paths()[0])
 
 

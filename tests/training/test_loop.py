@@ -115,7 +115,7 @@ def test_the_loss_is_the_mean_over_patches_weighted_by_nodes(split, patch_set, b
     model = make_model(split)
     (batch,) = batches
     with torch.no_grad():
-        model.bias.fill_(-0.3)
+        model.decoder.bias.fill_(-0.3)
         loss = float(patch_loss(model, batch, Frame.identity(3, DIM), SETTINGS, epoch=2))
         scores = model.encode(batch.inputs)[0]
         scores = scores @ scores.t() - 0.3

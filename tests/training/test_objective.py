@@ -65,7 +65,7 @@ def make_model(split, *, seed=1, **options):
         split.train.num_features, DIM, hidden=8, learn_bias=True, skip=True, seed=seed, **centre, **options
     )
     with torch.no_grad():
-        model.bias.fill_(-0.3)
+        model.decoder.bias.fill_(-0.3)
     return model
 
 
@@ -259,7 +259,7 @@ def test_a_share_of_the_pairs_has_the_full_loss_as_its_mean(split, patch_set, ma
     bias = torch.tensor(-0.3)
     model = Autoencoder(1, DIM, learn_bias=True)
     with torch.no_grad():
-        model.bias.copy_(bias)
+        model.decoder.bias.copy_(bias)
         embedding = pairs.assemble(rows, patch_set.global_nodes)
         losses = [float(pairs.loss(model, embedding, settings, epoch)) for epoch in range(1500)]
     adjacency = split.train.adjacency.toarray() != 0

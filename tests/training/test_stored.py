@@ -12,7 +12,7 @@ from l2g2g.graphs.held_out import drop_entries
 from l2g2g.graphs.splits import keep_all, split_edges
 from l2g2g.graphs.store import write_graph
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import prepare_input
+from l2g2g.models.encoder_input import prepare_input
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import feature_centre, scale_features
 from l2g2g.models.inputs import InputMap, MemorySource, fit_inputs
@@ -84,9 +84,9 @@ def test_rows_without_what_is_held_out(stored, fraction):
     assert rows.degrees.tolist() == expected.degrees.tolist()
     assert rows.degrees.sum() == 2 * split.num_edges == 2 * expected.num_edges
     whole = normalise_adjacency(expected.adjacency)
-    parts = list(rows.propagations())
-    assert np.concatenate([part[2] for part in parts]).tolist() == whole.indices.tolist()
-    np.testing.assert_allclose(np.concatenate([part[3] for part in parts]), whole.data, rtol=1e-6)
+    parts = [matrix for _, matrix in rows.propagations()]
+    assert np.concatenate([part.indices for part in parts]).tolist() == whole.indices.tolist()
+    np.testing.assert_allclose(np.concatenate([part.values for part in parts]), whole.data, rtol=1e-6)
 
 
 def test_kept_blocks_are_read_once(stored, monkeypatch):
@@ -288,6 +288,9 @@ def test_batches_are_forgotten_unless_there_is_room(stored, monkeypatch):
         {"variational": True, "skip": True},
         {"hidden": 3, "residual": True, "skip": True},
         {"hidden": 3, "residual": True, "layers": 3},
+        {"kind": "sage", "skip": True},
+        {"kind": "sage", "layers": 3, "hidden": 3, "residual": True},
+        {"kind": "sage", "layers": 1, "variational": True},
     ],
 )
 def test_a_pass_over_the_whole_graph_layer_by_layer(stored, options):

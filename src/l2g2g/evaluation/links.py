@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from l2g2g.core import kernels
+from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import NumericalError
 from l2g2g.graphs.splits import Pairs
 
@@ -20,12 +21,6 @@ class LinkScores:
 
     auc: float
     average_precision: float
-
-
-def score_inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """(num_pairs,) float64 z_u · z_v of each pair. embedding: (num_nodes, dim)."""
-    table = np.ascontiguousarray(embedding, np.float32 if embedding.dtype == np.float32 else np.float64)
-    return kernels().inner_products(table, *(np.ascontiguousarray(ends, np.int64) for ends in (sources, targets)))
 
 
 def score_cosines(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:

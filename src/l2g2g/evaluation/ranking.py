@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.core import kernels
+from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import NumericalError
-from l2g2g.evaluation.links import PairScorer, score_inner_products
+from l2g2g.evaluation.links import PairScorer
 
 _STREAM = 0x2A4B  # keeps these draws apart from those of the splits
 _ROWS_PER_SLICE = 2048

@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.evaluation.intervals import Interval, auc_interval, precision_interval
-from l2g2g.evaluation.links import PairScorer, score_inner_products
+from l2g2g.evaluation.links import PairScorer
 from l2g2g.graphs.splits import Pairs
 
 # test: never seen. paper: those of the paper's evaluation. validation: seen by nobody but early stopping.

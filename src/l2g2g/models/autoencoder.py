@@ -1,35 +1,25 @@
-"""Autoencoder: one encoder for all patches or one each, and the decoder's few parameters."""
+"""Autoencoder: one encoder for all patches or one each, and a decoder."""
 
 from __future__ import annotations
 
-from typing import Literal
-
-import torch
 from torch import Tensor, nn
 
 from l2g2g.core.randomness import Purpose, torch_generator
-from l2g2g.models.decoder import ProductDecoder
-from l2g2g.models.encoder import Activation, Encoder, EncoderInput, EncoderKind
-from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, FactorDecoder, Factors
-from l2g2g.models.losses import all_pairs_loss
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges, reconstruction_loss
-
-DecoderKind = Literal["inner", "cosine", "distance", "product", "asymmetric"]
-FACTOR_DECODERS: dict[str, type[FactorDecoder]] = {
-    "cosine": CosineDecoder,
-    "distance": DistanceDecoder,
-    "asymmetric": AsymmetricDecoder,
-}
+from l2g2g.models.decoders import DECODERS
+from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.encoders import ENCODERS
+from l2g2g.models.encoders.base import Activation, Encoder
+from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 
 
 class Autoencoder(nn.Module):
-    """Encoders and a decoder: σ(z_u · z_v + bias), or another score of two vectors.
+    """Encoders and a decoder.
 
     Args:
         num_encoders: 1 for an encoder shared by all patches, or one per patch.
-        learn_bias: Whether the decoder has a learned bias; without it an edge probability of the
-            sparse background cannot be expressed by orthogonal vectors.
-        decoder: inner (the inner product), cosine, distance, asymmetric (see `models.factors`), or product (learned).
+        kind: A name in `ENCODERS`.
+        learn_bias: Whether the inner-product decoder has a learned bias; the others always have one.
+        decoder: A name in `DECODERS`.
     """
 
     def __init__(
@@ -40,10 +30,10 @@ class Autoencoder(nn.Module):
         num_encoders: int = 1,
         hidden: int = 32,
         layers: int = 2,
-        kind: EncoderKind = "gcn",
+        kind: str = "gcn",
         variational: bool = False,
         learn_bias: bool = False,
-        decoder: DecoderKind = "inner",
+        decoder: str = "inner",
         activation: Activation = "relu",
         skip: bool = False,
         residual: bool = False,
@@ -56,12 +46,11 @@ class Autoencoder(nn.Module):
         self.variational = variational
         self.encoders = nn.ModuleList(
             [
-                Encoder(
+                ENCODERS[kind](
                     num_features,
                     dim,
                     hidden=hidden,
                     layers=layers,
-                    kind=kind,
                     variational=variational,
                     activation=activation,
                     skip=skip,
@@ -73,14 +62,8 @@ class Autoencoder(nn.Module):
                 for index in range(num_encoders)
             ]
         )
-        inner = decoder == "inner"
-        self.bias = nn.Parameter(torch.zeros(())) if learn_bias and inner else None
         generator = torch_generator(seed, Purpose.INITIAL_WEIGHTS, patch=-1 & 0xFFFFFFFF)
-        self.decoder: ProductDecoder | FactorDecoder | None = None
-        if decoder == "product":
-            self.decoder = ProductDecoder(dim, generator=generator)
-        elif not inner:
-            self.decoder = FACTOR_DECODERS[decoder]()
+        self.decoder = DECODERS[decoder](dim, learn_bias=learn_bias, generator=generator)
 
     @property
     def shares_encoder(self) -> bool:
@@ -89,21 +72,11 @@ class Autoencoder(nn.Module):
 
     def pair_loss(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> Tensor:
         """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim)."""
-        if isinstance(self.decoder, ProductDecoder):
-            return self.decoder.loss(embedding, edges, non_edges)
-        sides = self.factors(embedding)
-        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right)
+        return self.decoder.loss(embedding, edges, non_edges)
 
     def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
         """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""
-        sides = self.factors(embedding)
-        return all_pairs_loss(sides.left, adjacency, sides.bias, sides.right)
-
-    def factors(self, embedding: Tensor) -> Factors:
-        """The two sides whose inner product is the decoder's score."""
-        if isinstance(self.decoder, ProductDecoder):
-            raise ValueError("the product decoder is no inner product of two sides; score sampled pairs with it")
-        return Factors(embedding, None, self.bias) if self.decoder is None else self.decoder.factors(embedding)
+        return self.decoder.all_pairs_loss(embedding, adjacency)
 
     def encoder_of(self, patch: int) -> Encoder:
         """The encoder of a patch: the shared one, or its own."""

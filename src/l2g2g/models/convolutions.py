@@ -1,7 +1,8 @@
 """Convolutions: a GCN encoder with ReLUs and its gradient, in a few native passes over the rows (CPU, float32).
 
 Z = Â (… ReLU(Â X W₀ + b₀) W₁ …) + b + X W_skip. The factors D^(-1/2) of Â are applied by the passes before and after
-each product, ReLU and the next weights in the pass of the product before them. `Encoder` says the same in torch.
+each product, ReLU and the next weights in the pass of the product before them.
+`encoders.GCNEncoder` says the same in torch.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class _Convolve(torch.autograd.Function):
     def forward(ctx: Any, network: Network, num_layers: int, skip: Tensor | None, *parameters: Tensor) -> Tensor:
         tables = [part.detach().contiguous().numpy() for part in parameters]
         weights, biases = tables[:num_layers], tables[num_layers:]
-        scale, loops = network.propagation.scale, network.propagation.loops
+        scale, loops = network.propagation.row_scale, network.propagation.loops
         rows = FeatureRows(network.features, network.mean, network.factor)
         added = biases[-1][None]
         if network.propagated:
@@ -104,7 +105,7 @@ class _Convolve(torch.autograd.Function):
             of_sums = None if scatters else blank_table(*inner.shape)
             of_table = zero_table(parts, factor.shape[1], width) if scatters else None
             turned = np.ascontiguousarray(weights[layer + 1].T)
-            scale = None if by_features else propagation.scale
+            scale = None if by_features else propagation.row_scale
             native().backward_layer(_left(factor), inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
             of_biases[layer], of_weights[layer + 1] = add_parts(of_bias), add_parts(of_weight)
             if of_table is not None:

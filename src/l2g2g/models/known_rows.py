@@ -11,7 +11,7 @@ from torch import Tensor
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import prepare_input
+from l2g2g.models.encoder_input import prepare_input
 from l2g2g.patches.overlap import PatchSet
 
 
@@ -26,7 +26,7 @@ class KnownRows:
         offsets: (num_patches + 1,) int64 patch j owns the rows offsets[j]:offsets[j + 1].
         degrees: (num_rows,) float32 sum of the weights of a row's edges inside its patch, and 1 for its loop.
         node_degrees: (num_nodes,) float32 the same in the whole graph.
-        layers: What every propagation of the encoder reads: (num_rows, width) each.
+        layers: The messages of every step of the encoder: (num_rows, width) each.
     """
 
     nodes: np.ndarray
@@ -80,7 +80,9 @@ def record_known(
             block = adjacency if whole else part.induce(adjacency)
             rows = features if whole else features[nodes]
             inputs = prepare_input(block, rows, device=device, propagate_once=False, storage=storage)
-            states.append([each.cpu() for each in model.encoder_of(patch).encode_beside(inputs)[1]])
+            encoder = model.encoder_of(patch)
+            messages = encoder.encode_beside(inputs.features, encoder.propagation.of_graph(inputs.propagation))[1]
+            states.append([each.cpu() for each in messages])
             degrees.append(weigh_nodes(block))
     layers = [torch.cat(parts).contiguous() for parts in zip(*states, strict=True)]
     nodes, offsets = (part.astype(np.int64) for part in (patch_set.global_nodes, patch_set.offsets))

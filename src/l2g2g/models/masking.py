@@ -77,8 +77,9 @@ class EdgeMask:
             values,
             len(starts),
             scale,
+            scale,
             loops=True,
-            symmetric=True,
+            symmetric_pattern=True,
             device=self.device,
         )
         if native() is not None:

@@ -47,16 +47,17 @@ class Dropout:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A constant sparse matrix: scale · (pattern with values + identity where `loops`) · scale.
+    """A constant sparse matrix: row_scale · (pattern with values + identity where `loops`) · column_scale.
 
     Attributes:
         starts, ends: (num_rows,) int64, the entries of each row; between the rows there may be others.
         indices: (num_entries,) int32 columns.
         values: (num_entries,) float32; None where all are 1.
         num_columns: Columns.
-        scale: (num_rows,) float32 factor of rows and columns; None for 1.
+        row_scale: (num_rows,) float32 factor of the rows; None for 1.
+        column_scale: (num_columns,) float32 factor of the columns; None for 1. The same array where both are alike.
         loops: Whether the identity is added.
-        symmetric: Whether the matrix is its own transpose.
+        symmetric_pattern: Whether the pattern with its values is its own transpose.
         dropout: Entries that are left out; None for none.
         whole: The matrix that `dropout` thins; None without dropout.
         device: Where products are computed.
@@ -67,9 +68,10 @@ class SparseMatrix:
     indices: np.ndarray
     values: np.ndarray | None
     num_columns: int
-    scale: np.ndarray | None = None
+    row_scale: np.ndarray | None = None
+    column_scale: np.ndarray | None = None
     loops: bool = False
-    symmetric: bool = False
+    symmetric_pattern: bool = False
     dropout: Dropout | None = None
     whole: SparseMatrix | None = None
     device: torch.device = torch.device("cpu")  # noqa: RUF009
@@ -88,7 +90,7 @@ class SparseMatrix:
             indices,
             None if (values == 1).all() else values,
             matrix.shape[1],
-            symmetric=symmetric,
+            symmetric_pattern=symmetric,
             device=torch.device(device),
         )
 
@@ -104,15 +106,17 @@ class SparseMatrix:
         if weighted is None:
             weighted = not bool((adjacency.data == 1).all())
         degrees = adjacency.sum(axis=1) if weighted else np.diff(indptr)
+        scale = (1.0 / np.sqrt(1.0 + np.asarray(degrees, np.float64))).astype(np.float32)
         return cls(
             indptr[:-1],
             indptr[1:],
             np.ascontiguousarray(adjacency.indices, dtype=np.int32),
             np.ascontiguousarray(adjacency.data, dtype=np.float32) if weighted else None,
             adjacency.shape[1],
-            (1.0 / np.sqrt(1.0 + np.asarray(degrees, np.float64))).astype(np.float32),
+            scale,
+            scale,
             loops=True,
-            symmetric=True,
+            symmetric_pattern=True,
             device=torch.device(device),
         )
 
@@ -131,6 +135,11 @@ class SparseMatrix:
         """Mean number of entries of a row."""
         return self.num_entries / max(1, len(self.starts))
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether the matrix is its own transpose."""
+        return self.symmetric_pattern and self.row_scale is self.column_scale
+
     @cached_property
     def csr(self) -> Any:
         """The pattern as the native kernels take it."""
@@ -141,18 +150,32 @@ class SparseMatrix:
         """The transpose as a matrix of its own; itself where it is symmetric."""
         if self.symmetric:
             return self
+        if self.symmetric_pattern:
+            return self._with_pattern(row_scale=self.column_scale, column_scale=self.row_scale)
         if self.whole is not None and self.dropout is not None:
             return self.whole.transpose.thinned(replace(self.dropout, by_column=not self.dropout.by_column))
         return SparseMatrix.from_scipy(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
+
+    @cached_property
+    def mean(self) -> SparseMatrix:
+        """D^(-1) A of the same pattern, without loops: the mean over the entries of a row, 0 for an empty row."""
+        if not self.symmetric_pattern or self.dropout is not None:
+            raise ValueError("a mean over neighbours needs the pattern of a graph")
+        scale = invert_degrees(sum_weights(self.starts, self.ends, self.values))
+        return self._with_pattern(row_scale=scale, column_scale=None, loops=False)
+
+    def _with_pattern(self, **changes: Any) -> SparseMatrix:
+        """The same pattern with other factors; its arrays are shared and not checked again."""
+        found = replace(self, **changes)
+        if native() is not None:
+            vars(found)["csr"] = self.csr
+        return found
 
     def thinned(self, dropout: Dropout) -> SparseMatrix:
         """The same with some entries left out; no longer symmetric, because both directions are drawn apart."""
         if self.loops:
             raise ValueError("dropout is for features, not for a propagation with loops")
-        thinned = replace(self, dropout=dropout, symmetric=False, whole=self)
-        if native() is not None:
-            vars(thinned)["csr"] = self.csr  # checked already
-        return thinned
+        return self._with_pattern(dropout=dropout, symmetric_pattern=False, whole=self)
 
     def to_scipy(self) -> sp.csr_array:
         """All of it as a scipy matrix: loops, scale and dropout are in the values."""
@@ -167,9 +190,10 @@ class SparseMatrix:
         matrix = sp.csr_array((values, columns, indptr), shape=self.shape)
         if self.loops:
             matrix = sp.csr_array(matrix + sp.eye_array(*self.shape, dtype=np.float32, format="csr"))
-        if self.scale is not None:
-            scale = sp.diags_array(self.scale)
-            matrix = sp.csr_array(scale @ matrix @ scale)
+        if self.row_scale is not None:
+            matrix = sp.csr_array(sp.diags_array(self.row_scale) @ matrix)
+        if self.column_scale is not None:
+            matrix = sp.csr_array(matrix @ sp.diags_array(self.column_scale))
         matrix.sort_indices()
         return matrix
 
@@ -257,10 +281,10 @@ def multiply_table(
             part = np.ascontiguousarray(table[:, here])
             parts.append(multiply_table(sparse, part, rest, is_scaled=is_scaled, row_scale=row_scale))
         return np.concatenate(parts, axis=1)
-    if sparse.scale is not None and not is_scaled:
-        table = scale_rows(table, sparse.scale)
+    if sparse.column_scale is not None and not is_scaled:
+        table = scale_rows(table, sparse.column_scale)
     out = blank_table(len(sparse.starts), width)
-    scale = sparse.scale if row_scale is None else row_scale
+    scale = sparse.row_scale if row_scale is None else row_scale
     native().multiply(
         sparse.csr, table, out, scale, sparse.loops, added, **_dropped(sparse), scale_added=row_scale is not None
     )
@@ -284,9 +308,8 @@ def transposed_product(sparse: SparseMatrix, dense: Tensor) -> Tensor:
 
 def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.ndarray:
     """(columns, width) transpose(sparse) @ table by the native kernels. table: (rows, width) float32."""
-    if sparse.symmetric:
-        return multiply_table(sparse, table)
-    if sparse.num_columns > _FEW_COLUMNS:
+    is_scaled = sparse.row_scale is not None or sparse.column_scale is not None
+    if sparse.symmetric_pattern or is_scaled or sparse.num_columns > _FEW_COLUMNS:
         return multiply_table(sparse.transpose, table)
     if table.shape[1] > _WIDEST:
         slices = [table[:, low : low + _WIDEST] for low in range(0, table.shape[1], _WIDEST)]
@@ -316,6 +339,19 @@ def add_parts(parts: np.ndarray) -> np.ndarray:
 def _dropped(sparse: SparseMatrix) -> dict[str, Any]:
     """The dropout of a matrix as the native kernels take it."""
     return {} if sparse.dropout is None else vars(sparse.dropout)
+
+
+def sum_weights(starts: np.ndarray, ends: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+    """(num_rows,) float64 sums of the values of each row's entries, or their number where values are None."""
+    if values is None:
+        return (ends - starts).astype(np.float64)
+    before = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    return np.where(ends > starts, before[ends] - before[starts], 0.0)
+
+
+def invert_degrees(degrees: np.ndarray) -> np.ndarray:
+    """(num_rows,) float32 1 / degree, 0 where it is 0."""
+    return np.divide(1.0, degrees, out=np.zeros(len(degrees)), where=degrees > 0).astype(np.float32)
 
 
 def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:

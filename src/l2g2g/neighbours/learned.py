@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.neighbours.decoding import LinkDecoder
+from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.exact import keep_best
 from l2g2g.neighbours.sides import Sides
 from l2g2g.neighbours.top_links import TopLinks, top_links
@@ -16,9 +16,7 @@ _ROW_SAMPLES = 64
 _STREAM = 0x1EA4  # keeps these draws apart from others of the same seed
 
 
-def nearest_learned(
-    decoder: LinkDecoder, embedding: np.ndarray, rows: np.ndarray, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+def nearest_learned(decoder: Decoder, embedding: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """As `search_exactly`, by the score of any decoder: every row with every node."""
     nodes = np.full((len(rows), k), -1, np.int64)
     scores = np.full((len(rows), k), -np.inf, np.float32)
@@ -30,7 +28,7 @@ def nearest_learned(
 
 
 def top_learned_links(
-    decoder: LinkDecoder, embedding: np.ndarray, count: int, known: sp.csr_array, *, seed: int = 0
+    decoder: Decoder, embedding: np.ndarray, count: int, known: sp.csr_array, *, seed: int = 0
 ) -> TopLinks:
     """As `top_links`, by the score of a learned decoder.
 
@@ -49,7 +47,7 @@ def top_learned_links(
     return TopLinks(found.sources, found.targets, found.scores, recall, found.scored_fraction)
 
 
-def _fit_sides(decoder: LinkDecoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> Sides:
+def _fit_sides(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> Sides:
     """score(u, v) ≈ Σ weight · z_u · z_v over the coordinates, by least squares over edges and random pairs."""
     generator = np.random.default_rng([seed, _STREAM])
     num_nodes = len(embedding)
@@ -68,9 +66,7 @@ def _fit_sides(decoder: LinkDecoder, embedding: np.ndarray, known: sp.csr_array,
     return Sides(left, (left * np.sign(weights)).astype(np.float32))
 
 
-def _measure_recall(
-    decoder: LinkDecoder, embedding: np.ndarray, known: sp.csr_array, found: TopLinks, seed: int
-) -> float:
+def _measure_recall(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, found: TopLinks, seed: int) -> float:
     generator = np.random.default_rng([seed, _STREAM, 1])
     num_nodes = len(embedding)
     ends = np.unique(np.concatenate([found.sources, found.targets]))
@@ -94,6 +90,6 @@ def _measure_recall(
     return num_found / num_true if num_true else 1.0
 
 
-def _score_row(decoder: LinkDecoder, embedding: np.ndarray, row: int) -> np.ndarray:
+def _score_row(decoder: Decoder, embedding: np.ndarray, row: int) -> np.ndarray:
     """(num_nodes,) scores of a node with every node."""
     return decoder.score(embedding, np.full(len(embedding), row), np.arange(len(embedding)))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from l2g2g.reports.partners import SHORTLIST, Partners
+from l2g2g.reports.partners import SHORTLIST, Partners, load_decoder
 from l2g2g.reports.record import RunRecord
 
 Answers = Literal["inside", "live"]
@@ -22,6 +22,7 @@ _MOST_VECTOR_BYTES = 40_000_000
 # many times the width of the middle half.
 _OUTSIDE, _LONG_TAIL = 0.004, 4
 _LINKS_NEED_MORE = "The page cannot hold the vectors that links are scored by; l2g2g explore shows them."
+_LINKS_NEED_SERVER = "The page cannot score links by this decoder; l2g2g explore shows them."
 _EDGES_UNKNOWN = "The edges of so large a graph were not kept with the run, so links may be known ones."
 _NETWORK_NOTE = f"The learned decoder ranks the {SHORTLIST} nodes of the largest inner product."
 
@@ -67,7 +68,7 @@ def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside")
     if answers == "inside":
         partners, more = _lists(record) if record.num_nodes <= _MOST_FOR_LISTS else _vectors(record)
         blocks += more
-    if record.decoder_kind == "product":
+    if not load_decoder(record).has_factors:
         partners.setdefault("note", _NETWORK_NOTE)
     if record.edges is None:
         partners["note"] = _EDGES_UNKNOWN
@@ -138,12 +139,16 @@ def _lists(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
 def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
     vectors = record.vectors
     width = max(2, min(vectors.shape[1], _MOST_VECTOR_BYTES // (2 * len(vectors))))
-    partners: dict[str, Any] = {"mode": "vectors", "decoder": _describe_decoder(record)}
+    decoder = load_decoder(record)
+    described = {"ranksPairs": not decoder.has_factors, **decoder.page_facts()}
+    partners: dict[str, Any] = {"mode": "vectors", "decoder": described}
+    if decoder.page_score is None:
+        partners |= {"decoder": None, "missing": _LINKS_NEED_SERVER}
     blocks = []
     if width < vectors.shape[1]:
         partners["note"] = f"Found by the {width} leading directions of the {vectors.shape[1]} dimensions."
         vectors = lead_columns(vectors, width)
-        if record.decoder_kind in ("product", "asymmetric"):
+        if decoder.sees_rotation:  # the leading directions are rotated coordinates
             partners |= {"decoder": None, "missing": _LINKS_NEED_MORE}
     stored, scales = quantise_vectors(vectors)
     blocks += [_array("vectors", stored), _array("vector-scales", scales)]
@@ -151,21 +156,10 @@ def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
         # Steps from one number to the next are small, and so is what they are packed into.
         steps = np.diff(record.edges.indices.astype(np.int32), prepend=np.int32(0))
         blocks += [_array("edge-starts", record.edges.indptr.astype(np.int32)), _array("edge-ends", steps)]
-    if record.decoder_kind == "product" and partners["decoder"] is not None:
-        flat = np.concatenate([record.decoder[name].ravel() for name in ("weight", "bias", "out_weight")])
-        blocks.append(_array("decoder", flat.astype(np.float32)))
+    weights = decoder.page_weights()
+    if weights is not None and partners["decoder"] is not None:
+        blocks.append(_array("decoder", weights))
     return partners, blocks
-
-
-def _describe_decoder(record: RunRecord) -> dict[str, Any]:
-    kind, parameters = record.decoder_kind, record.decoder
-    if kind == "product":
-        weights = {"bias": float(parameters["out_bias"]), "innerWeight": float(parameters["inner_weight"])}
-        return {"kind": kind, **weights, "hidden": int(parameters["weight"].shape[1])}
-    described = {"kind": kind, "bias": float(parameters.get("bias", 0.0))}
-    if kind in ("cosine", "distance"):
-        described["scale"] = float(np.exp(parameters["log_scale"]))
-    return described
 
 
 def _array(name: str, array: np.ndarray) -> Block:

@@ -1,5 +1,5 @@
 // Partners: the nearest nodes of a node and the links it most likely lacks: from lists that were made before, from the
-// vectors in the page, or from the server. Each gives {neighbours: [[row, cosine]], links: [[row, probability]]}.
+// vectors in the page, or from the server, scored by scoreByDecoder (see models/decoders). Each gives {neighbours: [[row, cosine]], links: [[row, probability]]}.
 "use strict";
 const NUM_PARTNERS = 10;
 const SHORTLIST = 256; // nodes of the largest inner product, which a learned decoder then ranks
@@ -73,17 +73,10 @@ async function readVectors() {
   };
   const cosines = (row, inner) => inner.map((value, node) => value / Math.max(lengths[row] * lengths[node], 1e-30));
   const vectorOf = (row) => Array.from(scales, (scale, column) => stored[row * width + column] * scale);
-  const scoresOf = {
-    inner: (row, inner) => inner.map((value) => value + decoder.bias),
-    cosine: (row, inner) => cosines(row, inner).map((value) => decoder.scale * value + decoder.bias),
-    distance: (row, inner) => inner.map((value, node) =>
-      decoder.bias - decoder.scale * (lengths[row] ** 2 + lengths[node] ** 2 - 2 * value)),
-    asymmetric: (row) => products(row, 0, width / 2, width / 2).map((value) => value + decoder.bias),
-  };
+  const page = { decoder, weights: network, width, lengths, products, cosines, vectorOf };
   const learned = (row, inner) => {
-    const own = vectorOf(row);
     const near = topRows(inner, SHORTLIST, (node) => node !== row && !isEdge(row, node));
-    const ranked = near.map(([node]) => [node, scoreByNetwork(own, vectorOf(node), network, decoder)]);
+    const ranked = near.map(([node]) => [node, scoreByDecoder(page, row, node)]);
     return ranked.sort((a, b) => b[1] - a[1]).slice(0, NUM_PARTNERS);
   };
 
@@ -91,8 +84,8 @@ async function readVectors() {
     const inner = products(row);
     const neighbours = topRows(cosines(row, inner), NUM_PARTNERS, (node) => node !== row);
     if (!decoder) return { neighbours, links: null };
-    const links = decoder.kind === "product" ? learned(row, inner)
-      : topRows(scoresOf[decoder.kind](row, inner), NUM_PARTNERS, (node) => node !== row && !isEdge(row, node));
+    const links = decoder.ranksPairs ? learned(row, inner)
+      : topRows(scoreByDecoder(page, row, inner), NUM_PARTNERS, (node) => node !== row && !isEdge(row, node));
     return { neighbours, links: links.map(([node, score]) => [node, 1 / (1 + Math.exp(-score))]) };
   };
 }
@@ -110,20 +103,4 @@ function topRows(scores, count, isAllowed) {
     if (found.length > count) found.pop();
   }
   return found;
-}
-
-// The learned decoder: a z·z' + w · ELU((z ∘ z') W + b) + c. network: W row by row, then b, then w.
-function scoreByNetwork(first, second, network, { hidden, innerWeight, bias }) {
-  const width = first.length, biases = width * hidden, outer = biases + hidden;
-  let score = bias;
-  const sums = network.slice(biases, outer);
-  for (let column = 0; column < width; column++) {
-    const product = first[column] * second[column];
-    score += innerWeight * product;
-    for (let unit = 0; unit < hidden; unit++) sums[unit] += product * network[column * hidden + unit];
-  }
-  for (let unit = 0; unit < hidden; unit++) {
-    score += network[outer + unit] * (sums[unit] > 0 ? sums[unit] : Math.expm1(sums[unit]));
-  }
-  return score;
 }

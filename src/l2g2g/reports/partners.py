@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.neighbours.decoding import LinkDecoder
+from l2g2g.models.decoders import read_decoder
+from l2g2g.models.decoders.base import Decoder
+from l2g2g.neighbours.decoding import sides_of
 from l2g2g.neighbours.exact import keep_best
 from l2g2g.neighbours.sides import Sides, sides_by
 from l2g2g.reports.record import RunRecord
@@ -23,7 +25,7 @@ class Partners:
         self.cosine = sides_by(record.vectors, "cosine")
         self.known = None if record.edges is None else sp.csr_array(record.edges + record.edges.T)
         self.decoder = load_decoder(record)
-        self.score = self.decoder.sides(record.vectors)  # None for a learned decoder
+        self.score = sides_of(self.decoder, record.vectors)  # None for a learned decoder
         self.inner = sides_by(record.vectors, "inner")
 
     def neighbours(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
@@ -47,15 +49,11 @@ class Partners:
         return np.take_along_axis(nodes, order, 1), np.take_along_axis(scores, order, 1)
 
 
-def load_decoder(record: RunRecord) -> LinkDecoder:
+def load_decoder(record: RunRecord) -> Decoder:
     """What scores the pairs of a record. KeyError, RuntimeError or ValueError where its parameters do not fit."""
-    dim = record.vectors.shape[1]
     if not all(np.isfinite(value).all() for value in record.decoder.values()):
         raise ValueError("parameters of the decoder that are not finite")
-    decoder = LinkDecoder.from_parameters(record.decoder_kind, record.decoder, dim)
-    if decoder.one_way and dim % 2:
-        raise ValueError(f"{dim} dimensions have no halves")
-    return decoder
+    return read_decoder(record.decoder_kind, record.decoder, record.vectors.shape[1])
 
 
 def _best(sides: Sides, rows: np.ndarray, k: int, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:

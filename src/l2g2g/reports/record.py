@@ -104,7 +104,7 @@ class RunRecord:
 
     @property
     def decoder_kind(self) -> str:
-        """How pairs are scored: inner, cosine, distance, product or asymmetric."""
+        """How pairs are scored: a name in `models.decoders.DECODERS`."""
         return str(self.settings.get("decoder", "inner"))
 
     def names(self) -> list[str] | None:

@@ -14,6 +14,7 @@ from l2g2g.reports.document import DataTable, Entry
 from l2g2g.reports.figures import Curve, draw_curves, draw_histograms, draw_patch_graph
 from l2g2g.reports.map_data import Answers, MapData, make_map
 from l2g2g.reports.page import render_table
+from l2g2g.reports.partners import load_decoder
 from l2g2g.reports.record import RunRecord
 from l2g2g.reports.run_words import cards, duration, explain_pairs, percent, summarise
 
@@ -41,7 +42,8 @@ def render_run(
     with live answers also questions to the server it came from.
     """
     style = "".join(_read(name) for name in ("page.css", "run.css"))
-    script = "\n".join(_read(f"{name}.js") for name in _SCRIPTS)
+    score = f"const scoreByDecoder = {load_decoder(record).page_score or 'null'};"
+    script = "\n".join([*(_read(f"{name}.js") for name in _SCRIPTS), score])
     policy = content_policy(script, answers)
     title = escape(f"{record.graph.name}: {record.settings.get('method', 'embedding')}")
     sections = [

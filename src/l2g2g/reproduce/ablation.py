@@ -37,6 +37,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "assembly": {"whole-graph pass": {"assembly": "whole"}, "aligned mean": {"assembly": "mean"}},
     "negatives": {"fresh": {"negatives": "fresh"}, "fixed": {"negatives": "fixed"}},
+    "layers": {"GCN": {}, "GraphSAGE": {"encoder": "sage"}},  # GCN sets nothing, as in the lines that are stored
 }
 
 
@@ -50,6 +51,7 @@ class Variant:
     mask: str = "random edges"
     assembly: str = "whole-graph pass"
     negatives: str = "fresh"
+    layers: str = "GCN"
 
     @property
     def possible(self) -> bool:
@@ -165,6 +167,11 @@ class Outcome:
     auc: dict[tuple[str, int], float]
     failed: set[tuple[str, int]]
 
+    @property
+    def was_run(self) -> bool:
+        """Whether there is any line of it: a level that was added later has none, and no row in the tables."""
+        return bool(self.auc or self.failed)
+
     def on(self, dataset: str) -> list[float]:
         """Over the seeds of one graph."""
         return [value for (name, _), value in self.auc.items() if name == dataset]
@@ -268,7 +275,7 @@ def _table(section: Section, outcomes: dict[Variant, Outcome], datasets: list[st
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * columns]
     lines.append(_line("**base**", section.base_name, base, None, datasets))
     for factor, level, variant in section.rows:
-        if variant != section.base:
+        if variant != section.base and outcomes[variant].was_run:
             lines.append(_line(factor, level, outcomes[variant], base, datasets))
     return lines
 
@@ -325,7 +332,7 @@ def dot_groups(rows: Iterable[dict[str, Any]], datasets: list[str], epochs: int)
     for section in sections():
         dots = []
         for factor, level, variant in section.rows:
-            if variant == section.base:
+            if variant == section.base or not outcomes[variant].was_run:
                 continue
             values = {}
             for dataset in datasets:

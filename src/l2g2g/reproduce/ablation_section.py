@@ -36,7 +36,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
         base = outcomes[section.base]
         entries: list[list[str | Entry]] = []
         for factor, level, variant in section.rows:
-            if variant == section.base:
+            if variant == section.base or not outcomes[variant].was_run:
                 continue
             effect = ablation.effect_of(outcomes[variant], base, datasets)
             differences = [describe(outcomes[variant].minus(base, dataset)) for dataset in datasets]

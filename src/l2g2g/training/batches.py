@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.encoder import EncoderInput, prepare_input
+from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from l2g2g.errors import InputError, ResourceError
 
-FORMAT = "l2g2g checkpoint 1"
+FORMAT = "l2g2g checkpoint 2"
 _TENSORS, _MANIFEST = "state.safetensors", "manifest.json"
 _KEPT = 2
 

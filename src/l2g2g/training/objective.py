@@ -294,8 +294,9 @@ def encode_aligned(
 
 
 def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSettings) -> bool:
-    """Inner products inside a patch do not see a rotation that all its vectors take."""
-    return frame.is_identity or (settings.scope == "inside" and model.decoder is None and frame.only_rotates)
+    """Pairs inside a patch are rotated together, which most decoders do not see."""
+    unseen = frame.only_rotates and not model.decoder.sees_rotation
+    return frame.is_identity or (settings.scope == "inside" and unseen)
 
 
 def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:

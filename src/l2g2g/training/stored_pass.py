@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder import Encoder
+from l2g2g.models.encoders.base import Encoder
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.propagation import SYMMETRIC, Propagation
 from l2g2g.models.sparse import SparseMatrix, product
 from l2g2g.training.stored_rows import StoredRows
 
@@ -44,52 +44,63 @@ class StoredPass:
         return output[:, : model.dim].contiguous() if model.variational else output
 
     def _encode(self, encoder: Encoder) -> Tensor:
-        """The same as `Encoder.forward`, without anything as large as the edges or the features."""
-        hidden, own = self._project(encoder)
-        weights, biases = list(encoder.weights), list(encoder.biases)
-        propagations = encoder.num_layers if encoder.kind == "linear" else 1
-        for _ in range(propagations - 1):
-            hidden = self._propagate(hidden)
-        following = [*weights[1:], None]
-        for bias, weight in zip(biases, following, strict=True):
-            if weight is None:
-                return self._propagate(hidden, bias, own)
-            width = weights[-1].shape[1]
-            projected = torch.empty(len(hidden), weight.shape[1])
-            if encoder.residual and own is None:
-                own = torch.zeros(len(hidden), width)
-            for low, part in propagated_blocks(self.rows, hidden, bias):
-                part = encoder.activation(part)
-                projected[low : low + len(part)] = part @ weight
-                if encoder.residual:
-                    assert own is not None
-                    own[low : low + len(part)] += functional.pad(part, (0, width - part.shape[1]))
-            hidden = projected
-        raise AssertionError("an encoder has at least one layer")
+        """The steps of the encoder, without anything as large as the edges or the features."""
+        num_nodes, width = self.rows.num_nodes, encoder.weights[-1].shape[1]
+        message, own = _Table(num_nodes), _Table(num_nodes)
+        direct = torch.zeros(num_nodes, width) if encoder.residual or encoder.skip is not None else None
+        for low, held in self._features():
+            rows = encoder.feature_rows(held)
+            first, second = encoder.project(0, rows)
+            message.write(low, first)
+            own.write(low, second)
+            if encoder.skip is not None and direct is not None:
+                direct[low : low + len(first)] = rows.multiply(encoder.skip)
+        vectors = _Table(num_nodes)
+        for step in range(encoder.num_layers):
+            is_last = step == encoder.num_layers - 1
+            next_message, next_own = _Table(num_nodes), _Table(num_nodes)
+            for low, summed in propagated_blocks(self.rows, message.rows, encoder.bias_of(step), encoder.propagation):
+                here = slice(low, low + len(summed))
+                summed = summed if own.table is None else summed + own.table[here]
+                hidden, more = encoder.finish(step, summed, None if direct is None else direct[here])
+                if direct is not None and more is not None:
+                    direct[here] = more
+                if is_last:
+                    vectors.write(low, hidden if more is None else hidden + more)
+                    continue
+                first, second = encoder.project(step + 1, hidden)
+                next_message.write(low, first)
+                next_own.write(low, second)
+            message, own = next_message, next_own
+        return vectors.rows
 
-    def _project(self, encoder: Encoder) -> tuple[Tensor, Tensor | None]:
-        """X times the weights of the first layer and of the skip, where there is one."""
-        num_nodes = self.rows.num_nodes
-        hidden = torch.empty(num_nodes, encoder.weights[0].shape[1])
-        own = None if encoder.skip is None else torch.empty(num_nodes, encoder.skip.shape[1])
+    def _features(self) -> Iterator[tuple[int, Tensor | SparseMatrix]]:
+        """The features as the encoder reads them, some rows at a time, and where they begin."""
         for low, rows in feature_blocks(self.rows, self.inputs):
-            held: Tensor | SparseMatrix
             if sp.issparse(rows):
-                held = SparseMatrix.from_scipy(sp.csr_array(rows))
+                yield low, SparseMatrix.from_scipy(sp.csr_array(rows))
             else:
-                held = torch.from_numpy(np.ascontiguousarray(rows))
-            first, second = encoder.project(held)
-            hidden[low : low + len(first)] = first
-            if own is not None and second is not None:
-                own[low : low + len(first)] = second
-        return hidden, own
+                yield low, torch.from_numpy(np.ascontiguousarray(rows))
 
-    def _propagate(self, hidden: Tensor, bias: Tensor | None = None, own: Tensor | None = None) -> Tensor:
-        """Â H + bias + own."""
-        product = torch.empty_like(hidden)
-        for low, part in propagated_blocks(self.rows, hidden, bias):
-            product[low : low + len(part)] = part if own is None else part + own[low : low + len(part)]
-        return product
+
+class _Table:
+    """(num_rows, width) rows that are written range by range; it has no memory before the first."""
+
+    def __init__(self, num_rows: int) -> None:
+        self.num_rows = num_rows
+        self.table: Tensor | None = None
+
+    def write(self, low: int, part: Tensor | None) -> None:
+        if part is None:
+            return
+        if self.table is None:
+            self.table = torch.empty(self.num_rows, part.shape[1])
+        self.table[low : low + len(part)] = part
+
+    @property
+    def rows(self) -> Tensor:
+        assert self.table is not None
+        return self.table
 
 
 def propagate_stored(rows: StoredRows, hidden: Tensor) -> Tensor:
@@ -100,11 +111,12 @@ def propagate_stored(rows: StoredRows, hidden: Tensor) -> Tensor:
     return product
 
 
-def propagated_blocks(rows: StoredRows, hidden: Tensor, bias: Tensor | None = None) -> Iterator[tuple[int, Tensor]]:
-    """Â H + bias, some rows at a time, and where they begin."""
-    for block, indptr, indices, values in rows.propagations():
-        part = sp.csr_array((values, indices, indptr), shape=(len(indptr) - 1, len(hidden)))
-        yield block.low, product(SparseMatrix.from_scipy(part), hidden, None if bias is None else bias.detach())
+def propagated_blocks(
+    rows: StoredRows, hidden: Tensor, bias: Tensor | None = None, propagation: Propagation = SYMMETRIC
+) -> Iterator[tuple[int, Tensor]]:
+    """P H + bias, some rows at a time, and where they begin."""
+    for low, matrix in rows.propagations(propagation):
+        yield low, product(matrix, hidden, None if bias is None else bias.detach())
 
 
 def feature_blocks(rows: StoredRows, inputs: InputMap | None) -> Iterator[tuple[int, Features]]:

@@ -11,6 +11,8 @@ import scipy.sparse as sp
 
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.store import StoredGraph
+from l2g2g.models.propagation import SYMMETRIC, Propagation
+from l2g2g.models.sparse import SparseMatrix
 
 _BLOCK_ARCS = 1 << 22
 
@@ -107,10 +109,11 @@ class StoredRows:
             return 1.0 / np.sqrt(1.0 + self.degrees)
         return np.concatenate([_scale(block.indptr, _weights(block)) for block in self.blocks()])
 
-    def propagations(self) -> Iterator[tuple[RowBlock, np.ndarray, np.ndarray, np.ndarray]]:
-        """All rows of Â in order: the block they come from, and (indptr, indices, values), the same as of the whole."""
+    def propagations(self, propagation: Propagation = SYMMETRIC) -> Iterator[tuple[int, SparseMatrix]]:
+        """All rows of a propagation in order, block by block, and the node that each block begins with."""
         for block in self.blocks():
-            yield block, *_normalise_rows(block.indptr, block.indices, _weights(block), self.scale, block.low)
+            parts = block.indptr, block.indices, block.weights
+            yield block.low, propagation.of_rows(*parts, block.low, self.num_nodes, lambda: self.scale)
 
     def _read(self, low: int, high: int) -> RowBlock:
         first, last = int(self._indptr[low]), int(self._indptr[high])
@@ -132,23 +135,3 @@ def _scale(indptr: np.ndarray, weights: np.ndarray) -> np.ndarray:
     num_rows = len(indptr) - 1
     rows = np.concatenate([np.arange(num_rows), np.repeat(np.arange(num_rows), np.diff(indptr))])
     return 1.0 / np.sqrt(np.bincount(rows, np.concatenate([np.ones(num_rows), weights]), num_rows))
-
-
-def _normalise_rows(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, scale: np.ndarray, low: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, values) of some rows of Â, columns in order, the node itself among them."""
-    num_rows = len(indptr) - 1
-    new_indptr = indptr + np.arange(num_rows + 1)
-    rows = np.repeat(np.arange(num_rows, dtype=np.int32), np.diff(indptr))
-    is_beyond = indices > rows + low
-    places = np.arange(len(indices)) + rows + is_beyond  # one further in every row, and behind the node itself
-    new_indices, values = np.empty(new_indptr[-1], indices.dtype), np.empty(new_indptr[-1], np.float32)
-    new_indices[places] = indices
-    values[places] = (
-        scale[rows + low] * scale[indices] if len(weights) == 0 else weights * scale[rows + low] * scale[indices]
-    )
-    own = scale[low : low + num_rows]
-    places = new_indptr[1:] - 1 - np.bincount(rows, is_beyond, num_rows).astype(np.int64)
-    new_indices[places], values[places] = np.arange(low, low + num_rows), own * own
-    return new_indptr, new_indices, values

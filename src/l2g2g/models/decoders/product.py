@@ -1,6 +1,8 @@
-"""Decoder: a small learned score of a pair, on the elementwise product of its two vectors."""
+"""Product decoder: a small learned score of a pair, on the elementwise product of its two vectors."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,21 +11,43 @@ from torch.nn import functional
 
 from l2g2g.core import native
 from l2g2g.core.tables import blank_table
+from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.sparse import runs_native
 
 _SLICE = 4096  # pairs whose products stay in the second-level cache
+_PAIRS_PER_SLICE = 1 << 16  # of scores without gradient
 
 
-class ProductDecoder(nn.Module):
+class ProductDecoder(Decoder):
     """score(u, v) = a z_u · z_v + w · ELU((z_u ∘ z_v) W + b) + c: symmetric, and free to weigh the coordinates.
 
     The inner product makes the first epochs count, the rest says more than it can. Costs a dense layer per pair;
     neighbour search by inner product no longer ranks as it does.
     """
 
-    def __init__(self, dim: int, hidden: int = 64, generator: torch.Generator | None = None) -> None:
-        super().__init__()
+    has_factors = False
+    page_score = """(page, row, node) => {
+    // weights: W row by row, then b, then w.
+    const { weights, width } = page, { hidden, innerWeight, bias } = page.decoder;
+    const first = page.vectorOf(row), second = page.vectorOf(node), biases = width * hidden, outer = biases + hidden;
+    let score = bias;
+    const sums = weights.slice(biases, outer);
+    for (let column = 0; column < width; column++) {
+      const product = first[column] * second[column];
+      score += innerWeight * product;
+      for (let unit = 0; unit < hidden; unit++) sums[unit] += product * weights[column * hidden + unit];
+    }
+    for (let unit = 0; unit < hidden; unit++) {
+      score += weights[outer + unit] * (sums[unit] > 0 ? sums[unit] : Math.expm1(sums[unit]));
+    }
+    return score;
+  }"""
+
+    def __init__(
+        self, dim: int, *, learn_bias: bool = True, generator: torch.Generator | None = None, hidden: int = 64
+    ) -> None:
+        super().__init__(dim)
         bound, out_bound = (6.0 / (dim + hidden)) ** 0.5, (6.0 / (hidden + 1)) ** 0.5
         self.weight = nn.Parameter(torch.empty(dim, hidden).uniform_(-bound, bound, generator=generator))
         self.bias = nn.Parameter(torch.zeros(hidden))
@@ -31,7 +55,13 @@ class ProductDecoder(nn.Module):
         self.out_bias = nn.Parameter(torch.zeros(()))
         self.inner_weight = nn.Parameter(torch.ones(()))
 
-    def forward(self, products: Tensor) -> Tensor:
+    def forward(self, embedding: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        """(num_pairs,) scores of pairs of rows, in slices so that memory stays small."""
+        slices = zip(sources.split(_PAIRS_PER_SLICE), targets.split(_PAIRS_PER_SLICE), strict=True)
+        parts = [self.score_products(embedding[u] * embedding[v]) for u, v in slices]
+        return torch.cat(parts) if parts else embedding.new_zeros(0)
+
+    def score_products(self, products: Tensor) -> Tensor:
         """(num_pairs, dim) elementwise products -> (num_pairs,) scores."""
         hidden = functional.elu(products @ self.weight + self.bias)
         return hidden @ self.out_weight + self.out_bias + self.inner_weight * products.sum(1)
@@ -50,16 +80,28 @@ class ProductDecoder(nn.Module):
 
     def plain_loss(self, embedding: Tensor, rows: Tensor, columns: Tensor, slopes: Tensor) -> Tensor:
         """The same by autograd, for any device. slopes: sign · weight of every pair."""
-        scores = self(embedding.index_select(0, rows) * embedding.index_select(0, columns))
+        scores = self.score_products(embedding.index_select(0, rows) * embedding.index_select(0, columns))
         return (functional.softplus(slopes.sign() * scores) * slopes.abs()).sum()
 
-    def score(self, embedding: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        """Scores of given pairs, in slices so that memory stays small."""
-        parts = [
-            self(embedding[u] * embedding[v])
-            for u, v in zip(sources.split(1 << 16), targets.split(1 << 16), strict=True)
-        ]
-        return torch.cat(parts) if parts else embedding.new_zeros(0)
+    @classmethod
+    def arguments_of(cls, parameters: dict[str, np.ndarray]) -> dict[str, Any]:
+        """The width of the hidden layer."""
+        return {"hidden": parameters["weight"].shape[1]}
+
+    @classmethod
+    def most_pairs(cls, num_nodes: int) -> int:
+        """A pair costs a hundred times more than an inner product."""
+        return max(12_000, num_nodes // 2)
+
+    def page_facts(self) -> dict[str, float]:
+        """Scalars, and the width of the hidden layer."""
+        scalars = {"bias": float(self.out_bias.detach()), "innerWeight": float(self.inner_weight.detach())}
+        return {**scalars, "hidden": len(self.bias)}
+
+    def page_weights(self) -> np.ndarray:
+        """W row by row, then b, then w."""
+        parts = self.weight, self.bias, self.out_weight
+        return np.concatenate([part.detach().cpu().numpy().ravel() for part in parts]).astype(np.float32)
 
     def _parameters_in_order(self) -> tuple[Tensor, ...]:
         return self.weight, self.bias, self.out_weight, self.out_bias, self.inner_weight

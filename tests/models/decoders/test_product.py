@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from l2g2g import core
-from l2g2g.models.decoder import ProductDecoder
+from l2g2g.models.decoders import ProductDecoder
 from l2g2g.models.pairs import Arcs, PairList
 
 
@@ -41,9 +41,9 @@ def test_loss_is_the_mean_over_pairs(decoder):
 def test_scores_are_symmetric_and_sliced_alike(decoder):
     embedding = torch.randn(6, 3, dtype=torch.float64)
     u, v = torch.tensor([0, 1, 2]), torch.tensor([3, 4, 5])
-    forward, backward = decoder.score(embedding, u, v), decoder.score(embedding, v, u)
+    forward, backward = decoder(embedding, u, v), decoder(embedding, v, u)
     assert torch.equal(forward, backward)
-    assert torch.allclose(forward, decoder(embedding[u] * embedding[v]))
+    assert torch.allclose(forward, decoder.score_products(embedding[u] * embedding[v]))
 
 
 def random_lists(generator, num_rows, count):
@@ -56,9 +56,9 @@ def random_lists(generator, num_rows, count):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("dim", "hidden", "count"), [(3, 5, 25), (16, 64, 60), (40, 7, 3000)])
 def test_one_pass_has_the_loss_and_gradients_of_autograd(dim, hidden, count, threads, monkeypatch):
-    monkeypatch.setattr("l2g2g.models.decoder._SLICE", 7 if count < 100 else 1500)
-    decoder = ProductDecoder(dim, hidden, generator=torch.Generator().manual_seed(0))
-    wide = ProductDecoder(dim, hidden, generator=torch.Generator().manual_seed(0)).double()
+    monkeypatch.setattr("l2g2g.models.decoders.product._SLICE", 7 if count < 100 else 1500)
+    decoder = ProductDecoder(dim, hidden=hidden, generator=torch.Generator().manual_seed(0))
+    wide = ProductDecoder(dim, hidden=hidden, generator=torch.Generator().manual_seed(0)).double()
     edges, non_edges = random_lists(np.random.default_rng(0), 9, count)
     embedding = torch.randn(9, dim, generator=torch.Generator().manual_seed(3)) / dim**0.5
     before = core.num_threads()

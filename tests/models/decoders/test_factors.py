@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.factors import AsymmetricDecoder, CosineDecoder, DistanceDecoder, Factors
+from l2g2g.models.decoders import AsymmetricDecoder, CosineDecoder, DistanceDecoder, InnerDecoder
 from l2g2g.models.pairs import Arcs, PairList
 
 
@@ -19,7 +19,7 @@ def embedding():
 
 
 def all_scores(decoder, embedding):
-    sides = decoder.factors(embedding) if decoder is not None else Factors(embedding)
+    sides = decoder.factors(embedding)
     rows, columns = torch.meshgrid(torch.arange(len(embedding)), torch.arange(len(embedding)), indexing="ij")
     return sides.score(rows.ravel(), columns.ravel()).reshape(len(embedding), -1).detach()
 
@@ -59,14 +59,14 @@ def test_asymmetric_reads_the_two_halves(embedding):
     assert not torch.allclose(scores, scores.t(), atol=0.1)
 
 
-@pytest.mark.parametrize("decoder", [None, CosineDecoder().double(), DistanceDecoder().double()])
+@pytest.mark.parametrize("decoder", [InnerDecoder().double(), CosineDecoder().double(), DistanceDecoder().double()])
 def test_rotations_change_no_symmetric_score(decoder, embedding):
     before = all_scores(decoder, embedding)
     assert torch.allclose(all_scores(decoder, embedding @ random_rotation(4)), before, atol=1e-12)
     assert torch.allclose(before, before.t(), atol=1e-12)
 
 
-@pytest.mark.parametrize("decoder", [None, CosineDecoder().double(), AsymmetricDecoder().double()])
+@pytest.mark.parametrize("decoder", [InnerDecoder().double(), CosineDecoder().double(), AsymmetricDecoder().double()])
 def test_translations_change_all_but_distances(decoder, embedding):
     shift = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
     difference = all_scores(decoder, embedding + shift) - all_scores(decoder, embedding)
@@ -94,11 +94,11 @@ def test_losses_are_those_of_the_scores(kind, embedding, dtype):
     far_ends = np.array([3, 5], np.int32), np.array([4, 6], np.int32)
     non_edges = PairList(*far_ends, np.full(1, 0.5, np.float32))
     found = model.pair_loss(embedding, edges, non_edges)
-    positive = model.factors(embedding).score(torch.tensor([0, 1]), torch.tensor([1, 2]))
-    negative = model.factors(embedding).score(torch.tensor([3, 5]), torch.tensor([4, 6]))
+    positive = model.decoder.factors(embedding).score(torch.tensor([0, 1]), torch.tensor([1, 2]))
+    negative = model.decoder.factors(embedding).score(torch.tensor([3, 5]), torch.tensor([4, 6]))
     softplus = torch.nn.functional.softplus
     expected = softplus(-positive).mean() + softplus(negative).mean()
-    wanted = (embedding, *(model.decoder.parameters() if model.decoder is not None else [model.bias]))
+    wanted = (embedding, *model.decoder.parameters())
     for mine, other in zip(torch.autograd.grad(found, wanted), torch.autograd.grad(expected, wanted), strict=True):
         assert torch.allclose(mine, other, atol=1e-12 if dtype == torch.float64 else 1e-4)
 

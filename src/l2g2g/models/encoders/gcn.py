@@ -1,0 +1,25 @@
+"""GCN encoder."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from l2g2g.models.convolutions import Network, can_convolve, convolve
+from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.encoders.base import Encoder
+
+
+class GCNEncoder(Encoder):
+    """Z = Â ReLU(Â X W₁ + b₁) W₂ + b₂ … with as many layers as there are weights (Kipf and Welling 2017)."""
+
+    def forward(self, inputs: EncoderInput) -> Tensor:
+        """As `Encoder.forward`; with ReLUs in a few native passes, where the hidden layers are needed nowhere else."""
+        self._check(inputs)
+        if len(self.weights) > 1 and self.activation is torch.relu and not self.residual:
+            rows = self.feature_rows(inputs.features)
+            network = Network(inputs.propagation, inputs.features, inputs.propagated, rows.mean, rows.factor)
+            weights, biases, skip = list(self.weights), list(self.biases), self.skip
+            if can_convolve(network, weights + biases + ([] if skip is None else [skip])):
+                return convolve(network, weights, biases, skip)
+        return super().forward(inputs)

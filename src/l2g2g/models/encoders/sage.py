@@ -1,0 +1,43 @@
+"""GraphSAGE encoder with means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from l2g2g.models.encoders.base import Encoder, times
+from l2g2g.models.features import FeatureRows
+from l2g2g.models.propagation import MEAN
+
+
+class SageEncoder(Encoder):
+    """h_i' = W_self h_i + W_neigh mean_{j ∈ N(i)} h_j + b (Hamilton, Ying and Leskovec 2017).
+
+    `weights` are W_neigh. The mean is over the visible neighbours, 0 where there are none, and weighted where edges
+    have weights.
+    """
+
+    propagation = MEAN
+    reads_own_rows = True
+    tables_per_layer = 2
+
+    def __init__(
+        self,
+        num_features: int,
+        dim: int,
+        *,
+        hidden: int = 32,
+        layers: int = 2,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(num_features, dim, hidden=hidden, layers=layers, generator=generator, **options)
+        self.self_weights = self.make_weights(self.widths(num_features, hidden, layers, dim), generator)
+
+    def project(self, step: int, rows: FeatureRows | Tensor) -> tuple[Tensor, Tensor | None]:
+        """Both products in one pass over the rows."""
+        weights = [self.weights[step], self.self_weights[step]]
+        message, own = times(rows, torch.cat(weights, dim=1)).chunk(2, dim=1)
+        return message, own
