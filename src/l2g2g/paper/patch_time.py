@@ -1,0 +1,83 @@
+"""Patch time: seconds of an epoch for 2 to 30 patches, and how large the patches are."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from l2g2g.paper.cells import AnyCell
+from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
+from l2g2g.paper.patches import is_stand_in
+from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
+from l2g2g.paper.study import Choice
+from l2g2g.paper.timing import time_series, timing_cell, timing_options
+from l2g2g.reports.charts import Chart, Panel
+from l2g2g.reports.document import Block, DataTable, Entry
+
+TITLE = "Time by number of patches"
+DATASETS = ("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like")
+QUICK_DATASETS = ("sbm-small",)
+COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30), (2, 10, 30)
+NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]
+
+
+def plan(choice: Choice) -> list[AnyCell]:
+    """The methods with patches; a seed is a repetition."""
+    names = [name for name in choose_contenders(choice.methods) if name in NAMES]
+    return [
+        timing_cell(dataset, name, choice.quick, seed, patches=count)
+        for dataset in choice.datasets or (QUICK_DATASETS if choice.quick else DATASETS)
+        for seed in range(choice.seeds or 1)
+        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if is_stand_in(dataset) else COUNTS)
+        for name in names
+    ]
+
+
+def runs_by_count(rows: list[Row], dataset: str, contender: str, quick: bool) -> dict[int, list[Row]]:
+    """Lines for every number of patches."""
+    options = {count: timing_options(quick, patches=count) for count in COUNTS}
+    found = {count: pick(rows, dataset=dataset, contender=contender, options=own) for count, own in options.items()}
+    return {count: own for count, own in found.items() if own}
+
+
+def present(rows: list[Row], quick: bool) -> list[Block]:
+    """A table with the sizes of patches, and a figure."""
+    entries: list[list[str | Entry]] = []
+    panels = []
+    for dataset in datasets_in(rows):
+        series = []
+        for name in NAMES:
+            found = runs_by_count(rows, dataset, name, quick)
+            times = {float(count): list(map(epoch_seconds, own)) for count, own in found.items()}
+            series.append(time_series(CONTENDERS[name].label, times, CONTENDERS[name].colour))
+            for count, own in found.items():
+                first = own[0]
+                entries.append(
+                    [
+                        dataset,
+                        CONTENDERS[name].heading,
+                        str(count),
+                        f"{median(times[count]):.4f}",
+                        f"{median(row['seconds']['partition'] for row in own):.2f}",
+                        f"{first['node_duplication']:.2f}",
+                        f"{first['largest_patch_nodes']:,}",
+                        f"{first['largest_patch_nodes'] * count / first['num_nodes']:.2f}",
+                    ]
+                )
+        panels.append(Panel(dataset, series, "patches", "seconds per epoch", xscale="log", counts=True))
+    return [
+        "Seconds of one epoch (median, alignment included) on a CPU, partitioning beside it. Σ N_j / N says how often "
+        "a node is held on average; the last column compares the largest patch with N / k. "
+        f"{DEFAULT_MEANS}",
+        DataTable(
+            "Time of an epoch by number of patches.",
+            ["data set", "method", "patches", "s per epoch", "partition, s", "Σ N_j / N", "largest patch", "÷ (N / k)"],
+            entries,
+            num_labels=2,
+        ),
+        Chart(
+            "patch-time",
+            "Seconds of one epoch for 2 to 30 patches, by data set. Medians, with bands from the fastest repetition to "
+            "the slowest.",
+            panels,
+        ),
+    ]
