@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from l2g2g.paper.cells import Cell
 from l2g2g.paper.claims import CLAIMS
 from l2g2g.paper.contenders import CONTENDERS
-from l2g2g.paper.evidence import Evidence
+from l2g2g.paper.verdicts import Evidence
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +48,6 @@ def judge():
 
     def check(words, study, rows):
         (claim,) = [claim for claim in CLAIMS if claim.text.startswith(words)]
-        return claim.check(Evidence({study: rows}))
+        return claim.judge(Evidence({study: rows}))
 
     return check

@@ -1,6 +1,5 @@
 """Ablation: which variants, and that every figure of the report comes from the lines."""
 
-import json
 from itertools import combinations
 from pathlib import Path
 
@@ -8,6 +7,10 @@ import pytest
 
 from l2g2g.paper import ablation
 from l2g2g.paper.ablation import DEFAULT, FACTORS, PAPER, Effect, Variant, collect, effect_of
+from l2g2g.paper.report import build_document, read_evidence
+from l2g2g.paper.study import Choice
+from l2g2g.reports.document import Entry
+from l2g2g.reports.markdown import render_section
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -26,7 +29,7 @@ def test_every_level_of_every_factor_is_tried_around_both_bases():
 
 
 def test_every_variant_can_be_configured_and_is_what_its_name_says():
-    for cell in ablation.plan({"sbm-small": 1}, 100):
+    for cell in ablation.plan(Choice(("sbm-small",), seeds=1)):
         assert cell.config.num_patches(10_000) == 10
     configs = {variant: ablation.Cell("a", options=variant.options).config for variant in ablation.variants()}
     assert len(configs) == len(ablation.variants()) > 30
@@ -81,24 +84,27 @@ def test_verdicts(effect, verdict):
     assert effect.verdict == verdict
 
 
-def test_the_report_holds_the_figures_and_the_failures():
+def test_the_tables_hold_the_figures_and_the_failures(make_row, tmp_path):
+    def run(variant, seed, **fields):
+        return make_row("a", "default", options={**variant.options, "epochs": ablation.EPOCHS}, seed=seed, **fields)
+
     fixed = Variant(negatives="fixed")
-    rows = [line(DEFAULT, 0.9, seed=s) for s in (0, 1)] + [line(fixed, 0.8, seed=s) for s in (0, 1)]
-    for failure in (line(fixed, None, seed=5), line(fixed, None, seed=0)):  # seed 0 failed once, and then not
-        del failure["auc"]
-        rows.insert(0, {**failure, "error": "NumericalError: too hot"})
-    text = ablation.write_markdown(rows, ["a"], 100)
-    assert "| negatives | fixed | 80.00 ± 0.00 (1 failed) | -10.00 ± 0.00 | -10.00 |" in text
-    assert "- **costs**: negatives: fixed (-10.00, 1 of 3 runs failed)." in text
-    assert "- fixed; a, seed 5: NumericalError: too hot" in text
-    assert "a, seed 0" not in text
-    (first, *_) = ablation.dot_groups(rows, ["a"], 100)
-    (dots,) = [row.values for row in first.rows if row.label == "negatives: fixed"]
-    assert dots["a"] == pytest.approx((-10, 0))
+    rows = [run(DEFAULT, seed, auc=0.9) for seed in (0, 1)] + [run(fixed, seed, auc=0.8) for seed in (0, 1)]
+    for seed in (5, 0):  # seed 0 failed once, and then not
+        failure = {"key": "failed", "cell": run(fixed, seed)["cell"], "error": "NumericalError: too hot"}
+        rows.insert(0, failure)
+    words, first, *_, picture = ablation.present(rows, quick=False)
+    assert first.columns == ["factor", "level", "a", "Δ", "mean Δ", "verdict"]
+    assert first.rows[0] == [Entry("base", best=True), "the default", "90.00 ± 0.00", "", "", ""]
+    line = ["negatives", "fixed", "80.00 ± 0.00 (1 failed)", "-10.00 ± 0.00", "-10.00", "costs"]
+    assert line in first.rows
+    assert len(first.rows) == 2  # levels without a run have no row
+    ablation.draw_differences(rows, False, tmp_path)
+    assert "negatives: fixed" in (tmp_path / f"{picture.name}.svg").read_text()
 
 
 def test_the_docs_show_the_tables_of_the_committed_lines():
-    rows = [json.loads(text) for text in (DOCS / "results" / "reproduce" / "ablation.jsonl").read_text().splitlines()]
-    datasets = list(dict.fromkeys(row["cell"]["dataset"] for row in rows))
-    assert set(datasets) == set(ablation.DATASETS)
-    assert ablation.write_markdown(rows, list(ablation.DATASETS), ablation.EPOCHS) in (DOCS / "ablation.md").read_text()
+    evidence = read_evidence(DOCS / "results" / "reproduce", quick=False)
+    assert {row["cell"]["dataset"] for row in evidence.of("ablation")} == set(ablation.DATASETS)
+    (section,) = [part for part in build_document(evidence, []).sections if part.name == "ablation"]
+    assert render_section(section, "results/reproduce/figures") in (DOCS / "ablation.md").read_text()

@@ -27,7 +27,7 @@ def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_
     assert not [row for row in lines if "error" in row]
     report = (tmp_path / "ablation.md").read_text()
     assert report in out
-    assert "### One change to the default" in report
+    assert "One change to the default, compared with the default." in report
     assert "<svg" in (tmp_path / "ablation.svg").read_text()
     assert (tmp_path / "ablation.png").stat().st_size > 10_000
     figure = (tmp_path / "ablation.svg").read_bytes()

@@ -156,13 +156,12 @@ def test_on_paper_scores_stay_on_one_line_and_nothing_scrolls(browser, tables):
 @pytest.fixture
 def small(monkeypatch, data_dir):
     """Studies of seconds: the tiny graph, two epochs, few points."""
-    for module in (datasets_table, training_time, patch_time):
-        monkeypatch.setattr(module, "QUICK_DATASETS", ("tiny",))
-    for module in (performance, patches):
-        monkeypatch.setattr(module, "QUICK_DATASETS", {"tiny": 2})
+    monkeypatch.setattr(datasets_table, "QUICK_DATASETS", ("tiny",))
+    for module, num_seeds in ((training_time, 1), (patch_time, 1), (performance, 2), (patches, 2)):
+        monkeypatch.setattr(module, "QUICK_DATASETS", {"tiny": num_seeds})
     monkeypatch.setattr(patches, "QUICK_EPOCHS", 2)
     monkeypatch.setattr(patch_time, "QUICK_COUNTS", (2, 5))
-    monkeypatch.setattr(heterogeneous, "QUICK_DATASETS", ("hetero-all",))
+    monkeypatch.setattr(heterogeneous, "QUICK_DATASETS", {"hetero-all": 1})
     whole = complexity.sweeps
     monkeypatch.setattr(complexity, "sweeps", lambda quick: whole(quick)[3:] + whole(quick)[:1])
     studies = {name: study for name, study in reporting.STUDIES.items() if name != "ablation"}

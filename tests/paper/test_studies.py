@@ -8,8 +8,7 @@ from l2g2g.paper import complexity, cuts, heterogeneous, patch_time, patches, tr
 from l2g2g.paper.contenders import CONTENDERS, choose_contenders, contender_of
 from l2g2g.paper.report import STUDIES
 from l2g2g.paper.results import describe, latest, limits, pick, signed
-from l2g2g.paper.study import Choice
-from l2g2g.paper.timing import timing_options
+from l2g2g.paper.study import Choice, timing_options
 from l2g2g.reports.charts import Chart, draw_chart
 from l2g2g.reports.document import DataTable, Entry
 

@@ -1,4 +1,4 @@
-"""Ablation: what in L2G2G matters. Factors changed one at a time and in the pairs that interact."""
+"""Ablation: which parts of L2G2G matter. Factors changed one at a time and in the pairs that interact."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from l2g2g.paper.cells import Cell
-from l2g2g.reports.dots import DotGroup, DotRow
+from l2g2g.paper.cells import AnyCell, Cell
+from l2g2g.paper.results import Row, datasets_in, describe, deviation, signed
+from l2g2g.paper.study import Choice
+from l2g2g.reports.document import EMPTY, Block, DataTable, Entry, Picture
+from l2g2g.reports.dots import DotGroup, DotRow, plot_differences
 
+TITLE = "Ablation"
 # Graphs and how many seeds each: small graphs vary more and cost less. In all about half an hour on one thread.
 DATASETS = {"cora-ml": 3, "sbm-small": 3, "pubmed": 2}
 QUICK_DATASETS = {"sbm-small": 1}
 EPOCHS, QUICK_EPOCHS = 100, 15
-_OTHER_SEEDS = 3
 
 # Each factor, its levels in words, and the settings that a level means.
 FACTORS: dict[str, dict[str, dict[str, Any]]] = {
@@ -68,10 +72,6 @@ class Variant:
             levels |= choices[getattr(self, factor)]
         return levels
 
-    def differences(self, other: Variant) -> list[str]:
-        """Factors in which two variants differ."""
-        return [factor for factor in FACTORS if getattr(self, factor) != getattr(other, factor)]
-
 
 DEFAULT = Variant()
 PAPER = Variant("shared", "rotations", "inside patches", "none", "aligned mean", "fixed")
@@ -106,7 +106,7 @@ def one_at_a_time(base: Variant) -> list[tuple[str, str, Variant]]:
 
 
 def sections() -> list[Section]:
-    """All comparisons: around the default, around the paper's corner, and the pairs of factors that interact."""
+    """All comparisons: around the default, around the paper's variant, and the pairs of factors that interact."""
     crossed = []
     for encoders, assembly in (
         ("shared", "whole-graph pass"),
@@ -127,7 +127,7 @@ def sections() -> list[Section]:
         hidden.append(("mask", mask, replace(inside, mask=mask)))
     return [
         Section("One change to the default", DEFAULT, "the default", one_at_a_time(DEFAULT)),
-        Section("One change to the paper's corner", PAPER, "the paper's corner", one_at_a_time(PAPER)),
+        Section("One change to the paper's variant", PAPER, "the paper's variant", one_at_a_time(PAPER)),
         Section("Encoders, alignment and assembly in full", DEFAULT, "the default", crossed),
         Section("Separate encoders", separate, "pairs of all nodes, identity", reach),
         Section("Masks, pairs inside patches", inside, "random edges", hidden),
@@ -141,23 +141,21 @@ def variants() -> list[Variant]:
     return list(dict.fromkeys(found))
 
 
-def seeds_of(datasets: Iterable[str], seeds: int | None, quick: bool) -> dict[str, int]:
-    """Seeds for every graph."""
-    usual = QUICK_DATASETS if quick else DATASETS
-    return {name: seeds or usual.get(name, 1 if quick else _OTHER_SEEDS) for name in datasets}
+def epochs_of(quick: bool) -> int:
+    """Epochs of every variant."""
+    return QUICK_EPOCHS if quick else EPOCHS
 
 
-def plan(datasets: dict[str, int], epochs: int) -> list[Cell]:
-    """All cells, graph by graph and seed by seed, so that an interrupted run has whole comparisons."""
+def plan(choice: Choice) -> list[AnyCell]:
+    """All variants, graph by graph and seed by seed, so that an interrupted run has whole comparisons."""
     return [
-        Cell(dataset, options={**variant.options, "epochs": epochs}, seed=seed)
-        for dataset, num_seeds in datasets.items()
-        for seed in range(num_seeds)
+        Cell(dataset, options={**variant.options, "epochs": epochs_of(choice.quick)}, seed=seed)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=3)
         for variant in variants()
     ]
 
 
-# --- what came out ------------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -240,105 +238,61 @@ def effect_of(variant: Outcome, base: Outcome, datasets: Iterable[str]) -> Effec
     return Effect(fmean(by_dataset.values()), math.sqrt(sum(variances)) / len(variances), by_dataset)
 
 
-def write_markdown(rows: Iterable[dict[str, Any]], datasets: list[str], epochs: int) -> str:
-    """Tables of all sections, failures, and the conclusion, every figure of it computed."""
-    rows = list(rows)
-    outcomes = collect(rows, epochs)
-    lines = []
-    for section in sections():
-        lines += [f"### {section.title}", "", *_table(section, outcomes, datasets), ""]
-    failures = _failures(rows, epochs)
-    if failures:
-        lines += ["### Failed runs", "", *failures, ""]
-    lines += ["### In words", "", *conclude(outcomes, datasets), ""]
-    return "\n".join(lines)
+# --- the section of the report ---------------------------------------------------------------------------
 
 
-def _failures(rows: Iterable[dict[str, Any]], epochs: int) -> list[str]:
-    """One line per run that never went well: what was run, and why it stopped."""
-    found = {}
-    for row in rows:
-        for variant, outcome in collect([row], epochs).items():
-            for dataset, seed in outcome.failed | set(outcome.auc):
-                found[variant, dataset, seed] = row.get("error")
-    return [
-        f"- {_describe(variant)}; {dataset}, seed {seed}: {error}"
-        for (variant, dataset, seed), error in found.items()
-        if error is not None
+def present(rows: list[Row], quick: bool) -> list[Block]:
+    """A table for every comparison, and the figure."""
+    epochs = epochs_of(quick)
+    rows = [row for row in rows if row["cell"].get("options", {}).get("epochs") == epochs]
+    outcomes, datasets = collect(rows, epochs), datasets_in(rows)
+    blocks: list[Block] = [
+        "AUC in percent, and Δ, the difference to the first row of a table on the same splits in points, mean ± "
+        "deviation over seeds. A change helps or costs where the mean Δ (every graph counted once) is more than 0.2 "
+        "points and two standard errors, and no graph says the opposite by more than 0.2."
     ]
+    blocks += [_table(section, outcomes, datasets) for section in sections()]
+    return [*blocks, Picture("ablation", "Differences of AUC for every change, by graph.")]
 
 
-def _table(section: Section, outcomes: dict[Variant, Outcome], datasets: list[str]) -> list[str]:
-    head = ["factor", "level", *(f"{name} | Δ" for name in datasets), "mean Δ"]
+def _table(section: Section, outcomes: dict[Variant, Outcome], datasets: list[str]) -> DataTable:
     base = outcomes[section.base]
-    columns = 3 + 2 * len(datasets)
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * columns]
-    lines.append(_line("**base**", section.base_name, base, None, datasets))
-    for factor, level, variant in section.rows:
-        if variant != section.base and outcomes[variant].was_run:
-            lines.append(_line(factor, level, outcomes[variant], base, datasets))
-    return lines
-
-
-def _describe(variant: Variant) -> str:
-    if variant == DEFAULT:
-        return "default"
-    if variant == PAPER:
-        return "the paper's corner"
-    return ", ".join(getattr(variant, factor) for factor in variant.differences(DEFAULT))
-
-
-def _line(factor: str, level: str, outcome: Outcome, base: Outcome | None, datasets: list[str]) -> str:
-    cells = [factor, level]
+    first: list[str | Entry] = [Entry("base", best=True), section.base_name]
     for dataset in datasets:
-        failures = sum(name == dataset for name, _ in outcome.failed)
-        cells.append(_spread(outcome.on(dataset)) + (f" ({failures} failed)" if failures else ""))
-        cells.append("" if base is None else _spread(outcome.minus(base, dataset), signed=True))
-    effect = None if base is None else effect_of(outcome, base, datasets)
-    cells.append("" if effect is None else f"{effect.mean:+.2f}")
-    return f"| {' | '.join(cells)} |"
+        first += [describe(base.on(dataset)), ""]
+    entries = [[*first, "", ""]]
+    for factor, level, variant in section.rows:
+        outcome = outcomes[variant]
+        if variant == section.base or not outcome.was_run:
+            continue
+        entry: list[str | Entry] = [factor, level]
+        for dataset in datasets:
+            num_failed = sum(name == dataset for name, _ in outcome.failed)
+            failures = f" ({num_failed} failed)" if num_failed else ""
+            entry += [describe(outcome.on(dataset)) + failures, describe(outcome.minus(base, dataset), sign="+")]
+        effect = effect_of(outcome, base, datasets)
+        entries.append([*entry, *([EMPTY, EMPTY] if effect is None else [signed(effect.mean), effect.verdict])])
+    columns = ["factor", "level", *(word for name in datasets for word in (name, "Δ")), "mean Δ", "verdict"]
+    return DataTable(
+        f"{section.title}, compared with {section.base_name}.", columns, entries, num_labels=2, num_notes=1
+    )
 
 
-def _spread(values: list[float], signed: bool = False) -> str:
-    if not values:
-        return "–"
-    text = f"{fmean(values):+.2f}" if signed else f"{fmean(values):.2f}"
-    return text + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
-
-
-def conclude(outcomes: dict[Variant, Outcome], datasets: list[str]) -> list[str]:
-    """For every comparison: which changes clearly help, which clearly cost, and which make no clear difference."""
-    lines = [
-        "Mean difference in points of AUC. A difference is called clear when it is more than 0.2 points and two "
-        "standard errors (every graph counted once), and no graph says the opposite by more than 0.2.",
-    ]
-    for section in sections():
-        by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
-        for factor, level, variant in section.rows:
-            effect = effect_of(outcomes[variant], outcomes[section.base], datasets)
-            if variant != section.base and effect is not None:
-                failures = len(outcomes[variant].failed)
-                note = f", {failures} of {failures + len(outcomes[variant].auc)} runs failed" if failures else ""
-                by_verdict[effect.verdict].append(f"{factor}: {level} ({effect.mean:+.2f}{note})")
-        lines += ["", f"{section.title}, compared with {section.base_name}:", ""]
-        lines += [f"- **{verdict}**: {'; '.join(changes)}." for verdict, changes in by_verdict.items() if changes]
-    return lines
-
-
-def dot_groups(rows: Iterable[dict[str, Any]], datasets: list[str], epochs: int) -> list[DotGroup]:
-    """The differences of every section as dots: one row per level, one dot per graph."""
-    outcomes = collect(rows, epochs)
+def draw_differences(rows: list[Row], quick: bool, folder: Path) -> None:
+    """Draw the differences of every section as FOLDER/ablation.svg and .png: a row per level, a dot per graph."""
+    outcomes, datasets = collect(rows, epochs_of(quick)), datasets_in(rows)
     groups = []
     for section in sections():
         dots = []
         for factor, level, variant in section.rows:
-            if variant == section.base or not outcomes[variant].was_run:
-                continue
-            values = {}
-            for dataset in datasets:
-                differences = outcomes[variant].minus(outcomes[section.base], dataset)
-                if differences:
-                    values[dataset] = (fmean(differences), stdev(differences) if len(differences) > 1 else 0.0)
-            dots.append(DotRow(f"{factor}: {level}", values))
+            if variant != section.base and outcomes[variant].was_run:
+                differences = {name: outcomes[variant].minus(outcomes[section.base], name) for name in datasets}
+                values = {name: (fmean(own), deviation(own)) for name, own in differences.items() if own}
+                dots.append(DotRow(f"{factor}: {level}", values))
         groups.append(DotGroup(f"{section.title} (0 = {section.base_name})", dots))
-    return groups
+    plot_differences(
+        [group for group in groups if group.rows] or groups[:1],
+        [folder / "ablation.svg", folder / "ablation.png"],
+        xlabel="difference in AUC, points (mean and deviation over seeds)",
+        title="What matters in L2G2G",
+    )

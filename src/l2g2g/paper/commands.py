@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,15 +18,6 @@ if TYPE_CHECKING:
     from l2g2g.paper.cells import AnyCell
     from l2g2g.paper.study import Choice
 
-DatasetsOption = Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")]
-MethodsOption = Annotated[
-    str | None,
-    typer.Option(
-        help="gae, fastgae, gae+l2g, l2g2g (as the authors ran it), default (this project's); not for the ablation."
-    ),
-]
-SeedsOption = Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")]
-DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="A small graph, one seed, few epochs: to see that it works.")
 ]
@@ -32,11 +25,69 @@ OutOption = Annotated[
     Path | None,
     typer.Option(help="Folder of the finished cells, report and figures; else runs/reproduce, or -quick."),
 ]
-JobsOption = Annotated[int, typer.Option("--workers", "--jobs", help="Processes that share the work, one thread each.")]
-ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads of a cell (with one worker).")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
-
-_MOST_SEEDS = 1000
+# Options of the commands that run cells: type and default.
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "datasets": (Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")], None),
+    "methods": (
+        Annotated[
+            str | None,
+            typer.Option(
+                help="gae, fastgae, gae+l2g, l2g2g (as the authors ran it), default (this project's); not for the "
+                "ablation."
+            ),
+        ],
+        None,
+    ),
+    "seeds": (Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")], None),
+    "data_dir": (
+        Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")],
+        None,
+    ),
+    "quick": (QuickOption, False),
+    "out": (OutOption, None),
+    "jobs": (
+        Annotated[int, typer.Option("--workers", "--jobs", help="Processes that share the work, one thread each.")],
+        1,
+    ),
+    "threads": (Annotated[int | None, typer.Option(help="CPU threads of a cell (with one worker).")], None),
+    "quiet": (QuietOption, False),
+}
+# Studies by command: the line of help, and the options that have no meaning for the study.
+_STUDIES = {
+    "datasets": (
+        "The paper's table of nodes, edges and features beside what is drawn or read here.",
+        ("methods", "seeds", "threads"),
+    ),
+    "performance": (
+        "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and an honest one.",
+        (),
+    ),
+    "training-time": ("Seconds per epoch of every method over the data sets, partitioning beside it.", ()),
+    "patches": ("AUC and AP for 2 to 10 patches.", ()),
+    "cuts": ("AUC by how the patches are cut: passes of FENNEL, or METIS.", ()),
+    "patch-time": ("Seconds per epoch for 2 to 30 patches.", ()),
+    "heterogeneous": (
+        "Block models with unequal, nested and overlapping blocks, hubs and bad features, and what each allows at "
+        "best.",
+        (),
+    ),
+    "complexity": (
+        "How the time of an epoch grows in N, M, F, patches and layers, on generated graphs.",
+        ("datasets", "data_dir"),
+    ),
+    "ablation": (
+        "What in L2G2G matters: encoders, alignment, pairs, masks, assembly and negatives, changed and crossed.\n\n"
+        "Writes ablation.md (the tables), ablation.svg and ablation.png besides.",
+        ("methods",),
+    ),
+    "all": (
+        "All studies, one after another, and the report with the verdicts. --datasets does not apply to complexity and "
+        "heterogeneous, which generate their graphs.",
+        (),
+    ),
+}
+_MAX_SEEDS = 1000
 
 reproduce = typer.Typer(
     help="The paper's tables, figures and claims, and more: many runs, resumable, one report.",
@@ -57,113 +108,25 @@ def common() -> None:
     """
 
 
-@reproduce.command()
-def datasets(
-    datasets: DatasetsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    quiet: QuietOption = False,
-) -> None:
-    """The paper's table of nodes, edges and features beside what is drawn or read here."""
-    _run(["datasets"], _choice(datasets, None, None, quick), data_dir, out, jobs, None, quiet)
+def _add_command(name: str, summary: str, left_out: tuple[str, ...]) -> None:
+    """A command that runs one study, or all of them; its options are those of `_OPTIONS` but for `left_out`."""
+    defaults = {option: default for option, (_, default) in _OPTIONS.items()}
+    parameters = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for option, (annotation, default) in _OPTIONS.items()
+        if option not in left_out
+    ]
+
+    def command(**given: Any) -> None:
+        _run(name, **{**defaults, **given})
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    reproduce.command(name, help=summary)(command)
 
 
-def _add_study(name: str, summary: str) -> None:
-    """A command for a study that takes graphs, methods and seeds."""
-
-    def run_study(
-        datasets: DatasetsOption = None,
-        methods: MethodsOption = None,
-        seeds: SeedsOption = None,
-        data_dir: DataDirOption = None,
-        quick: QuickOption = False,
-        out: OutOption = None,
-        jobs: JobsOption = 1,
-        threads: ThreadsOption = None,
-        quiet: QuietOption = False,
-    ) -> None:
-        _run([name], _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
-
-    reproduce.command(name, help=summary)(run_study)
-
-
-_add_study("performance", "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and an honest one.")
-_add_study("training-time", "Seconds per epoch of every method over the data sets, partitioning beside it.")
-_add_study("patches", "AUC and AP for 2 to 10 patches.")
-_add_study("cuts", "AUC by how the patches are cut: passes of FENNEL, or METIS.")
-_add_study("patch-time", "Seconds per epoch for 2 to 30 patches.")
-_add_study(
-    "heterogeneous",
-    "Block models with unequal, nested and overlapping blocks, hubs and bad features, and what each allows at best.",
-)
-
-
-@reproduce.command()
-def complexity(
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """How the time of an epoch grows in N, M, F, patches and layers, on generated graphs."""
-    _run(["complexity"], _choice(None, methods, seeds, quick), None, out, jobs, threads, quiet)
-
-
-@reproduce.command()
-def ablation(
-    datasets: DatasetsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """What in L2G2G matters: encoders, alignment, pairs, masks, assembly and negatives, changed and crossed.
-
-    Writes ablation.md (tables and conclusion), ablation.svg and ablation.png besides.
-    """
-    from l2g2g.graphs.write import write_text
-    from l2g2g.paper import ablation as study
-    from l2g2g.paper.ablation_section import epochs_of
-    from l2g2g.paper.report import draw_ablation
-
-    choice, folder = _choice(datasets, None, seeds, quick), _folder(out, quick)
-    rows = _run(["ablation"], choice, data_dir, out, jobs, threads, quiet, tell=False)
-    names = list(choice.datasets or dict.fromkeys(row["cell"]["dataset"] for row in rows))
-    text = study.write_markdown(rows, names, epochs_of(quick))
-    write_text(folder / "ablation.md", text)
-    draw_ablation(rows, quick, folder)
-    if not quiet:
-        typer.echo(text)
-        typer.echo(f"{folder / 'ablation.md'}, ablation.svg, ablation.png: {len(rows)} cells")
-
-
-@reproduce.command("all")
-def everything(
-    datasets: Annotated[
-        str | None,
-        typer.Option(help="Names of graphs, for all but complexity and heterogeneous, which draw their own."),
-    ] = None,
-    methods: MethodsOption = None,
-    seeds: SeedsOption = None,
-    data_dir: DataDirOption = None,
-    quick: QuickOption = False,
-    out: OutOption = None,
-    jobs: JobsOption = 1,
-    threads: ThreadsOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """All of it, one after another, and the report with the verdicts."""
-    from l2g2g.paper.report import STUDIES
-
-    _run(list(STUDIES), _choice(datasets, methods, seeds, quick), data_dir, out, jobs, threads, quiet)
+for _name, (_summary, _left_out) in _STUDIES.items():
+    _add_command(_name, _summary, _left_out)
 
 
 @reproduce.command()
@@ -196,57 +159,59 @@ def report(
 
 
 def _run(
-    names: list[str],
-    choice: Choice,
+    command: str,
+    *,
+    datasets: str | None,
+    methods: str | None,
+    seeds: int | None,
     data_dir: Path | None,
+    quick: bool,
     out: Path | None,
     jobs: int,
     threads: int | None,
     quiet: bool,
-    tell: bool = True,
-) -> list[dict[str, Any]]:
-    """Plan all studies, say what will be run, run it, and write the report. Returns the lines of the last study."""
-    from l2g2g.graphs.write import make_folder
+) -> None:
+    """Plan a study or all of them, print what will be run, run it, and write and print the report."""
+    from l2g2g.graphs.write import make_folder, write_text
+    from l2g2g.paper.ablation import draw_differences
     from l2g2g.paper.cells import raise_if_all_failed
     from l2g2g.paper.report import STUDIES, note_command, write_report
     from l2g2g.reports.charts import require_matplotlib
     from l2g2g.reports.markdown import render_section
 
+    choice = _choice(datasets, methods, seeds, quick)
     require_matplotlib()
     _at_least_one("--workers", jobs)
     _at_least_one("--threads", threads)
-    folder = make_folder(_folder(out, choice.quick))
-    _check_kind(folder, choice.quick)
+    folder = make_folder(_folder(out, quick))
+    _check_kind(folder, quick)
+    names = list(STUDIES) if command == "all" else [command]
     plans = {}
     for name in names:
-        own = choice if name not in ("complexity", "heterogeneous") or len(names) == 1 else _without_datasets(choice)
+        generates_its_own = name in ("complexity", "heterogeneous")
+        own = replace(choice, datasets=None) if command == "all" and generates_its_own else choice
         plans[name] = _available(STUDIES[name].plan(own), own, data_dir, quiet)
     if not any(plans.values()):
         raise InputError(f"nothing to run: {' and '.join(names)} has no cell with these --methods and --datasets")
-    if len(names) > 1 and not quiet:
+    if command == "all" and not quiet:
         say(f"{sum(map(len, plans.values())):,} cells in {len(names)} studies:")
         for name, cells in plans.items():
             announce(cells, folder / f"{name}.jsonl", data_dir, jobs)
-    rows: list[dict[str, Any]] = []
-    everything: list[dict[str, Any]] = []
+    rows: dict[str, list[dict[str, Any]]] = {}
     for name, cells in plans.items():
-        rows = list(run_plan(cells, folder / f"{name}.jsonl", data_dir, jobs, threads, quiet).values())
-        everything += rows
-    note_command(folder, _command(names, choice, data_dir, jobs, threads))
-    document = write_report(folder, choice.quick)
-    if tell and not quiet:
-        wanted = names if len(names) == 1 else [*names, "claims"]
-        shown = [section for section in document.sections if section.name in wanted]
-        typer.echo("\n\n".join(render_section(section, "figures") for section in shown))
-        typer.echo(f"\n{folder / 'report.html'}, report.md, figures/")
-    raise_if_all_failed(everything)
-    return rows
-
-
-def _without_datasets(choice: Choice) -> Choice:
-    from dataclasses import replace
-
-    return replace(choice, datasets=None)
+        rows[name] = list(run_plan(cells, folder / f"{name}.jsonl", data_dir, jobs, threads, quiet).values())
+    note_command(folder, _command(command, choice, data_dir, jobs, threads))
+    document = write_report(folder, quick)
+    wanted = [*names, "claims"] if command == "all" else names
+    text = "\n\n".join(render_section(part, "figures") for part in document.sections if part.name in wanted)
+    files = f"{folder / 'report.html'}, report.md, figures/"
+    if command == "ablation":
+        write_text(folder / "ablation.md", text + "\n")
+        draw_differences(rows["ablation"], quick, folder)
+        files += ", ablation.md, ablation.svg, ablation.png"
+    if not quiet:
+        typer.echo(f"{text}\n\n{files}")
+    raise_if_all_failed([row for own in rows.values() for row in own])
 
 
 def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quiet: bool) -> list[AnyCell]:
@@ -289,8 +254,8 @@ def _check_kind(folder: Path, quick: bool) -> None:
 def _choice(datasets: str | None, methods: str | None, seeds: int | None, quick: bool) -> Choice:
     from l2g2g.paper.study import Choice
 
-    if seeds is not None and seeds > _MOST_SEEDS:
-        raise InputError(f"--seeds is {seeds}; at most {_MOST_SEEDS:,} are planned at once")
+    if seeds is not None and seeds > _MAX_SEEDS:
+        raise InputError(f"--seeds is {seeds}; at most {_MAX_SEEDS:,} are planned at once")
     return Choice(_names("--datasets", datasets), _names("--methods", methods), _at_least_one("--seeds", seeds), quick)
 
 
@@ -305,9 +270,9 @@ def _names(option: str, given: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-def _command(names: list[str], choice: Choice, data_dir: Path | None, jobs: int, threads: int | None) -> str:
-    """The command that anyone can repeat; folders are the reader's own."""
-    parts = ["l2g2g", "reproduce", names[0] if len(names) == 1 else "all"]
+def _command(name: str, choice: Choice, data_dir: Path | None, jobs: int, threads: int | None) -> str:
+    """The command as a reader can repeat it, with DIR for folders."""
+    parts = ["l2g2g", "reproduce", name]
     parts += ["--datasets", ",".join(choice.datasets)] if choice.datasets else []
     parts += ["--methods", ",".join(choice.methods)] if choice.methods else []
     parts += ["--seeds", str(choice.seeds)] if choice.seeds else []

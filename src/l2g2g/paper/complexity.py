@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
-from l2g2g.paper.results import Row
-from l2g2g.paper.study import Choice
-from l2g2g.paper.timing import epoch_times, time_series, timing_cell
+from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
+from l2g2g.paper.results import Row, epoch_seconds, pick
+from l2g2g.paper.series import time_series
+from l2g2g.paper.study import Choice, timing_options
 from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 
@@ -31,7 +31,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One quantity varied, the others held.
+    """One quantity varied, the others constant.
 
     Attributes:
         bound: The exponent that the paper's table gives at most.
@@ -52,10 +52,9 @@ class Sweep:
 
 
 def sweeps(quick: bool) -> list[Sweep]:
-    """N with M / N held; M, F, k and L each with the rest held; and N for the decoder of all pairs."""
+    """N with M / N constant; M, F, k and L each with the rest constant; and N for the decoder of all pairs."""
     base_nodes, base_edges, base_features = (2_000, 10_000, 32) if quick else (16_000, 160_000, 128)
     steps = (1, 2, 4) if quick else (1, 2, 4, 8)
-    patched = tuple(name for name, contender in CONTENDERS.items() if contender.uses_patches)
     # FastGAE scores all pairs of a sample in any case, and the default scores pairs of all nodes.
     all_pairs = ("gae", "gae+l2g", "l2g2g")
 
@@ -68,9 +67,12 @@ def sweeps(quick: bool) -> list[Sweep]:
     alignment = {"gae+l2g": 3.0, "l2g2g": 4.0, "default": 4.0}
     return [
         Sweep(
-            "n", "N (M / N held)", [Point(s * base_nodes, sized(s * base_nodes, s * base_edges), {}) for s in steps], 1
+            "n",
+            "N (M / N constant)",
+            [Point(s * base_nodes, sized(s * base_nodes, s * base_edges), {}) for s in steps],
+            1,
         ),
-        Sweep("m", "M (N held)", [Point(s * base_edges, sized(edges=s * base_edges), {}) for s in steps], 1),
+        Sweep("m", "M (N constant)", [Point(s * base_edges, sized(edges=s * base_edges), {}) for s in steps], 1),
         Sweep(
             "f",
             "F",
@@ -83,7 +85,7 @@ def sweeps(quick: bool) -> list[Sweep]:
             "k patches",
             [Point(count, sized(), {"patches": count}) for count in counts],
             1,
-            patched,
+            tuple(PATCHED),
             other_bounds={"gae+l2g": 0.0},
         ),
         Sweep("l", "L layers", [Point(depth, sized(), {"layers": depth}) for depth in depths], 1),
@@ -100,15 +102,15 @@ def sweeps(quick: bool) -> list[Sweep]:
 def plan(choice: Choice) -> list[AnyCell]:
     """Cells of all sweeps. The graphs are generated, so that --datasets has nothing to choose."""
     chosen = choose_contenders(choice.methods)
-    cells = {}
-    for sweep in sweeps(choice.quick):
-        for point in sweep.points:
-            for name in sweep.contenders:
-                if name in chosen:
-                    for seed in range(choice.seeds or 1):
-                        cell = timing_cell(point.dataset, name, choice.quick, seed, **point.options)
-                        cells[cell.key] = cell
-    return sorted(cells.values(), key=lambda cell: cell.dataset)
+    cells = [
+        CONTENDERS[name].cell(point.dataset, timing_options(choice.quick, **point.options), seed)
+        for sweep in sweeps(choice.quick)
+        for point in sweep.points
+        for name in sweep.contenders
+        if name in chosen
+        for seed in range(choice.seeds or 1)
+    ]
+    return sorted({cell.key: cell for cell in cells}.values(), key=lambda cell: cell.dataset)
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,11 @@ def times_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict
 
 
 def _runs_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict[int, list[float]]:
-    found = {point.value: epoch_times(rows, point.dataset, contender, quick, **point.options) for point in sweep.points}
+    found = {}
+    for point in sweep.points:
+        options = timing_options(quick, **point.options)
+        own = pick(rows, dataset=point.dataset, contender=contender, options=options)
+        found[point.value] = list(map(epoch_seconds, own))
     return {value: own for value, own in found.items() if own}
 
 
@@ -153,6 +159,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
     for sweep in sweeps(quick):
         series = []
         for name in sweep.contenders:
+            runs = _runs_of(rows, sweep, name, quick)
             times = times_of(rows, sweep, name, quick)
             fit = fit_exponent(times, times.values())
             if fit is None:
@@ -162,16 +169,15 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             span = f"{min(times):,} – {max(times):,}"
             exponents = [f"{fit.exponent:.2f}{error}", f"{sweep.bound_of(name):g}", within]
             entries.append([sweep.title, CONTENDERS[name].heading, span, *exponents])
-            runs = {float(value): own for value, own in _runs_of(rows, sweep, name, quick).items()}
-            series.append(time_series(CONTENDERS[name].label, runs, CONTENDERS[name].colour))
+            series.append(time_series(CONTENDERS[name], runs))
         panels.append(Panel(sweep.title, series, sweep.title, "seconds per epoch", "log", "log", counts=True))
     return [
-        "Time of an epoch against one quantity, the others held, on generated graphs with dense features; the exponent "
-        "is the slope in logarithms. The paper's table: GAE O(TF(LNF + LM + M)), FastGAE O(TF(LNF + LM + M/N)), "
-        "GAE+L2G O(TF(LNF + LM + M) + kF³), L2G2G O(TF(LNF + LM + M + kF³)), with hidden layers as wide as the "
-        "features; its general column has N² (or N²/k) for a decoder of all pairs instead of M. The bound is the "
-        "largest exponent that these give. Here hidden layers have 32 and 16 columns whatever F is, so growth in F is "
-        f"at most linear. {DEFAULT_MEANS}",
+        "Time of an epoch against one quantity, the others constant, on generated graphs with dense features; the "
+        "exponent is the slope in logarithms. The paper's table: GAE O(TF(LNF + LM + M)), "
+        "FastGAE O(TF(LNF + LM + M/N)), GAE+L2G O(TF(LNF + LM + M) + kF³), L2G2G O(TF(LNF + LM + M + kF³)), with "
+        "hidden layers as wide as the features; its general column has N² (or N²/k) for a decoder of all pairs instead "
+        "of M. The bound is the largest exponent that these give. Here hidden layers have 32 and 16 columns whatever F "
+        f"is, so growth in F is at most linear. {DEFAULT_MEANS}",
         DataTable(
             "Fitted exponents of the time of an epoch.",
             ["quantity", "method", "range", "exponent", "the paper's bound", "within (+ 0.15)"],

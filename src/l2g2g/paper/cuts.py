@@ -1,21 +1,22 @@
-"""Cuts: AUC of the paper's methods with patches by how the patches are cut, and by how many edges the cut keeps.
+"""How the patches are cut: AUC of the paper's patch methods by partition, and by how many edges it keeps.
 
 The paper does not say how often FENNEL passes over the nodes. The authors' code makes one pass unless told otherwise.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from l2g2g.graphs.splits import Protocol
-from l2g2g.paper.cells import AnyCell, Cell
+from l2g2g.paper.cells import AnyCell
 from l2g2g.paper.contenders import CONTENDERS, choose_contenders
 from l2g2g.paper.paper_numbers import printed_score
-from l2g2g.paper.performance import PROTOCOLS
 from l2g2g.paper.results import Row, datasets_in, describe, percents, pick
-from l2g2g.paper.study import Choice
-from l2g2g.reports.charts import Chart, Panel, Series
+from l2g2g.paper.series import score_series
+from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice
+from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
 
 TITLE = "How the patches are cut"
@@ -34,20 +35,18 @@ _METHODS = ("gae+l2g", "l2g2g")
 
 
 def options_of(cut: str, quick: bool) -> dict[str, Any]:
-    """What the cells change in the paper preset."""
+    """Settings of the cells that differ from the paper preset."""
     return CUTS[cut] | ({"epochs": 10} if quick else {})
 
 
 def plan(choice: Choice) -> list[AnyCell]:
     """GAE, which cuts nothing, once, and the paper's methods with patches for every cut."""
-    usual = QUICK_DATASETS if choice.quick else DATASETS
     chosen = choose_contenders(choice.methods)
     runs = [("gae", QUICK_CUTS[0])] if "gae" in chosen else []
     runs += [(name, cut) for cut in (QUICK_CUTS if choice.quick else CUTS) for name in _METHODS if name in chosen]
     return [
-        Cell(dataset, CONTENDERS[name].method, "paper", options_of(cut, choice.quick), seed, protocol)
-        for dataset in choice.datasets or usual
-        for seed in range(choice.seeds or usual.get(dataset, 1 if choice.quick else 3))
+        CONTENDERS[name].cell(dataset, options_of(cut, choice.quick), seed, protocol)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=3)
         for protocol in PROTOCOLS
         for name, cut in runs
     ]
@@ -108,9 +107,7 @@ def _chart(rows: list[Row], protocol: str, quick: bool) -> Chart:
         series = []
         for name in ("gae", *_METHODS):
             found = {share: scores(rows, dataset, name, protocol, cut, quick) for share, cut in places.items()}
-            found = {share: values for share, values in found.items() if values}
-            colour, means = CONTENDERS[name].colour, [fmean(values) for values in found.values()]
-            series.append(Series(CONTENDERS[name].label, list(found), means, colour=colour))
+            series.append(replace(score_series(CONTENDERS[name], found), bounds=None))
         panels.append(Panel(dataset, series, "edges inside patches, %", "AUC in %"))
-    meaning = "under the paper's evaluation" if protocol == "paper" else "on held-out links"
-    return Chart(f"cuts-{protocol}", f"AUC against the share of edges inside the patches {meaning}.", panels)
+    caption = f"AUC against the share of edges inside the patches {SHORT_PROTOCOLS[protocol]}."
+    return Chart(f"cuts-{protocol}", caption, panels)

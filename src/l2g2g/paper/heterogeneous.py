@@ -1,28 +1,29 @@
-"""Heterogeneous: the block models that the paper leaves to future work, with the best possible AUC of each."""
+"""Heterogeneous block models, which the paper leaves to future work, with the best possible AUC of each."""
 
 from __future__ import annotations
 
 from statistics import fmean
 
 from l2g2g.graphs.heterogeneous import VARIANTS
-from l2g2g.paper.cells import AnyCell, Cell
+from l2g2g.paper.cells import AnyCell
 from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.paper.performance import options_of
-from l2g2g.paper.results import Row, describe, deviation, limits, percents, pick, span
+from l2g2g.paper.results import Row, describe, limits, percents, pick, span
+from l2g2g.paper.series import auc_by_graph
 from l2g2g.paper.study import Choice
-from l2g2g.reports.charts import Chart, Panel, Series, around
+from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
 
 TITLE = "Heterogeneous block models"
-QUICK_DATASETS = ("hetero-none", "hetero-all")
+DATASETS = dict.fromkeys(VARIANTS, 5)
+QUICK_DATASETS = {"hetero-none": 1, "hetero-all": 1}
 
 
 def plan(choice: Choice) -> list[AnyCell]:
     """Held-out links only: the paper has no such models."""
     return [
-        Cell(dataset, CONTENDERS[name].method, CONTENDERS[name].preset, options_of(choice.quick), seed)
-        for dataset in choice.datasets or (QUICK_DATASETS if choice.quick else tuple(VARIANTS))
-        for seed in range(choice.seeds or (1 if choice.quick else 5))
+        CONTENDERS[name].cell(dataset, options_of(choice.quick), seed)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=5)
         for name in choose_contenders(choice.methods)
     ]
 
@@ -54,7 +55,11 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
             entries,
             num_labels=2,
         ).trimmed(),
-        _chart(rows, datasets),
+        Chart(
+            "heterogeneous",
+            "AUC of all methods on block models with more heterogeneity, and what each model allows at best.",
+            [Panel("held-out links", auc_by_graph(rows, datasets), "", "AUC in %", ticks=datasets)],
+        ),
     ]
 
 
@@ -64,24 +69,3 @@ def _sizes(rows: list[Row]) -> str:
         return ""
     nodes, edges, features = (span(row[f"num_{name}"] for row in rows) for name in ("nodes", "edges", "features"))
     return f"The graphs have {nodes} nodes, {edges} edges and {features} feature columns. "
-
-
-def _chart(rows: list[Row], datasets: list[str]) -> Chart:
-    series = []
-    for name, contender in CONTENDERS.items():
-        found = {
-            place: percents(pick(rows, dataset=dataset, contender=name), "auc")
-            for place, dataset in enumerate(datasets)
-        }
-        found = {place: values for place, values in found.items() if values}
-        places = [place + 0.09 * (contender.colour - 2) for place in found]
-        means = [fmean(values) for values in found.values()]
-        bounds = around(means, [deviation(values) for values in found.values()])
-        series.append(Series(contender.label, places, means, bounds, joined=False, colour=contender.colour))
-    allowed = {place: limits(pick(rows, dataset=dataset)) for place, dataset in enumerate(datasets)}
-    allowed = {place: values for place, values in allowed.items() if values}
-    best = [fmean(values) for values in allowed.values()]
-    series.append(Series("best possible", [float(place) for place in allowed], best, joined=False, colour=6))
-    panel = Panel("held-out links", series, "", "AUC in %", ticks=datasets)
-    caption = "AUC of all methods on block models with more heterogeneity, and what each model allows at best."
-    return Chart("heterogeneous", caption, [panel])

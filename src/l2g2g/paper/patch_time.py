@@ -1,33 +1,31 @@
-"""Patch time: seconds of an epoch for 2 to 30 patches, and how large the patches are."""
+"""Time by number of patches: seconds of an epoch for 2 to 30 patches, and how large the patches are."""
 
 from __future__ import annotations
 
 from statistics import median
 
+from l2g2g.graphs.stand_ins import STAND_INS
 from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
-from l2g2g.paper.patches import is_stand_in
+from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
 from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
-from l2g2g.paper.study import Choice
-from l2g2g.paper.timing import time_series, timing_cell, timing_options
+from l2g2g.paper.series import time_series
+from l2g2g.paper.study import Choice, timing_options
 from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 
 TITLE = "Time by number of patches"
-DATASETS = ("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like")
-QUICK_DATASETS = ("sbm-small",)
+DATASETS = dict.fromkeys(("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like"), 1)
+QUICK_DATASETS = {"sbm-small": 1}
 COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30), (2, 10, 30)
-NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]
 
 
 def plan(choice: Choice) -> list[AnyCell]:
     """The methods with patches; a seed is a repetition."""
-    names = [name for name in choose_contenders(choice.methods) if name in NAMES]
+    names = [name for name in choose_contenders(choice.methods) if name in PATCHED]
     return [
-        timing_cell(dataset, name, choice.quick, seed, patches=count)
-        for dataset in choice.datasets or (QUICK_DATASETS if choice.quick else DATASETS)
-        for seed in range(choice.seeds or 1)
-        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if is_stand_in(dataset) else COUNTS)
+        CONTENDERS[name].cell(dataset, timing_options(choice.quick, patches=count), seed)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS)
+        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if dataset in STAND_INS else COUNTS)
         for name in names
     ]
 
@@ -45,10 +43,10 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
     panels = []
     for dataset in datasets_in(rows):
         series = []
-        for name in NAMES:
+        for name in PATCHED:
             found = runs_by_count(rows, dataset, name, quick)
             times = {float(count): list(map(epoch_seconds, own)) for count, own in found.items()}
-            series.append(time_series(CONTENDERS[name].label, times, CONTENDERS[name].colour))
+            series.append(time_series(CONTENDERS[name], times))
             for count, own in found.items():
                 first = own[0]
                 entries.append(

@@ -1,4 +1,4 @@
-"""Patches: AUC and AP for 2 to 10 patches, with bands over seeds."""
+"""Number of patches: AUC and AP for 2 to 10 patches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 from l2g2g.graphs.splits import Protocol
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.paper.cells import AnyCell, Cell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
+from l2g2g.paper.cells import AnyCell
+from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
 from l2g2g.paper.paper_numbers import Measure
-from l2g2g.paper.performance import PROTOCOLS
-from l2g2g.paper.results import Row, datasets_in, describe, deviation, percents, pick, signed
-from l2g2g.paper.study import Choice
-from l2g2g.reports.charts import Chart, Panel, Series, around
+from l2g2g.paper.results import Row, datasets_in, describe, percents, pick, signed
+from l2g2g.paper.series import score_series
+from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice
+from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 
 TITLE = "Number of patches"
@@ -24,43 +24,29 @@ COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = tuple(range(2, 11)), (2, 10), (2, 5, 10)
 QUICK_EPOCHS, STAND_IN_EPOCHS = 10, 30
 
 
-def is_stand_in(dataset: str) -> bool:
-    """Whether a graph only has the size of one in the paper."""
-    return dataset in STAND_INS
-
-
 def protocols_of(dataset: str) -> list[Protocol]:
     """Both evaluations; of a stand-in the paper prints nothing to compare with."""
-    return ["heldout"] if is_stand_in(dataset) else list(PROTOCOLS)
+    return ["heldout"] if dataset in STAND_INS else list(PROTOCOLS)
 
 
 def options_of(dataset: str, count: int, quick: bool) -> dict[str, Any]:
-    """What the cells change in their presets."""
+    """Settings of the cells that differ from their presets."""
     options: dict[str, Any] = {"patches": count}
     if quick:
         options["epochs"] = QUICK_EPOCHS
-    elif is_stand_in(dataset):
+    elif dataset in STAND_INS:
         options["epochs"] = STAND_IN_EPOCHS
     return options
 
 
 def plan(choice: Choice) -> list[AnyCell]:
     """The methods with patches; others have none to count."""
-    usual = QUICK_DATASETS if choice.quick else DATASETS
-    names = [name for name in choose_contenders(choice.methods) if CONTENDERS[name].uses_patches]
+    names = [name for name in choose_contenders(choice.methods) if name in PATCHED]
     return [
-        Cell(
-            dataset,
-            CONTENDERS[name].method,
-            CONTENDERS[name].preset,
-            options_of(dataset, count, choice.quick),
-            seed,
-            protocol,
-        )
-        for dataset in choice.datasets or usual
-        for seed in range(choice.seeds or usual.get(dataset, 1 if choice.quick else 3))
+        CONTENDERS[name].cell(dataset, options_of(dataset, count, choice.quick), seed, protocol)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=3)
         for protocol in protocols_of(dataset)
-        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if is_stand_in(dataset) else COUNTS)
+        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if dataset in STAND_INS else COUNTS)
         for name in names
     ]
 
@@ -95,13 +81,10 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
     return blocks
 
 
-_NAMES = [name for name, contender in CONTENDERS.items() if contender.uses_patches]
-
-
 def _table(rows: list[Row], datasets: list[str], protocol: Protocol, quick: bool) -> DataTable:
     entries: list[list[str | Entry]] = []
     for dataset in datasets:
-        for name in _NAMES:
+        for name in PATCHED:
             found = scores_by_count(rows, dataset, name, protocol, "auc", quick)
             if not found:
                 continue
@@ -116,13 +99,10 @@ def _table(rows: list[Row], datasets: list[str], protocol: Protocol, quick: bool
 def _chart(rows: list[Row], datasets: list[str], protocol: str, measure: str, quick: bool) -> Chart:
     panels = []
     for dataset in datasets:
-        series = []
-        for name in _NAMES:
-            found = scores_by_count(rows, dataset, name, protocol, measure, quick)
-            means, deviations = ([summary(values) for values in found.values()] for summary in (fmean, deviation))
-            bounds, colour = around(means, deviations), CONTENDERS[name].colour
-            series.append(Series(CONTENDERS[name].label, list(map(float, found)), means, bounds, colour=colour))
+        series = [
+            score_series(CONTENDERS[name], scores_by_count(rows, dataset, name, protocol, measure, quick))
+            for name in PATCHED
+        ]
         panels.append(Panel(dataset, series, "patches", f"{measure.upper()} in %", counts=True))
-    meaning = "under the paper's evaluation" if protocol == "paper" else "on held-out links"
-    caption = f"{measure.upper()} for 2 to 10 patches {meaning}; bands are deviations over seeds."
+    caption = f"{measure.upper()} for 2 to 10 patches {SHORT_PROTOCOLS[protocol]}; bands are deviations over seeds."
     return Chart(f"patches-{protocol}-{measure}", caption, panels)

@@ -1,17 +1,17 @@
-"""Performance: the paper's tables of AUC and AP, under its own evaluation and under an honest one."""
+"""The paper's tables of AUC and AP (Table 3), under its own evaluation and on held-out links."""
 
 from __future__ import annotations
 
 from statistics import fmean
 from typing import get_args
 
-from l2g2g.graphs.splits import Protocol
-from l2g2g.paper.cells import AnyCell, Cell
+from l2g2g.paper.cells import AnyCell
 from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.paper.paper_numbers import AUTHORS_CODE_AUC, Measure, printed_score
-from l2g2g.paper.results import Row, datasets_in, describe, deviation, limits, percents, pick, signed
-from l2g2g.paper.study import Choice
-from l2g2g.reports.charts import Chart, Panel, Series, around
+from l2g2g.paper.results import Row, datasets_in, describe, limits, percents, pick, signed
+from l2g2g.paper.series import auc_by_graph
+from l2g2g.paper.study import PROTOCOLS, Choice
+from l2g2g.reports.charts import Chart, Panel, Series
 from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
 
 TITLE = "Performance"
@@ -20,25 +20,19 @@ DATASETS = {"cora-ml": 10, "sbm-small": 10, "cora": 10, "sbm-large-sparse": 10, 
 DATASETS |= {"sbm-large-dense": 3, "yelp": 3, "reddit": 3}
 QUICK_DATASETS = {"sbm-small": 1, "cora-ml": 1}
 _FEW = 50  # percent of the edges inside patches
-PROTOCOLS: dict[Protocol, str] = {
-    "paper": "the paper's evaluation (validation edges and a self-loop for every node)",
-    "heldout": "held-out links (no self-loops, nothing of the test seen)",
-}
 
 
 def options_of(quick: bool) -> dict[str, int]:
-    """What the cells change in their presets."""
+    """Settings of the cells that differ from their presets."""
     return {"epochs": 10} if quick else {}
 
 
 def plan(choice: Choice) -> list[AnyCell]:
     """Graph by graph and seed by seed, so that an interrupted run has whole comparisons."""
-    usual = QUICK_DATASETS if choice.quick else DATASETS
     names = choose_contenders(choice.methods)
     return [
-        Cell(dataset, CONTENDERS[name].method, CONTENDERS[name].preset, options_of(choice.quick), seed, protocol)
-        for dataset in choice.datasets or usual
-        for seed in range(choice.seeds or usual.get(dataset, 1 if choice.quick else 10))
+        CONTENDERS[name].cell(dataset, options_of(choice.quick), seed, protocol)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=10)
         for protocol in PROTOCOLS
         for name in names
     ]
@@ -135,36 +129,19 @@ def _chart(rows: list[Row]) -> Chart:
     datasets = datasets_in(rows)
     panels = []
     for protocol, title in (("paper", "the paper's evaluation"), ("heldout", "held-out links")):
-        series = []
-        for name, contender in CONTENDERS.items():
-            found = {
-                place: percents(pick(rows, dataset=dataset, contender=name, protocol=protocol), "auc")
-                for place, dataset in enumerate(datasets)
-            }
-            found = {place: values for place, values in found.items() if values}
-            shift = 0.09 * (contender.colour - 2)
-            places, means = [place + shift for place in found], [fmean(values) for values in found.values()]
-            bounds = around(means, [deviation(values) for values in found.values()])
-            series.append(Series(contender.label, places, means, bounds, joined=False, colour=contender.colour))
-            printed = {place: printed_score("auc", dataset, name) for place, dataset in enumerate(datasets)}
-            if protocol == "paper" and name != "default":
-                series.append(
-                    Series(
-                        f"{contender.label}, as printed",
-                        [place + shift for place, score in printed.items() if score],
-                        [score[0] for score in printed.values() if score],
-                        joined=False,
-                        hollow=True,
-                        colour=contender.colour,
-                    )
-                )
-        allowed = {
-            place: limits(pick(rows, dataset=dataset, protocol=protocol)) for place, dataset in enumerate(datasets)
-        }
-        allowed = {place: values for place, values in allowed.items() if values}
-        if allowed:
-            best = [fmean(values) for values in allowed.values()]
-            series.append(Series("best possible", [float(place) for place in allowed], best, joined=False, colour=6))
+        series = auc_by_graph(pick(rows, protocol=protocol), datasets)
+        series += _printed_series(datasets) if protocol == "paper" else []
         panels.append(Panel(title, series, "", "AUC in %", ticks=datasets))
     caption = "AUC of all methods by data set under both evaluations; hollow markers are the paper's printed values."
     return Chart("performance", caption, panels)
+
+
+def _printed_series(datasets: list[str]) -> list[Series]:
+    """The values of Table 3, beside those measured here."""
+    series = []
+    for name, contender in CONTENDERS.items():
+        printed = {place: printed_score("auc", dataset, name) for place, dataset in enumerate(datasets)}
+        points = {place + contender.shift: score[0] for place, score in printed.items() if score}
+        label, colour = f"{contender.label}, as printed", contender.colour
+        series.append(Series(label, list(points), list(points.values()), joined=False, hollow=True, colour=colour))
+    return series

@@ -10,7 +10,6 @@ from l2g2g.graphs.archives import reading
 from l2g2g.graphs.write import make_folder, write_text, writing
 from l2g2g.paper import (
     ablation,
-    ablation_section,
     claims,
     complexity,
     cuts,
@@ -22,12 +21,11 @@ from l2g2g.paper import (
     training_time,
 )
 from l2g2g.paper.cells import is_current, read_lines
-from l2g2g.paper.evidence import Evidence
-from l2g2g.paper.results import Row, datasets_in, latest
+from l2g2g.paper.results import Row, latest
 from l2g2g.paper.study import Study
+from l2g2g.paper.verdicts import Evidence
 from l2g2g.reports.charts import draw_chart
 from l2g2g.reports.document import Block, Code, DataTable, Document, Section
-from l2g2g.reports.dots import plot_differences
 from l2g2g.reports.markdown import render_markdown
 from l2g2g.reports.page import render_page
 
@@ -40,7 +38,7 @@ STUDIES: dict[str, Study] = {
     "patch-time": patch_time,
     "complexity": complexity,
     "heterogeneous": heterogeneous,
-    "ablation": ablation_section,
+    "ablation": ablation,
 }
 COMMANDS = "commands.txt"
 BEGIN, END = "<!-- report:begin -->", "<!-- report:end -->"
@@ -78,22 +76,10 @@ def write_report(folder: Path, quick: bool) -> Document:
         for chart in document.charts():
             draw_chart(chart, figures)
         if "ablation" in evidence.rows:
-            draw_ablation(evidence.of("ablation"), quick, figures)
+            ablation.draw_differences(evidence.of("ablation"), quick, figures)
     write_text(folder / "report.html", render_page(document, figures))
     write_text(folder / "report.md", render_markdown(document, "figures"))
     return document
-
-
-def draw_ablation(rows: list[Row], quick: bool, folder: Path) -> None:
-    """The figure of the ablation."""
-    epochs = ablation_section.epochs_of(quick)
-    rows = [row for row in rows if row["cell"].get("options", {}).get("epochs") == epochs]
-    plot_differences(
-        ablation.dot_groups(rows, datasets_in(rows), epochs),
-        [folder / "ablation.svg", folder / "ablation.png"],
-        xlabel="difference in AUC, points (mean and deviation over seeds)",
-        title="What matters in L2G2G",
-    )
 
 
 def insert_report(document: Document, target: Path, figures: str) -> None:

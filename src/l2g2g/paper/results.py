@@ -1,10 +1,10 @@
-"""Results: stored lines, picked out and summarised."""
+"""Selecting and summarising stored lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal
 
 from l2g2g.paper.contenders import contender_of
 
@@ -57,16 +57,17 @@ def limits(rows: Iterable[Row]) -> list[float]:
     return list({row["seed"]: 100 * row["best_auc"] for row in rows if row.get("best_auc") is not None}.values())
 
 
-def describe(values: list[float], digits: int = 2) -> str:
-    """Mean ± deviation.
+def describe(values: list[float], digits: int = 2, sign: Literal["", "+"] = "") -> str:
+    """Mean ± deviation; sign "+" shows the sign of every mean.
 
     Example:
-        >>> describe([90.0, 92.0]), describe([90.0]), describe([])
-        ('91.00 ± 1.41', '90.00', '–')
+        >>> describe([90.0, 92.0]), describe([90.0], sign="+"), describe([])
+        ('91.00 ± 1.41', '+90.00', '–')
     """
     if not values:
         return "–"
-    return f"{fmean(values):z.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
+    mean = signed(fmean(values), digits) if sign else f"{fmean(values):z.{digits}f}"
+    return mean + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -99,15 +100,3 @@ def deviation(values: list[float]) -> float:
 def epoch_seconds(row: Row) -> float:
     """Seconds of one epoch: the median, and the share of the alignment that most epochs do not have."""
     return float(row["seconds"]["epoch_median"] + row["seconds"]["synchronise"] / max(1, row["epochs"]))
-
-
-def short_time(seconds: float) -> str:
-    """Seconds with a unit that suits.
-
-    Example:
-        >>> short_time(0.0123), short_time(1.5), short_time(150)
-        ('12.3 ms', '1.5 s', '150 s')
-    """
-    if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    return f"{seconds:.3g} s"

@@ -1,4 +1,4 @@
-"""Training time: seconds per epoch of every method over the data sets, with the time of partitioning beside it."""
+"""Training time: seconds per epoch of every method by data set, and of partitioning."""
 
 from __future__ import annotations
 
@@ -7,31 +7,22 @@ from statistics import median
 from l2g2g.paper.cells import AnyCell
 from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
 from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
-from l2g2g.paper.study import Choice
-from l2g2g.paper.timing import time_series, timing_cell, timing_options
+from l2g2g.paper.series import by_position, time_series
+from l2g2g.paper.study import Choice, timing_options
 from l2g2g.reports.charts import Chart, Panel
 from l2g2g.reports.document import Block, DataTable, Entry
 
 TITLE = "Training time"
-DATASETS: tuple[str, ...] = (
-    "cora-ml",
-    "sbm-small",
-    "cora",
-    "sbm-large-sparse",
-    "sbm-large",
-    "yelp-like",
-    "reddit-like",
-)
-DATASETS += ("sbm-large-dense", "yelp", "reddit")
-QUICK_DATASETS = ("sbm-small", "cora-ml")
+_SMALLER = ("cora-ml", "sbm-small", "cora", "sbm-large-sparse", "sbm-large", "yelp-like", "reddit-like")
+DATASETS = dict.fromkeys((*_SMALLER, "sbm-large-dense", "yelp", "reddit"), 1)
+QUICK_DATASETS = {"sbm-small": 1, "cora-ml": 1}
 
 
 def plan(choice: Choice) -> list[AnyCell]:
     """Every method on every graph; a seed is a repetition."""
     return [
-        timing_cell(dataset, name, choice.quick, seed)
-        for dataset in choice.datasets or (QUICK_DATASETS if choice.quick else DATASETS)
-        for seed in range(choice.seeds or 1)
+        CONTENDERS[name].cell(dataset, timing_options(choice.quick), seed)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS)
         for name in choose_contenders(choice.methods)
     ]
 
@@ -91,13 +82,11 @@ def _chart(rows: list[Row]) -> Chart:
     datasets = datasets_in(rows)
     epochs, partitions = [], []
     for name, contender in CONTENDERS.items():
-        found = {place: pick(rows, dataset=dataset, contender=name) for place, dataset in enumerate(datasets)}
-        found = {place: own for place, own in found.items() if own}
-        times = {float(place): list(map(epoch_seconds, own)) for place, own in found.items()}
-        epochs.append(time_series(contender.label, times, contender.colour))
+        runs = by_position(pick(rows, contender=name), datasets)
+        epochs.append(time_series(contender, {place: list(map(epoch_seconds, own)) for place, own in runs.items()}))
         if contender.uses_patches:
-            times = {float(place): [row["seconds"]["partition"] for row in own] for place, own in found.items()}
-            partitions.append(time_series(contender.label, times, contender.colour))
+            times = {place: [row["seconds"]["partition"] for row in own] for place, own in runs.items()}
+            partitions.append(time_series(contender, times))
     panels = [
         Panel("one epoch", epochs, "", "seconds", yscale="log", ticks=datasets),
         Panel("partition, once", partitions, "", "seconds", yscale="log", ticks=datasets),
