@@ -438,7 +438,8 @@ def journal_lines():
 
 
 def read_journal(folder):
-    from l2g2g.paper.cells import Cell, Journal
+    from l2g2g.paper.cells import Cell
+    from l2g2g.paper.journal import Journal
     from l2g2g.paper.report import build_document, read_evidence
     from l2g2g.paper.runner import expect_seconds
     from l2g2g.reports.markdown import render_markdown

@@ -93,7 +93,7 @@ def test_the_tables_hold_the_figures_and_the_failures(make_row, tmp_path):
     for seed in (5, 0):  # seed 0 failed once, and then not
         failure = {"key": "failed", "cell": run(fixed, seed)["cell"], "error": "NumericalError: too hot"}
         rows.insert(0, failure)
-    words, first, *_, picture = ablation.present(rows, quick=False)
+    _, first, *_, picture = ablation.present(rows, quick=False)
     assert first.columns == ["factor", "level", "a", "Δ", "mean Δ", "verdict"]
     assert first.rows[0] == [Entry("base", best=True), "the default", "90.00 ± 0.00", "", "", ""]
     line = ["negatives", "fixed", "80.00 ± 0.00 (1 failed)", "-10.00 ± 0.00", "-10.00", "costs"]

@@ -89,7 +89,7 @@ def test_a_long_cell_that_was_killed_goes_on_from_its_checkpoint(data_dir, tmp_p
     cell, path = Cell("tiny", options=options), tmp_path / "cells.jsonl"
     script = (
         "import sys; from pathlib import Path; from l2g2g.paper import cells, runner\n"
-        "cells.KEPT_EVERY = 0.05\n"
+        "cells.CHECKPOINT_SECONDS = 0.05\n"
         f"cell = cells.Cell('tiny', options={options})\n"
         "runner.run_cells([cell], Path(sys.argv[1]), data_dir=Path(sys.argv[2]))"
     )
@@ -113,7 +113,7 @@ def test_a_long_cell_that_was_killed_goes_on_from_its_checkpoint(data_dir, tmp_p
 
 
 def test_what_another_version_kept_is_dropped_and_the_cell_starts_anew(data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr("l2g2g.paper.cells.KEPT_EVERY", 0.0)
+    monkeypatch.setattr("l2g2g.paper.cells.CHECKPOINT_SECONDS", 0.0)
     first, second = (Cell("tiny", options={"patches": 3, "epochs": epochs, "threads": 1}) for epochs in (3, 4))
     graph = read_graph(data_dir / "tiny.npz")
     first.run(lambda _: graph, folder=tmp_path / "kept")
@@ -160,7 +160,7 @@ def test_workers_end_with_the_process_that_started_them(data_dir, tmp_path, numb
     err = parent.communicate(timeout=60)[1]
     if number == signal.SIGTERM:
         assert parent.returncode == 143
-        assert err.splitlines()[-1] == "l2g2g: interrupted; start the same command again to go on"
+        assert err.splitlines()[-1] == "l2g2g: interrupted; run the same command again to resume"
     assert "Traceback" not in err
     while time.monotonic() < deadline and any(map(_is_running, workers)):
         time.sleep(0.05)

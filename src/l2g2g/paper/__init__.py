@@ -1,1 +1,1 @@
-"""Reproduce: experiments of many cells, resumable, with their tables, figures and conclusions. Part of the rim."""
+"""Reproduction of the paper: studies of many runs, resumable, with tables, figures and a table of claims."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from l2g2g.paper.study import Choice
 
 QuickOption = Annotated[
-    bool, typer.Option("--quick", help="A small graph, one seed, few epochs: to see that it works.")
+    bool, typer.Option("--quick", help="A small graph, one seed, few epochs: a test that it works.")
 ]
 OutOption = Annotated[
     Path | None,
@@ -41,7 +41,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "seeds": (Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")], None),
     "data_dir": (
-        Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")],
+        Annotated[Path | None, typer.Option(help="Folder of named data sets, as cora-ml.npz or cora_ml.npz.")],
         None,
     ),
     "quick": (QuickOption, False),
@@ -56,20 +56,20 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 # Studies by command: the line of help, and the options that have no meaning for the study.
 _STUDIES = {
     "datasets": (
-        "The paper's table of nodes, edges and features beside what is drawn or read here.",
+        "The paper's table of nodes, edges and features beside those generated or read here.",
         ("methods", "seeds", "threads"),
     ),
     "performance": (
-        "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and an honest one.",
+        "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and held-out links.",
         (),
     ),
-    "training-time": ("Seconds per epoch of every method over the data sets, partitioning beside it.", ()),
+    "training-time": ("Seconds per epoch of every method by data set, and of partitioning.", ()),
     "patches": ("AUC and AP for 2 to 10 patches.", ()),
     "cuts": ("AUC by how the patches are cut: passes of FENNEL, or METIS.", ()),
     "patch-time": ("Seconds per epoch for 2 to 30 patches.", ()),
     "heterogeneous": (
-        "Block models with unequal, nested and overlapping blocks, hubs and bad features, and what each allows at "
-        "best.",
+        "Block models with unequal, nested and overlapping blocks, hubs and bad features, and the best possible "
+        "AUC of each.",
         (),
     ),
     "complexity": (
@@ -77,8 +77,9 @@ _STUDIES = {
         ("datasets", "data_dir"),
     ),
     "ablation": (
-        "What in L2G2G matters: encoders, alignment, pairs, masks, assembly and negatives, changed and crossed.\n\n"
-        "Writes ablation.md (the tables), ablation.svg and ablation.png besides.",
+        "Which parts of L2G2G matter: encoders, alignment, pairs, masks, assembly and negatives, changed one at a "
+        "time and in combinations.\n\n"
+        "Writes ablation.md (the tables), ablation.svg and ablation.png as well.",
         ("methods",),
     ),
     "all": (
@@ -100,11 +101,11 @@ reproduce = typer.Typer(
 def common() -> None:
     """The paper's tables, figures and claims, and more: many runs, resumable, one report.
 
-    A finished cell is in OUT/NAME.jsonl at once, a long one that was killed goes on from its last checkpoint in
-    OUT/cells. Start the same command again to go on, or on a second terminal to share the work. A cell that fails is
-    told in the report and tried again by the next start; where none goes well the command fails as the first of them.
-    Every command writes OUT/report.html and OUT/report.md about all that is in the folder, and the figures as SVG and
-    PNG.
+    A finished run, called a cell, is written to OUT/NAME.jsonl at once; a long one that was killed resumes from its
+    last checkpoint in OUT/cells. Run the same command again to resume, or in a second terminal to share the work. A
+    cell that fails is listed in the report and tried again by the next command; if all cells fail, the command fails
+    with the error of the first. Every command writes OUT/report.html and OUT/report.md about all cells of the folder,
+    and the figures as SVG and PNG.
     """
 
 
@@ -144,10 +145,10 @@ def claims(quick: QuickOption = False, out: OutOption = None) -> None:
 def report(
     quick: QuickOption = False,
     out: OutOption = None,
-    insert: Annotated[Path | None, typer.Option(help="Also put it between the marks of this Markdown file.")] = None,
+    insert: Annotated[Path | None, typer.Option(help="Also write it between the marks of this Markdown file.")] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make report.html, report.md and the figures again from the finished cells; runs nothing."""
+    """Write report.html, report.md and the figures from the finished cells; runs nothing."""
     from l2g2g.paper.report import insert_report, write_report
 
     folder = _finished(out, quick)
@@ -215,7 +216,7 @@ def _run(
 
 
 def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quiet: bool) -> list[AnyCell]:
-    """Cells whose graph is there. One that was asked for by name and is missing is an error of its reading."""
+    """Cells whose graph is available; a graph that was asked for by name stays, and reading it may fail."""
     from l2g2g.graphs.datasets import list_datasets
 
     if choice.datasets is not None:
@@ -223,7 +224,7 @@ def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quie
     missing = {info.name for info in list_datasets(data_dir) if not info.available}
     left_out = [name for name in dict.fromkeys(cell.dataset for cell in cells) if name in missing]
     if left_out and not quiet:
-        say(f"left out, because the file is missing: {', '.join(left_out)}; give --data-dir")
+        say(f"left out because their file is missing: {', '.join(left_out)}; use --data-dir")
     return [cell for cell in cells if cell.dataset not in left_out]
 
 
@@ -232,7 +233,7 @@ def _folder(out: Path | None, quick: bool) -> Path:
 
 
 def _finished(out: Path | None, quick: bool) -> Path:
-    """A folder that something was run in."""
+    """The folder of earlier cells; an InputError if there is none."""
     folder = _folder(out, quick)
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "no such folder"
@@ -242,7 +243,7 @@ def _finished(out: Path | None, quick: bool) -> Path:
 
 
 def _check_kind(folder: Path, quick: bool) -> None:
-    """Quick cells and others answer different questions: a folder holds one kind."""
+    """Refuse a folder of full runs for a quick one and the other way round."""
     from l2g2g.paper.report import read_commands
 
     kinds = {"--quick" in command.split() for command in read_commands(folder)}
@@ -255,7 +256,7 @@ def _choice(datasets: str | None, methods: str | None, seeds: int | None, quick:
     from l2g2g.paper.study import Choice
 
     if seeds is not None and seeds > _MAX_SEEDS:
-        raise InputError(f"--seeds is {seeds}; at most {_MAX_SEEDS:,} are planned at once")
+        raise InputError(f"--seeds is {seeds}; at most {_MAX_SEEDS:,} are allowed")
     return Choice(_names("--datasets", datasets), _names("--methods", methods), _at_least_one("--seeds", seeds), quick)
 
 

@@ -1,4 +1,4 @@
-"""Progress: how long the cells of a study should take before they run, and how far they have come. On stderr."""
+"""Progress of a study on stderr: the estimated time before it runs, and the cells done."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ screen = Console(stderr=True)
 def run_plan(
     cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, threads: int | None, quiet: bool
 ) -> dict[str, dict[str, Any]]:
-    """Say what will be run and how long it should take, run it, and show how far it is."""
+    """Print the number of cells and the estimated time, run them, and show progress. Returns lines by key."""
     from l2g2g.paper.runner import run_cells
 
     for cell in cells:
-        _ = cell.config  # refuse settings that cannot work before anything runs
+        _ = cell.config  # invalid settings are an error before anything runs
     num_done = announce(cells, path, data_dir, jobs, quiet)
     with _bar(len(cells), num_done, quiet) as on_progress:
         rows = run_cells(cells, path, data_dir=data_dir, jobs=jobs, threads=threads, on_progress=on_progress)
@@ -34,8 +34,8 @@ def run_plan(
 
 
 def announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, quiet: bool = False) -> int:
-    """Say how many cells there are and how long they should take. Returns how many are done."""
-    from l2g2g.paper.cells import Journal
+    """Print the number of cells and the estimated time. Returns how many are done."""
+    from l2g2g.paper.journal import Journal
     from l2g2g.paper.runner import expect_seconds, measure_sizes
 
     sizes = measure_sizes(dict.fromkeys(cell.dataset for cell in cells), data_dir)
@@ -53,7 +53,7 @@ def announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: 
 
 @contextmanager
 def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar over all cells on a terminal, a line per cell elsewhere."""
+    """A progress bar on a terminal, a line per cell elsewhere."""
     if quiet:
         yield None
         return
@@ -91,7 +91,7 @@ def _describe(progress: Progress) -> str:
 
 
 def describe_time(seconds: float) -> str:
-    """Seconds as a person says them.
+    """Seconds in a suitable unit.
 
     Example:
         >>> describe_time(42), describe_time(600), describe_time(9000)
@@ -103,5 +103,5 @@ def describe_time(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Print a line to stderr."""
     screen.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Report: everything that the finished cells of a folder say, as one page, as Markdown and as figures."""
+"""Report of all finished cells of a folder: one HTML page, Markdown and figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from l2g2g.paper import (
     performance,
     training_time,
 )
-from l2g2g.paper.cells import is_current, read_lines
+from l2g2g.paper.cells import is_current
+from l2g2g.paper.journal import read_lines
 from l2g2g.paper.results import Row, latest
 from l2g2g.paper.study import Study
 from l2g2g.paper.verdicts import Evidence
@@ -51,13 +52,13 @@ def read_evidence(folder: Path, quick: bool) -> Evidence:
 
 
 def build_document(evidence: Evidence, commands: list[str]) -> Document:
-    """The claims first, then what they rest on, and where it was run."""
+    """The claims, then a section per study, then the environment."""
     if not evidence.rows:
         raise InputError("there are no finished cells in this folder; run l2g2g reproduce all first")
     title = "L2G2G: the paper, reproduced"
     sections = [Section("claims", claims.TITLE, claims.present(evidence))]
     if evidence.quick:
-        warning = "A quick run: few epochs and small graphs, to see that everything works. Its figures mean nothing."
+        warning = "A quick run: few epochs and small graphs, a test that everything works. Its figures have no meaning."
         sections[0].blocks.insert(0, warning)
         title += " (quick run)"
     for name, rows in evidence.rows.items():
@@ -83,18 +84,18 @@ def write_report(folder: Path, quick: bool) -> Document:
 
 
 def insert_report(document: Document, target: Path, figures: str) -> None:
-    """Put the report as Markdown between the two marks of a file. figures: their folder, as the file sees it."""
+    """Write the report as Markdown between the two marks of a file. figures: their folder relative to the file."""
     with reading(target):
         text = target.read_text("utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise InputError(f"{target}: needs the marks {BEGIN} and {END}, once each, around the place of the report")
+        raise InputError(f"{target}: needs the marks {BEGIN} and {END}, once each and in this order")
     head, rest = text.split(BEGIN)
     body = render_markdown(document, figures).split("\n", 1)[1].strip()
     write_text(target, f"{head}{BEGIN}\n\n{body}\n\n{END}{rest.split(END)[1]}")
 
 
 def note_command(folder: Path, command: str) -> None:
-    """Remember a command, once."""
+    """Add a command to the list of the folder, once."""
     known = read_commands(folder)
     if command not in known:
         write_text(folder / COMMANDS, "\n".join([*known, command]) + "\n")
@@ -110,7 +111,7 @@ def read_commands(folder: Path) -> list[str]:
 
 
 def _old_settings(rows: list[Row]) -> list[Block]:
-    """A word on runs whose preset has changed since."""
+    """A sentence on runs whose preset has changed since."""
     good = [row for row in rows if "error" not in row]
     num_old = sum(not is_current(row) for row in good)
     if not num_old:
@@ -119,7 +120,7 @@ def _old_settings(rows: list[Row]) -> list[Block]:
 
 
 def _failures(rows: list[Row]) -> list[Block]:
-    """Cells that never went well: what was run, and why it stopped."""
+    """A table of the cells that failed, with their errors."""
     failed = [row for row in rows if "error" in row]
     if not failed:
         return []

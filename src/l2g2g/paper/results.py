@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """One line per cell: the last that went well, or else its last failure. In the order of first appearance."""
+    """One line per cell: its last success, or else its last failure. In the order of first appearance."""
     found: dict[str, Row] = {}
     for row in rows:
         key = str(row.get("key"))
@@ -29,7 +29,7 @@ def pick(
     protocol: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> list[Row]:
-    """Lines of cells that went well, of one graph, contender, protocol or set of options."""
+    """Lines without an error, of one graph, contender, protocol or set of options."""
     return [
         row
         for row in rows
@@ -42,7 +42,7 @@ def pick(
 
 
 def datasets_in(rows: Iterable[Row]) -> list[str]:
-    """Graphs with a result, the smaller ones first."""
+    """Graphs with a result, in the order of their number of edges."""
     sizes = {row["cell"]["dataset"]: row["num_edges"] for row in rows if "error" not in row}
     return sorted(sizes, key=lambda name: (sizes[name], name))
 
@@ -53,7 +53,7 @@ def percents(rows: Iterable[Row], field: str) -> list[float]:
 
 
 def limits(rows: Iterable[Row]) -> list[float]:
-    """The best possible AUC in percent on every split; contenders share the splits of a seed."""
+    """The best possible AUC in percent, one value per split; contenders share the split of a seed."""
     return list({row["seed"]: 100 * row["best_auc"] for row in rows if row.get("best_auc") is not None}.values())
 
 
@@ -71,7 +71,7 @@ def describe(values: list[float], digits: int = 2, sign: Literal["", "+"] = "") 
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign; what rounds to nothing has none.
+    """A difference with its sign; a value that rounds to 0 has none.
 
     Example:
         >>> signed(1.5), signed(-0.25), signed(-0.001)
@@ -93,10 +93,10 @@ def span(values: Iterable[int]) -> str:
 
 
 def deviation(values: list[float]) -> float:
-    """Deviation over seeds, 0 for a single one."""
+    """Standard deviation over seeds, 0 for a single one."""
     return stdev(values) if len(values) > 1 else 0.0
 
 
 def epoch_seconds(row: Row) -> float:
-    """Seconds of one epoch: the median, and the share of the alignment that most epochs do not have."""
+    """Seconds of one epoch: the median, plus the time of alignment divided by the number of epochs."""
     return float(row["seconds"]["epoch_median"] + row["seconds"]["synchronise"] / max(1, row["epochs"]))

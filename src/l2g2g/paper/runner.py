@@ -1,4 +1,4 @@
-"""Runner: work through cells, alone or with several processes, and say how far it has come."""
+"""Runner: run cells in one or several processes, and report progress."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from l2g2g.graphs.datasets import list_datasets
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.stand_ins import find_stand_in
-from l2g2g.paper.cells import AnyCell, Journal, run_cell
+from l2g2g.paper.cells import AnyCell, run_cell
+from l2g2g.paper.journal import Journal
 
 OnProgress = Callable[["Progress"], None]
-# Seconds of one epoch and million arcs or feature entries, on one thread; for a plan before anything was measured.
+# Seconds of one epoch per million arcs or feature entries on one thread, for an estimate before anything was measured.
 _SECONDS_PER_MILLION = 0.025
 _USUAL_EPOCHS = 150
 _PAUSE = 0.5
@@ -31,11 +32,11 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the work has come.
+    """How many cells are done.
 
     Attributes:
-        latest: The line of the cell just finished, None at the start.
-        seconds_left: Expected, from the cells of the same graph that are done.
+        latest: The line of the cell that finished last, None at the start.
+        seconds_left: Estimate from finished cells of the same graph.
     """
 
     done: int
@@ -54,9 +55,9 @@ def run_cells(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Run what is not yet in the file. Returns the lines of all cells by key, failures included.
+    """Run the cells that are not yet in the file. Returns the lines of all cells by key, failures included.
 
-    Several processes, started here (jobs) or by hand on the same file, share the cells.
+    Several processes, started here (jobs) or by other commands on the same file, share the cells.
     """
     unique = list({cell.key: cell for cell in cells}.values())
     journal = Journal(path)
@@ -68,7 +69,7 @@ def run_cells(
         return journal.settled(unique, journal.start)
     except (Interrupted, KeyboardInterrupt) as stop:
         number = getattr(stop, "number", signal.SIGINT)
-        raise Interrupted(number, "interrupted; start the same command again to go on") from stop
+        raise Interrupted(number, "interrupted; run the same command again to resume") from stop
     finally:
         journal.close()
 
@@ -81,14 +82,14 @@ def work(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> None:
-    """Run cells until none is left, also those of a process that died; skip what another has claimed."""
+    """Run cells until none is left, those of a process that died included; skip cells that another process runs."""
     journal, load = Journal(path), _Loader(data_dir)
     try:
         while open_cells := _open(cells, journal, since):
             worked = False
             for cell in open_cells:
                 with journal.claim(cell) as mine:
-                    # Another process may have finished it between our look at the file and the claim.
+                    # Another process may have finished it between reading the file and taking the lock.
                     if not mine or cell.key in journal.settled([cell], since):
                         continue
                     row = run_cell(cell, load, threads, journal.folder(cell))
@@ -104,7 +105,7 @@ def work(
 
 
 class _Loader:
-    """Reads graphs by name and keeps the last one: cells come graph by graph."""
+    """Reads graphs by name and caches the last one: cells are sorted by graph."""
 
     def __init__(self, data_dir: Path | None) -> None:
         self.data_dir = data_dir
@@ -150,7 +151,7 @@ def _work_together(
 
 
 def _work_for_parent(*arguments: Any) -> None:
-    """Work in a process of its own: end with the one that started it, and let that one tell of an interruption."""
+    """`work` in a child process: ends with its parent, which reports interruptions."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         work(*arguments)
@@ -168,7 +169,7 @@ def _end_with_parent() -> None:
 def measure_progress(
     cells: Sequence[AnyCell], journal: Journal, since: int, latest: dict[str, Any] | None = None
 ) -> Progress:
-    """Count the cells of the file, and expect of the others what cells of their graph took."""
+    """Progress by the lines of the file."""
     settled = journal.settled(cells, since)
     left = [cell for cell in cells if cell.key not in settled]
     failed = sum("error" in row for row in settled.values())
@@ -178,9 +179,9 @@ def measure_progress(
 def expect_seconds(
     cells: Iterable[AnyCell], rows: Iterable[dict[str, Any]], sizes: dict[str, int] | None = None
 ) -> float:
-    """Seconds that cells will take one after another: as the like were measured, or a guess from the size of the graph.
+    """Estimated seconds of cells run one after another: the mean of similar cells, or else from the size of the graph.
 
-    Alike are cells of the same graph, method and preset; failing that, of the same graph.
+    Similar are cells of the same graph, method and preset; failing that, of the same graph.
     """
     measured: dict[tuple[str, ...], list[float]] = defaultdict(list)
     everything: list[float] = []
@@ -205,9 +206,9 @@ def expect_seconds(
 
 
 def measure_sizes(datasets: Iterable[str], data_dir: Path | None) -> dict[str, int]:
-    """Arcs and feature entries of every graph; a name that cannot be read is an error before anything runs.
+    """Arcs and feature entries of every graph; a graph that cannot be read is an error before anything runs.
 
-    Generated graphs are not drawn for this: their size is known.
+    Graphs that are generated are not generated for this: their size is known.
     """
     known = {info.name: info for info in list_datasets(data_dir) if info.kind != "file"}
     sizes = {}
