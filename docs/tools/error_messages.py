@@ -29,7 +29,7 @@ TOPICS = {
     "evaluation": "Scoring",
     "config": "Settings",
     "reports": "Reports",
-    "reproduce": "Reproducing the paper",
+    "paper": "Reproducing the paper",
     "": "Commands and estimators",
 }
 

@@ -29,11 +29,11 @@ from l2g2g.model_commands import (
     save_run,
 )
 from l2g2g.neighbour_commands import neighbours, predict
+from l2g2g.paper.commands import reproduce
 from l2g2g.plan_commands import look_ahead, plan
 from l2g2g.profile_option import note_run, takes_profile
 from l2g2g.rank_option import is_first, is_later_rank, open_run_of, takes_ranks
 from l2g2g.report_commands import explore, report
-from l2g2g.reproduce.commands import reproduce
 from l2g2g.split_commands import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding, split
 from l2g2g.store_commands import prepare
 from l2g2g.tracking import check_tracking, watch_training

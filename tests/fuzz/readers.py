@@ -425,8 +425,8 @@ def render_record(folder):
 
 
 def journal_lines():
-    from l2g2g.reproduce.cells import Cell, GraphCell, run_cell
-    from l2g2g.reproduce.contenders import CONTENDERS
+    from l2g2g.paper.cells import Cell, GraphCell, run_cell
+    from l2g2g.paper.contenders import CONTENDERS
 
     graph = __import__("l2g2g").read_graph(np.array([(u % 40, v % 40) for u in range(40) for v in (u + 1, u + 2)]))
     lines = [run_cell(GraphCell("some"), lambda _: graph)]
@@ -438,11 +438,12 @@ def journal_lines():
 
 
 def read_journal(folder):
+    from l2g2g.paper.cells import Cell
+    from l2g2g.paper.journal import Journal
+    from l2g2g.paper.report import build_document, read_evidence
+    from l2g2g.paper.runner import expect_seconds
     from l2g2g.reports.markdown import render_markdown
     from l2g2g.reports.page import render_page
-    from l2g2g.reproduce.cells import Cell, Journal
-    from l2g2g.reproduce.report import build_document, read_evidence
-    from l2g2g.reproduce.runner import expect_seconds
 
     cell = Cell("some", options={"epochs": 1})
     journal = Journal(folder / "performance.jsonl")

@@ -1,4 +1,4 @@
-"""The page as text: self-contained and escaped. In a browser: tests/reproduce/test_report.py."""
+"""The page as text: self-contained and escaped. In a browser: tests/paper/test_report.py."""
 
 import re
 

@@ -1,0 +1,191 @@
+"""Cells: one run on one graph with one set of settings and one seed, and the line that records its result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+from l2g2g.config import Config, make_config
+from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, find_interruption
+from l2g2g.experiment import evaluate_graph
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import Protocol
+from l2g2g.run_directory import open_run
+
+# Settings that do not change the result: two runs that differ in these only are the same cell.
+_NOT_COMPARED = ("device", "threads")
+# Minimum seconds between checkpoints of a cell; a shorter cell has none.
+CHECKPOINT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of `evaluate`: a graph, settings that differ from the preset, a seed."""
+
+    dataset: str
+    method: str = "l2g2g"
+    preset: str = "default"
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    protocol: Protocol = "heldout"
+
+    @property
+    def key(self) -> str:
+        """A hash of the cell, the same in every process."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def config(self) -> Config:
+        """All settings of the run."""
+        return make_config(self.method, self.preset, seed=self.seed, **self.options)
+
+    @property
+    def num_epochs(self) -> int | None:
+        """Number of epochs; None where the preset decides by the size of the graph."""
+        return self.config.epochs
+
+    def run(
+        self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
+    ) -> dict[str, Any]:
+        """Train and score. Returns the line of `evaluate` with the settings.
+
+        folder: of the checkpoints; a training that was interrupted is resumed from the last one. Checkpoints of another
+        version or graph are removed.
+        """
+        options = self.options if threads is None else {**self.options, "threads": threads}
+        config = make_config(self.method, self.preset, seed=self.seed, **options)
+        graph = load(self.dataset)
+        if folder is None or not any(folder.glob("checkpoints/*/epoch-*")):
+            return self._train(graph, config, folder, resume=False)
+        try:
+            return self._train(graph, config, folder, resume=True)
+        except InputError:
+            shutil.rmtree(folder, ignore_errors=True)
+            return self._train(graph, config, folder, resume=False)
+
+    def _train(self, graph: Graph, config: Config, folder: Path | None, resume: bool) -> dict[str, Any]:
+        interval = None if folder is None else CHECKPOINT_SECONDS
+        with open_run(folder, resume=resume, interval=interval, patient=True) as directory:
+            row, run = evaluate_graph(graph, config, protocol=self.protocol, directory=directory)
+        # Times are those of the whole training, the part that an earlier process did included.
+        earlier = sum(run.trained.history.epoch_seconds[: row["resumed_from_epoch"]])
+        for stage in ("train", "total"):
+            row["seconds"][stage] += earlier
+        return {"settings": config.to_dict(), **row}
+
+    def is_answered_by(self, row: dict[str, Any]) -> bool:
+        """Whether a stored line is a result of this cell with the current settings of its preset."""
+        now = json.loads(json.dumps(self.config.to_dict()))
+        then = row.get("settings", {})
+        return row.get("key") == self.key and all(
+            now[name] == value for name, value in then.items() if name in now and name not in _NOT_COMPARED
+        )
+
+
+@dataclass(frozen=True)
+class GraphCell:
+    """A graph that is read or generated and counted, without any training."""
+
+    dataset: str
+    num_epochs: ClassVar[int] = 0
+
+    @property
+    def key(self) -> str:
+        """A hash of the name, different from the key of any run."""
+        return hashlib.sha256(f"graph {self.dataset}".encode()).hexdigest()[:16]
+
+    @property
+    def config(self) -> None:
+        """There are no settings."""
+
+    def run(
+        self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
+    ) -> dict[str, Any]:
+        """Count."""
+        graph = load(self.dataset)
+        return {
+            "dataset": graph.name,
+            "num_nodes": graph.num_nodes,
+            "num_edges": graph.num_edges,
+            "num_features": graph.num_features,
+            "largest_degree": int(graph.degrees.max()),
+            "num_isolated": graph.cleaning.num_isolated,
+        }
+
+    def is_answered_by(self, row: dict[str, Any]) -> bool:
+        """Whether a stored line is a count of this graph."""
+        return row.get("key") == self.key
+
+
+AnyCell: TypeAlias = Cell | GraphCell
+
+
+def is_current(row: dict[str, Any]) -> bool:
+    """Whether a stored line was made with the current settings of its preset."""
+    if "method" not in row["cell"]:
+        return True
+    try:
+        return Cell(**row["cell"]).is_answered_by(row)
+    except (TypeError, InputError):  # a cell of another version
+        return False
+
+
+def run_cell(
+    cell: AnyCell, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
+) -> dict[str, Any]:
+    """Run a cell. Returns its line; an exception of any kind becomes a line with `error` instead of scores."""
+    line: dict[str, Any] = {"key": cell.key, "cell": asdict(cell)}
+    started = time.perf_counter()
+    try:
+        line |= cell.run(load, threads, folder)
+    except Exception as error:
+        interruption = find_interruption(error)
+        if interruption is not None:
+            raise interruption from None
+        line["error"] = f"{type(error).__name__}: {error}"
+    line["cell_seconds"] = time.perf_counter() - started
+    line["environment"] = environment()
+    return line
+
+
+def raise_if_all_failed(rows: Sequence[dict[str, Any]]) -> None:
+    """Raise the error of the first cell if all of them failed; other failures are in the report."""
+    if not rows or not all("error" in row for row in rows):
+        return
+    first = str(rows[0]["error"])
+    kinds = {"MemoryError": ResourceError, "ResourceError": ResourceError, "NumericalError": NumericalError}
+    kind: type[L2G2GError] = kinds.get(first.split(":")[0], InputError)
+    raise kind(f"all {len(rows):,} cells failed, the first with {first}")
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Versions, processor and cores: what a reader needs to judge the times of a cell."""
+    packages = {name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy")}
+    return {
+        "python": platform.python_version(),
+        **packages,
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": platform.system(),
+    }
+
+
+def _processor() -> str:
+    """The model name of the processor where the system has one, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,81 @@
+"""Time by number of patches: seconds of an epoch for 2 to 30 patches, and how large the patches are."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from l2g2g.graphs.stand_ins import STAND_INS
+from l2g2g.paper.cells import AnyCell
+from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
+from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
+from l2g2g.paper.series import time_series
+from l2g2g.paper.study import Choice, timing_options
+from l2g2g.reports.charts import Chart, Panel
+from l2g2g.reports.document import Block, DataTable, Entry
+
+TITLE = "Time by number of patches"
+DATASETS = dict.fromkeys(("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like"), 1)
+QUICK_DATASETS = {"sbm-small": 1}
+COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30), (2, 10, 30)
+
+
+def plan(choice: Choice) -> list[AnyCell]:
+    """The methods with patches; a seed is a repetition."""
+    names = [name for name in choose_contenders(choice.methods) if name in PATCHED]
+    return [
+        CONTENDERS[name].cell(dataset, timing_options(choice.quick, patches=count), seed)
+        for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS)
+        for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if dataset in STAND_INS else COUNTS)
+        for name in names
+    ]
+
+
+def runs_by_count(rows: list[Row], dataset: str, contender: str, quick: bool) -> dict[int, list[Row]]:
+    """Lines for every number of patches."""
+    options = {count: timing_options(quick, patches=count) for count in COUNTS}
+    found = {count: pick(rows, dataset=dataset, contender=contender, options=own) for count, own in options.items()}
+    return {count: own for count, own in found.items() if own}
+
+
+def present(rows: list[Row], quick: bool) -> list[Block]:
+    """A table with the sizes of patches, and a figure."""
+    entries: list[list[str | Entry]] = []
+    panels = []
+    for dataset in datasets_in(rows):
+        series = []
+        for name in PATCHED:
+            found = runs_by_count(rows, dataset, name, quick)
+            times = {float(count): list(map(epoch_seconds, own)) for count, own in found.items()}
+            series.append(time_series(CONTENDERS[name], times))
+            for count, own in found.items():
+                first = own[0]
+                entries.append(
+                    [
+                        dataset,
+                        CONTENDERS[name].heading,
+                        str(count),
+                        f"{median(times[count]):.4f}",
+                        f"{median(row['seconds']['partition'] for row in own):.2f}",
+                        f"{first['node_duplication']:.2f}",
+                        f"{first['largest_patch_nodes']:,}",
+                        f"{first['largest_patch_nodes'] * count / first['num_nodes']:.2f}",
+                    ]
+                )
+        panels.append(Panel(dataset, series, "patches", "seconds per epoch", xscale="log", counts=True))
+    return [
+        "Seconds of one epoch (median, alignment included) on a CPU, partitioning beside it. Σ N_j / N says how often "
+        "a node is held on average; the last column compares the largest patch with N / k. "
+        f"{DEFAULT_MEANS}",
+        DataTable(
+            "Time of an epoch by number of patches.",
+            ["data set", "method", "patches", "s per epoch", "partition, s", "Σ N_j / N", "largest patch", "÷ (N / k)"],
+            entries,
+            num_labels=2,
+        ),
+        Chart(
+            "patch-time",
+            "Seconds of one epoch for 2 to 30 patches, by data set. Medians, with bands from the fastest repetition to "
+            "the slowest.",
+            panels,
+        ),
+    ]

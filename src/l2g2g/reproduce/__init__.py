@@ -1,1 +1,0 @@
-"""Reproduce: experiments of many cells, resumable, with their tables, figures and conclusions. Part of the rim."""
