@@ -21,7 +21,7 @@ ROOMS = [
     "neighbours",
     "reports",
 ]
-RIM = {"paper"}  # folders that wire rooms together, as experiment.py and cli.py do
+RIM = {"paper", "runs"}  # folders that wire layers together, as cli.py does
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
