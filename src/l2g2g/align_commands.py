@@ -8,19 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
+from l2g2g.command_help import App
+from l2g2g.command_options import JsonOption, OutputOption, QuietOption
 from l2g2g.errors import InputError
 
 PatchFiles = Annotated[list[Path], typer.Argument(help="Embeddings: .parquet, .csv, .txt or .npy with its ids.")]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.")]
 RotateOption = Annotated[bool, typer.Option("--rotate/--no-rotate", help="Allow rotations and reflections.")]
 TranslateOption = Annotated[bool, typer.Option("--translate/--no-translate", help="Allow translations.")]
 ScaleOption = Annotated[bool, typer.Option("--scale/--no-scale", help="Allow scales.")]
 WeightsOption = Annotated[str, typer.Option(help="Pairs count by shared nodes (overlap) or alike (uniform).")]
 RobustOption = Annotated[bool, typer.Option("--robust", help="Distrust nodes and pairs that fit badly.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON line only.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
-party = typer.Typer(
+party = App(
     help="Align embeddings of parties that share only the vectors of their common nodes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

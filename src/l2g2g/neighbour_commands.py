@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ OutArgument = Annotated[
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
 ]
-TrainingOption = Annotated[
-    str | None, typer.Option(help="Which training of an evaluation, as METHOD-seed-S; without it the first.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 _MOST_PLACES = 4  # digits of a score for people
 
 
@@ -88,7 +84,7 @@ def predict(
     graph: Annotated[
         str | None, typer.Option(help="With --top: the graph whose edges are known; a run directory has it already.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
+    data_dir: DataDirOption = None,
     training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,

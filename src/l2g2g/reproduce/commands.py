@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_help import App
+from l2g2g.command_options import DataDirOption, QuietOption
 from l2g2g.errors import InputError
 from l2g2g.reproduce.progress import announce, run_plan, say
 
@@ -24,7 +26,6 @@ MethodsOption = Annotated[
     ),
 ]
 SeedsOption = Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")]
-DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="A small graph, one seed, few epochs: to see that it works.")
 ]
@@ -34,11 +35,10 @@ OutOption = Annotated[
 ]
 JobsOption = Annotated[int, typer.Option("--workers", "--jobs", help="Processes that share the work, one thread each.")]
 ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads of a cell (with one worker).")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
 _MOST_SEEDS = 1000
 
-reproduce = typer.Typer(
+reproduce = App(
     help="The paper's tables, figures and claims, and more: many runs, resumable, one report.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,11 +23,10 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PatchBatch, PatchBatches
-from l2g2g.training.methods import Alignment, PairChoice
+from l2g2g.training.methods import Alignment, PairChoice, Scope
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
 from l2g2g.training.stored_pairs import StoredPairs
 
-Scope = Literal["inside", "global"]
 FrameSolver = Callable[[Tensor], Frame]
 
 
