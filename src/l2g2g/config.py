@@ -186,7 +186,7 @@ class Config:
         "float32",
         group="input",
         rare=True,
-        help="Number format in which dense features are held in training.",
+        help="Number format of dense features in training: float32, float16 or bfloat16.",
         when="Use float16 where dense features are the largest part of the memory.",
     )
     patches: int | None = option(
