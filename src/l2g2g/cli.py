@@ -34,6 +34,7 @@ from l2g2g.command_options import (
     SeedOption,
     TensorboardOption,
 )
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError, find_interruption
 from l2g2g.model_commands import (
     ModelOption,
@@ -233,13 +234,18 @@ def evaluate(
     method: MethodsOption = None,
     protocol: Annotated[
         str,
-        typer.Option(help="heldout, or paper (the authors' evaluation).", rich_help_panel=panel_name("training")),
+        typer.Option(
+            help="heldout, or paper (the authors' evaluation).",
+            rich_help_panel=panel_name("training"),
+            autocompletion=complete_words(("heldout", "paper")),
+        ),
     ] = "heldout",
     measures: Annotated[
         str,
         typer.Option(
             help="auc (and AP), or all: also MRR, Hits@k and, with labels, a linear probe.",
             rich_help_panel=panel_name("output"),
+            autocompletion=complete_words(("auc", "all")),
         ),
     ] = "auc",
     preset: PresetOption = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from l2g2g.command_options import DataDirOption, JsonOption, QuietOption, TrainingOption
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +36,11 @@ def neighbours(
     every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
     metric: Annotated[
-        str, typer.Option(help="cosine, inner, or decoder: the score that a model was trained with.")
+        str,
+        typer.Option(
+            help="cosine, inner, or decoder: the score that a model was trained with.",
+            autocompletion=complete_words(("cosine", "inner", "decoder")),
+        ),
     ] = "cosine",
     exact: Annotated[
         bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")

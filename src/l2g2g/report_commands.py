@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from l2g2g.command_options import JsonOption, QuietOption, TrainingOption
+from l2g2g.completion import complete_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +21,11 @@ RunArgument = Annotated[
     Path, typer.Argument(help="A directory of embed or evaluate --run-dir, or a folder of model.save.", metavar="RUN")
 ]
 ProjectionOption = Annotated[
-    str, typer.Option(help="The map by pca, umap (extra maps) or tsne (at most 20,000 nodes).")
+    str,
+    typer.Option(
+        help="The map by pca, umap (extra maps) or tsne (at most 20,000 nodes).",
+        autocompletion=complete_words(("pca", "umap", "tsne")),
+    ),
 ]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from l2g2g.command_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.training_options import table_option
 
@@ -33,6 +34,7 @@ def prepare(
         typer.Option(
             help="metis, fennel, streaming (FENNEL in passes over the disk) or random.",
             show_default="metis where memory allows, else streaming",
+            autocompletion=complete_words(PARTITIONS),
         ),
     ] = None,
     patches: Annotated[
