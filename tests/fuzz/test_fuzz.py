@@ -37,7 +37,7 @@ def babbles(folder):
     error.args = ("one\\ntwo",)
     raise error
 
-run.SECONDS = 1.0
+run.SECONDS = 4.0
 kinds = (refuses, raises, hangs, dies, eats, writes, babbles)
 readers.targets = lambda: [readers.Target(kind.__name__, [{"a.csv": b"1,2"}], kind) for kind in kinds]
 readers.read_seeds = lambda target: None
