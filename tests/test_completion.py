@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from l2g2g.completion import PRESET_NAMES, complete_method, complete_preset
-from l2g2g.config import PRESETS
+from l2g2g.completion import complete_words
 from l2g2g.training.methods import METHODS
 
 CALL = "import sys; sys.argv = ['l2g2g']; from l2g2g.cli import main; main()"
@@ -25,10 +24,9 @@ def offered(words, folder):
     return done.stdout.split()
 
 
-def test_names_are_those_that_exist():
-    assert set(PRESET_NAMES) == set(PRESETS)
-    assert complete_preset("acc") == ["accurate"]
-    assert complete_method("") == list(METHODS)
+def test_words_that_begin_alike():
+    assert complete_words(METHODS)("vg") == ["vgae"]
+    assert complete_words(METHODS)("") == list(METHODS)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +35,10 @@ def test_names_are_those_that_exist():
         (["l2g2g", "neigh"], ["neighbours"]),
         (["l2g2g", "embed", "x", "--method", "l2"], ["l2g2g"]),
         (["l2g2g", "evaluate", "x", "--preset", "pa"], ["paper"]),
+        (["l2g2g", "plan", "x", "--decoder", "pro"], ["product"]),
+        (["l2g2g", "embed", "x", "--mask-by", "c"], ["clusters"]),
+        (["l2g2g", "evaluate", "x", "--protocol", "h"], ["heldout"]),
+        (["l2g2g", "prepare", "x", "--partition", "s"], ["streaming"]),
         (["l2g2g", "embed", "x", "--checkp"], ["--checkpoint-every"]),
     ],
 )

@@ -110,7 +110,7 @@ def test_settings_survive_json():
         ({"pairs": "some"}, "unknown pairs 'some'; choose from sampled, all"),
         ({"encoder": "gat"}, "unknown encoder 'gat'"),
         ({"feature_scaling": "log"}, "unknown feature-scaling 'log'"),
-        ({"sample_size": "half"}, "--sample-size is 'half'; give a number, sqrt or authors"),
+        ({"sample_size": "half"}, "--sample-size is 'half'; give a whole number, sqrt or authors"),
         ({"scope": "gobal"}, "unknown scope 'gobal'; did you mean 'global'"),
         ({"assembly": "sum"}, "unknown assembly 'sum'; choose from mean, whole"),
         ({"mask": 1.0}, "--mask is 1.0; it must be at least 0 and below 1"),

@@ -145,10 +145,10 @@ def test_blocks_are_read_with_their_marks(tmp_path):
     assert bare.language == ""
 
 
-def test_the_page_of_commands_is_that_of_the_code():
-    page = (ROOT / "docs" / "commands.md").read_text()
-    today = load_tool("command_page").render_page()
-    assert page == today, "run: python docs/tools/command_page.py > docs/commands.md"
+@pytest.mark.parametrize(("tool", "name"), [("command_page", "commands.md"), ("options_page", "options.md")])
+def test_a_generated_page_is_that_of_the_code(tool, name):
+    page = (ROOT / "docs" / name).read_text()
+    assert page == load_tool(tool).render_page(), f"run: python docs/tools/{tool}.py > docs/{name}"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@
 
     python docs/tools/command_page.py > docs/commands.md
 
-Training options, which several commands take, stand in one table at the end. A test compares the page with the code.
+Training options, which several commands take, have a page of their own (options_page.py). A test compares the page
+with the code.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 from typer.main import get_command
 
 from l2g2g.cli import app
-from l2g2g.config import PRESETS, make_config
-from l2g2g.training_options import settings
+from l2g2g.config import OPTIONS
 
 HEAD = """# Commands
 
 Printed by `python docs/tools/command_page.py > docs/commands.md` from the code; a test compares the two.
-`l2g2g COMMAND --help` says the same in the terminal.
+`l2g2g COMMAND --help` says the same in the terminal; of commands that train it shows the common options, and
+`--help-all` all of them.
 
 Results go to stdout, progress and messages to stderr. `--json` prints JSON lines only, `--quiet` only errors.
 
@@ -33,12 +34,6 @@ Results go to stdout, progress and messages to stderr. `--json` prints JSON line
 | 5 | a worker of a distributed run died or stopped answering |
 | 130, 143 | interrupted; with `--run-dir` a checkpoint was written first |
 """
-SHARED = """
-## Training options
-
-What is not given comes from the preset; the columns show what that is for L2G2G ("–": decided from method and graph).
-[Which settings for my graph?](choosing.md) says when to change what.
-"""
 TABLE = "\n| option | what it does | default |\n|---|---|---|"
 
 
@@ -49,34 +44,14 @@ def main() -> None:
 
 def render_page() -> str:
     """The whole page as Markdown."""
-    shared = set(inspect.signature(settings).parameters)
     root = get_command(app)
     lines = [HEAD, "## l2g2g", "", TABLE.strip(), *(row for item in root.params for row in _option_rows(item))]
-    taken: dict[str, Any] = {}
     for name, command in _walk(root):
         options = [item for item in command.params if not item.hidden]
-        own = [item for item in options if item.name not in shared or not _takes_settings(command, shared)]
-        if len(own) < len(options):
-            taken |= {item.name: item for item in options if item.name in shared}
-        lines += _command_lines(name, command, own, shares=len(own) < len(options))
-    lines += [SHARED.rstrip(), *_preset_rows(list(taken.values()))]
+        shares = set(OPTIONS) <= {item.name for item in options}
+        own = [item for item in options if not shares or item.name not in OPTIONS]
+        lines += _command_lines(name, command, own, shares=shares)
     return "\n".join(lines) + "\n"
-
-
-def _preset_rows(items: list[Any]) -> list[str]:
-    """The training options with their values in every preset."""
-    configs = [make_config("l2g2g", preset) for preset in PRESETS]
-    rows = ["", f"| option | what it does | {' | '.join(PRESETS)} |", "|---" * (2 + len(PRESETS)) + "|"]
-    for item in items:
-        start = "|".join(_option_rows(item)[0].split("|")[:-2])  # its own default is the preset's
-        rows.append(f"{start}| {' | '.join(_setting(getattr(config, item.name)) for config in configs)} |")
-    return rows
-
-
-def _setting(value: Any) -> str:
-    if value is None:
-        return "–"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _walk(group: Any, prefix: str = "l2g2g") -> list[tuple[str, Any]]:
@@ -88,11 +63,6 @@ def _walk(group: Any, prefix: str = "l2g2g") -> list[tuple[str, Any]]:
     return found
 
 
-def _takes_settings(command: Any, shared: set[str]) -> bool:
-    """Whether a command takes all training options, not only one that has the same name."""
-    return shared <= {item.name for item in command.params}
-
-
 def _command_lines(name: str, command: Any, params: list[Any], *, shares: bool) -> list[str]:
     arguments = [item for item in params if not item.opts[0].startswith("-")]
     usage = " ".join([name, *(_usage(item) for item in arguments), "[OPTIONS]"])
@@ -100,7 +70,7 @@ def _command_lines(name: str, command: Any, params: list[Any], *, shares: bool) 
     lines = ["", f"## {name}", "", *"\n\n".join(described).splitlines(), "", "```text", usage, "```"]
     rows = [row for item in params for row in _option_rows(item)]
     lines += [TABLE, *rows] if rows else []
-    return [*lines, "", "Also takes the [training options](#training-options)."] if shares else lines
+    return [*lines, "", "Also takes the [training options](options.md)."] if shares else lines
 
 
 def _usage(item: Any) -> str:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from l2g2g.config import OPTIONS
+
 SOURCE = Path(__file__).parents[2] / "src" / "l2g2g"
 ERRORS = ("InputError", "ResourceError", "NumericalError", "WorkerError")
 # What a reader was doing, by the folder or module that speaks; the first that fits.
@@ -28,6 +30,7 @@ TOPICS = {
     "alignment": "Aligning",
     "evaluation": "Scoring",
     "config": "Settings",
+    "options": "Settings",
     "reports": "Reports",
     "paper": "Reproducing the paper",
     "": "Commands and estimators",
@@ -56,8 +59,22 @@ def read_messages(source: Path = SOURCE) -> list[Message]:
                 text = _template(node.args[0], known)
                 if re.search(r"[a-z]{2}", text):  # a message that is passed on was listed where it was made
                     found.add(Message(topic, node.func.id, text))
+    found |= {Message(TOPICS["config"], "InputError", text) for text in _messages_of_options()}
     order = list(dict.fromkeys(TOPICS.values()))
     return sorted(found, key=lambda each: (order.index(each.topic), each))
+
+
+def _messages_of_options() -> list[str]:
+    """What is said of a value that an option does not allow, by the table of options."""
+    found = []
+    for each in OPTIONS.values():
+        if each.choices and not each.kinds:
+            found.append(f"unknown {each.name.replace('_', '-')} '…'; …choose from {', '.join(each.choices)}")
+        else:
+            found.append(f"{each.flag} is …; give {each.type_text}")
+        if each.bounds_text:
+            found.append(f"{each.flag} is …; it must {each.bounds_text}")
+    return found
 
 
 def _template(node: ast.expr, known: dict[str, str]) -> str:

@@ -8,19 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
+from l2g2g.command_help import App
+from l2g2g.command_options import JsonOption, OutputOption, QuietOption
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError
 
+WEIGHTS, ASSEMBLIES = ("overlap", "uniform"), ("mean", "median")
 PatchFiles = Annotated[list[Path], typer.Argument(help="Embeddings: .parquet, .csv, .txt or .npy with its ids.")]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.")]
 RotateOption = Annotated[bool, typer.Option("--rotate/--no-rotate", help="Allow rotations and reflections.")]
 TranslateOption = Annotated[bool, typer.Option("--translate/--no-translate", help="Allow translations.")]
 ScaleOption = Annotated[bool, typer.Option("--scale/--no-scale", help="Allow scales.")]
-WeightsOption = Annotated[str, typer.Option(help="Pairs count by shared nodes (overlap) or alike (uniform).")]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        help="Pairs count by shared nodes (overlap) or alike (uniform).", autocompletion=complete_words(WEIGHTS)
+    ),
+]
 RobustOption = Annotated[bool, typer.Option("--robust", help="Distrust nodes and pairs that fit badly.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON line only.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
-party = typer.Typer(
+party = App(
     help="Align embeddings of parties that share only the vectors of their common nodes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -37,7 +43,10 @@ def align(
     translate: TranslateOption = True,
     scale: ScaleOption = False,
     weights: WeightsOption = "overlap",
-    assembly: Annotated[str, typer.Option(help="Merge the copies of a node by mean or median.")] = "mean",
+    assembly: Annotated[
+        str,
+        typer.Option(help="Merge the copies of a node by mean or median.", autocompletion=complete_words(ASSEMBLIES)),
+    ] = "mean",
     robust: RobustOption = False,
     min_overlap: Annotated[int, typer.Option(help="Leave out pairs that share fewer nodes.")] = 1,
     report: Annotated[Path | None, typer.Option(help="Write a page about the alignment (.html).")] = None,
@@ -45,8 +54,8 @@ def align(
     quiet: QuietOption = False,
 ) -> None:
     """Bring embeddings trained apart into one space by the nodes they share."""
-    _check_choice("weights", weights, ("overlap", "uniform"))
-    _check_choice("assembly", assembly, ("mean", "median"))
+    _check_choice("weights", weights, WEIGHTS)
+    _check_choice("assembly", assembly, ASSEMBLIES)
     from l2g2g.graphs.write import check_output, check_place, read_embedding, write_embedding, write_text
 
     check_output(output)

@@ -10,14 +10,31 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from l2g2g.align_commands import align, party
-from l2g2g.completion import complete_graph, complete_method, complete_preset
+from l2g2g.command_help import App, panel_name
+from l2g2g.command_options import (
+    CheckpointOption,
+    DataDirOption,
+    FeaturesOption,
+    GraphArgument,
+    JsonOption,
+    MethodOption,
+    MethodsOption,
+    OptionalGraphArgument,
+    OutputOption,
+    PresetOption,
+    QuietOption,
+    ResumeOption,
+    RunDirOption,
+    SeedOption,
+    TensorboardOption,
+)
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError, find_interruption
 from l2g2g.model_commands import (
     ModelOption,
@@ -43,7 +60,7 @@ if TYPE_CHECKING:
     from l2g2g.config import Config
     from l2g2g.graphs.graph_store import GraphStore
 
-app = typer.Typer(
+app = App(
     name="l2g2g",
     help="One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation.",
     pretty_exceptions_enable=False,
@@ -53,56 +70,6 @@ screen = Console(stderr=True)
 _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, counted in it already
 app.add_typer(party, name="party")
 app.add_typer(reproduce, name="reproduce")
-
-GraphArgument = Annotated[
-    str,
-    typer.Argument(
-        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
-        autocompletion=complete_graph,
-    ),
-]
-OptionalGraphArgument = Annotated[
-    str | None,
-    typer.Argument(
-        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
-        autocompletion=complete_graph,
-    ),
-]
-MethodOption = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        "-m",
-        help="gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.",
-        show_default="l2g2g",
-        autocompletion=complete_method,
-    ),
-]
-PresetOption = Annotated[
-    str | None,
-    typer.Option(
-        help="default, accurate (wider, learned decoder), or paper (what the authors ran).",
-        show_default="default",
-        autocompletion=complete_preset,
-    ),
-]
-FeaturesOption = Annotated[
-    Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
-]
-DataDirOption = Annotated[Path | None, typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.")]
-RunDirOption = Annotated[
-    Path | None, typer.Option(help="Directory of the run: its state is kept there, and a killed run can be resumed.")
-]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")]
-CheckpointOption = Annotated[
-    float | None,
-    typer.Option(help="Least seconds between two saves in --run-dir; 0 for every epoch.", show_default="1"),
-]
-TensorboardOption = Annotated[
-    Path | None, typer.Option(help="Write the curves of training here, for tensorboard --logdir (extra tracking).")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -128,7 +95,7 @@ def common(
 def embed(
     context: typer.Context,
     graph: GraphArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.")],
+    output: OutputOption,
     features: FeaturesOption = None,
     method: MethodOption = None,
     preset: PresetOption = None,
@@ -137,9 +104,14 @@ def embed(
     warm_start: WarmStartOption = None,
     data_dir: DataDirOption = None,
     validation: Annotated[
-        bool, typer.Option("--validation/--no-validation", help="Hold back 5 % of the edges for early stopping.")
+        bool,
+        typer.Option(
+            "--validation/--no-validation",
+            help="Keep 5 % of the edges for validation, which ends training early.",
+            rich_help_panel=panel_name("training"),
+        ),
     ] = True,
-    seed: Annotated[int | None, typer.Option(help="Seed of every random choice.", show_default="0")] = None,
+    seed: SeedOption = None,
     run_dir: RunDirOption = None,
     resume: ResumeOption = False,
     checkpoint_every: CheckpointOption = None,
@@ -254,22 +226,28 @@ def evaluate(
     context: typer.Context,
     graph: OptionalGraphArgument = None,
     features: FeaturesOption = None,
-    method: Annotated[
-        list[str] | None,
+    method: MethodsOption = None,
+    protocol: Annotated[
+        str,
         typer.Option(
-            "--method",
-            "-m",
-            help="gae, fastgae, gae+l2g, l2g2g …; repeatable.",
-            autocompletion=complete_method,
+            help="heldout, or paper (the authors' evaluation).",
+            rich_help_panel=panel_name("training"),
+            autocompletion=complete_words(("heldout", "paper")),
         ),
-    ] = None,
-    protocol: Annotated[str, typer.Option(help="heldout, or paper (the authors' evaluation).")] = "heldout",
+    ] = "heldout",
     measures: Annotated[
-        str, typer.Option(help="auc (and AP), or all: also MRR, Hits@k and, with labels, a linear probe.")
+        str,
+        typer.Option(
+            help="auc (and AP), or all: also MRR, Hits@k and, with labels, a linear probe.",
+            rich_help_panel=panel_name("output"),
+            autocompletion=complete_words(("auc", "all")),
+        ),
     ] = "auc",
     preset: PresetOption = None,
-    seeds: Annotated[int | None, typer.Option(help="Run the seeds 0 … N-1.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Run this seed only.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Run the seeds 0 … N-1.", rich_help_panel=panel_name("training"))
+    ] = None,
+    seed: SeedOption = None,
     split: SplitOption = None,
     embedding: EmbeddingOption = None,
     data_dir: DataDirOption = None,
@@ -405,9 +383,6 @@ def _config(method: str, preset: str, *, communicator: Any = None, **options: An
 
     if communicator.size > 1 and options.get("device") == "cuda":
         options["device"] = f"cuda:{communicator.local_rank}"
-    size = options.get("sample_size")
-    if isinstance(size, str) and size.isdigit():
-        options["sample_size"] = int(size)
     return make_config(method, preset, **options)
 
 
@@ -540,7 +515,7 @@ def _usage(error: Any) -> str:
     if near:
         message = f"{error.message.rstrip('.')}; did you mean {near[0]}?"
     context = getattr(error, "ctx", None)
-    return message if context is None else f"{message} (all options: {context.command_path} --help)"
+    return message if context is None else f"{message} (options: {context.command_path} --help)"
 
 
 def _fail(error: BaseException | None, message: str, code: int, debug: bool) -> None:

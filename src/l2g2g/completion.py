@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import typer
 
-PRESET_NAMES = ("default", "paper", "accurate")  # those of `config`, whose import would load torch
 _GRAPH_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
-def complete_method(incomplete: str) -> list[str]:
-    """Names of methods."""
-    from l2g2g.training.methods import METHODS
+def complete_words(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What completes one of these words."""
+    known = tuple(words)
 
-    return [name for name in METHODS if name.startswith(incomplete)]
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
 
-
-def complete_preset(incomplete: str) -> list[str]:
-    """Names of presets."""
-    return [name for name in PRESET_NAMES if name.startswith(incomplete)]
+    return complete
 
 
 def complete_graph(context: typer.Context, incomplete: str) -> list[str]:

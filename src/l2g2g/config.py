@@ -1,175 +1,487 @@
-"""Config: every setting of a run in one place, the presets, and the checks that need no graph."""
+"""Config: every setting of a run, declared once, with the presets and the checks that need no graph."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from l2g2g.errors import InputError
 from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
-from l2g2g.training.loop import AlignGradient
-from l2g2g.training.methods import METHODS, Method, PairChoice
-from l2g2g.training.objective import Scope
+from l2g2g.options import ByMethod, Option, option, read_options, suggest
+from l2g2g.training.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 
-Preset = Literal["default", "paper", "accurate"]
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000.
+
+    Example:
+        >>> parse_size("4GB"), parse_size("1.5 GiB")
+        (4000000000, 1610612736)
+    """
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
+    if found is None or (found[3] and not found[2]):
+        raise InputError(f"--memory is '{text}'; give a size such as 4GB or 500MB")
+    unit = _UNITS[found[2]]
+    return int(float(found[1]) * (1024 ** (len(str(unit)) // 3) if found[3] else unit))
+
+
+def parse_count(text: str) -> int | str:
+    """A number that was given as text; any other text as it is."""
+    return int(text) if text.isdecimal() else text
 
 
 @dataclass(frozen=True)
 class Config:
     """Settings of a run. Each reading of the paper is a named option.
 
-    Attributes:
-        method: gae, fastgae, gae+l2g, l2g2g, vgae or vl2g2g.
-        dim, hidden, layers: Width of the embedding and of the hidden layers, number of layers.
-        encoder: gcn, sage (GraphSAGE: the mean of the neighbours and the node itself, each with weights of its own), or
-            linear (no hidden layer: Â^layers X W).
-        activation: relu or elu, after every layer but the last.
-        residual: Add the hidden layers to the vector; hidden may then not be wider than dim.
-        patches: Number of patches for the methods that use them; None chooses from the size of the graph.
-        partition: metis, fennel or random.
-        fennel_passes: How often FENNEL moves every node; once as published, more often keeps more edges.
-        min_overlap, target_overlap: Nodes that joined patches share; None for dim + 1 and 2 (dim + 1).
-        patch_degree: Mean degree of the patch graph.
-        share_encoder: One encoder for all patches; None for what the method says.
-        together: Train all patches as one block, or patch by patch (the same result in less memory).
-        refresh_every: Epochs between two alignments in training.
-        rotate, translate, scale: Parts of the alignment that are applied. None for both rotations and translations
-            with separate encoders, and for neither with a shared one: its patches agree by themselves, and
-            rotations estimated from small overlaps cost accuracy (docs/accuracy.md).
-        align_gradient: held: the alignment is a constant between refreshes; through: it is solved anew in every
-            epoch, and the gradient passes through its rotations and translations.
-        negatives: fresh every epoch, or fixed.
-        negative_sampling: The far end of a non-edge is drawn uniformly, or by degree^0.75.
-        negatives_per_edge: Non-edges drawn for every undirected edge. The authors count an edge in both
-            directions and so draw two.
-        pairs: sampled or all pairs in the loss; None for what the method says.
-        sample_size: Nodes of FastGAE's subgraph: a number, "sqrt" (the paper's text) or "authors" (their code).
-        scope: Pairs of the loss: inside each patch (the paper), or global, in one patch or in two, on the aligned
-            and averaged embedding; None for what the method allows.
-        mask: Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.
-        mask_by: Which edges are hidden: random edges; those between random groups of nodes (patches drawn anew every
-            epoch); those between random groups of METIS clusters, ten for every patch (patches regrouped); or those
-            between the patches themselves, which no encoder ever sees. With g groups 1 - 1/g of the edges
-            between nodes, or between clusters, are hidden; g is what comes nearest to `mask`, at least 2.
-        score_fraction: Fraction of the edges to predict that is scored each epoch, with as many non-edges; None for
-            as many as `scored_fraction` says.
-        feature_dropout: Fraction of the feature entries dropped each epoch; None chooses by how many a row has.
-        skip: A direct way for a node's own features to its vector.
-        assembly: mean of the aligned patches (the paper), or whole: a last pass of the shared encoder over the
-            whole graph; None for whole where the encoder is shared.
-        feature_scaling: centred (rows of length 1, less their mean), unit, raw, or binary (1 for every positive
-            entry of sparse features: what PyG's loaders of the citation graphs do, and so what the authors trained on).
-        feature_width: Columns to which features are compressed (principal directions, half evened out); 0 leaves them
-            as they are. Not applied to features with few entries in a row, nor where the graph has too few edges to
-            learn from without dropping most of the entries (docs/accuracy.md).
-        feature_storage: In what dense features are held in training: float32, or float16 or bfloat16 in half of it.
-        weighted_loss: An edge counts in the loss by its weight (propagation always uses weights).
-        directed: Edges have a direction, which the loss and the evaluation keep; the encoder sees them joined.
-        structure: Whether columns made from the structure stand beside the features: none, blend, or auto (two short
-            trainings decide by the validation pairs). A graph without features always has them.
-        structure_width: Columns made from the structure.
-        learn_bias: A learned bias in the inner-product decoder; the other decoders always have one.
-        decoder: inner (the inner product), cosine or distance (with a learned scale), product (a small learned network
-            on the elementwise product), or asymmetric (a vector is [source | target]; for directed graphs, and
-            their default).
-        epochs, lr: Length and step of training (Adam). epochs None: 300 at a constant rate, where validation ends
-            training; 100 with a falling one, 220 where a graph has so few edges that they cost little.
-        schedule: constant rate, or linear: up over a tenth of the epochs, then down to nothing.
-        patience: Validations without improvement before training stops; 0 to train all epochs.
-        validate_every: Epochs between two validations.
-        seed, device, threads: Randomness, where to compute, CPU threads (0: all cores, or one
-            for a graph too small to gain from more).
-        backend: Who computes on the CPU: native (the compiled core), torch (the plain reference), or auto: native where
-            it is built. Other devices always use torch.
-        memory: Bytes of memory that the process may take; a graph that needs more is kept on disk. None: no limit.
+    Every field declares the option of the same name: see `options.option`. docs/options.md lists them all.
     """
 
-    method: str = "l2g2g"
-    preset: str = "default"
-    dim: int = 16
-    hidden: int = 32
-    layers: int = 2
-    encoder: str = "gcn"
-    activation: Literal["relu", "elu"] = "relu"
-    residual: bool = False
-    patches: int | None = None
-    partition: Literal["metis", "fennel", "random"] = "metis"
-    fennel_passes: int = 1
-    min_overlap: int | None = None
-    target_overlap: int | None = None
-    patch_degree: float = 4.0
-    share_encoder: bool | None = None
-    together: bool = True
-    refresh_every: int = 10
-    rotate: bool | None = None
-    translate: bool | None = None
-    scale: bool = False
-    align_gradient: AlignGradient = "held"
-    negatives: Literal["fresh", "fixed"] = "fresh"
-    negative_sampling: Literal["uniform", "degree"] = "uniform"
-    negatives_per_edge: float = 1.0
-    pairs: Literal["sampled", "all"] | None = None
-    sample_size: int | Literal["sqrt", "authors"] = "authors"
-    scope: Literal["inside", "global"] | None = None
-    mask: float | None = None
-    mask_by: MaskBy = "edges"
-    score_fraction: float | None = None
-    feature_dropout: float | None = None
-    skip: bool = True
-    assembly: Literal["mean", "whole"] | None = None
-    feature_scaling: Literal["centred", "unit", "raw", "binary"] = "centred"
-    feature_width: int = 0
-    feature_storage: Literal["float32", "float16", "bfloat16"] = "float32"
-    weighted_loss: bool = False
-    directed: bool = False
-    structure: Literal["none", "blend", "auto"] = "none"
-    structure_width: int = 64
-    learn_bias: bool = True
-    decoder: str = "inner"
-    epochs: int | None = None
-    lr: float = 0.02
-    schedule: Literal["constant", "linear"] = "constant"
-    patience: int = 10
-    validate_every: int = 5
-    seed: int = 0
-    device: str = "cpu"
-    threads: int = 0
-    backend: Literal["auto", "native", "torch"] = "auto"
-    memory: int | None = None
+    method: str = option(
+        "l2g2g",
+        group="model",
+        choices=dict.fromkeys(METHODS, ""),
+        help="{choices}.",
+        when="Use gae for up to some ten thousand nodes if you like, fastgae and gae+l2g to compare with them.",
+    )
+    preset: str = option(
+        "default",
+        group="model",
+        choices={"default": "", "paper": "what the authors ran", "accurate": "wider, learned decoder"},
+        help="Where defaults come from: {choices}.",
+        when="Use accurate where only links matter, paper to reproduce the published figures.",
+    )
+    dim: int = option(
+        16,
+        accurate=128,
+        group="model",
+        least=1,
+        help="Dimension of the embedding.",
+        when="Raise it for better links, lower it for smaller tables.",
+    )
+    hidden: int = option(
+        32,
+        accurate=128,
+        group="model",
+        least=1,
+        help="Width of the hidden layers.",
+        when="Lower it where memory is short. With --preset accurate it follows --dim.",
+    )
+    layers: int = option(
+        2,
+        group="model",
+        least=1,
+        help="Number of layers of the encoder: how many steps away a node sees.",
+        when="Rarely worth a change: more layers cost time and memory.",
+    )
+    encoder: str = option(
+        "gcn",
+        group="model",
+        choices=ENCODERS.notes,
+        help="{choices}.",
+        when="Use sage where a node's own features should weigh apart from its neighbours', linear as a baseline.",
+    )
+    decoder: str = option(
+        "inner",
+        accurate="product",
+        group="model",
+        choices=DECODERS.notes,
+        help="Score of a pair: {choices}.",
+        when="Use product for the best links, cosine or distance for neighbours by angle or by distance.",
+    )
+    activation: Literal["relu", "elu"] = option(
+        "relu",
+        accurate="elu",
+        group="model",
+        rare=True,
+        help="Activation after every layer but the last: relu or elu.",
+        when="Use elu together with --residual.",
+    )
+    residual: bool = option(
+        False,
+        accurate=True,
+        group="model",
+        rare=True,
+        help="Add the hidden layers to the vector; needs --hidden at most --dim.",
+        when="Use it with wide vectors, as the preset accurate does.",
+    )
+    skip: bool = option(
+        True,
+        paper=False,
+        group="model",
+        rare=True,
+        help="Skip connection from a node's own features to its vector.",
+        when="Turn it off to compare with a plain graph convolution.",
+    )
+    learn_bias: bool = option(
+        True,
+        paper=False,
+        group="model",
+        rare=True,
+        help="Learn a bias of the inner-product decoder; the other decoders always have one.",
+        when="Turn it off to score by the plain inner product.",
+    )
+    directed: bool = option(
+        False,
+        group="input",
+        flags="--directed",
+        help="Edges point from source to target; the vector is [source | target].",
+        when="Use it where the direction of an edge matters; the encoder still sees edges in both directions.",
+    )
+    weighted_loss: bool = option(
+        False,
+        group="input",
+        flags="--weighted-loss/--unweighted-loss",
+        help="An edge counts in the loss by its weight; propagation always uses weights.",
+        when="Use it where weights say how sure an edge is.",
+    )
+    structure: Literal["none", "blend", "auto"] = option(
+        "none",
+        group="input",
+        help="Columns from the structure beside the features: none, blend or auto (two short trainings decide).",
+        when="Use auto where features say little. A graph without features always has such columns.",
+    )
+    structure_width: int = option(
+        64,
+        group="input",
+        least=1,
+        rare=True,
+        help="Number of columns made from the structure.",
+        when="Raise it for a graph without features and many communities.",
+    )
+    feature_scaling: Literal["centred", "unit", "raw", "binary"] = option(
+        "centred",
+        paper="binary",
+        group="input",
+        rare=True,
+        help="centred (rows of length 1, less their mean), unit, raw, or binary (1 for every positive entry).",
+        when="Use raw where the scale of the features carries meaning; binary is what the authors trained on.",
+    )
+    feature_width: int = option(
+        0,
+        accurate=256,
+        group="input",
+        least=0,
+        rare=True,
+        help="Columns to which features are compressed where it pays; 0 for never.",
+        when="Set it for wide dense features that cost too much time.",
+    )
+    feature_dropout: float | None = option(
+        None,
+        paper=0.0,
+        group="input",
+        least=0,
+        below=1,
+        unset="by the entries of a row",
+        rare=True,
+        help="Fraction of the feature entries dropped each epoch.",
+        when="Set it to 0 if training must be short, higher where few edges meet many features.",
+    )
+    feature_storage: Literal["float32", "float16", "bfloat16"] = option(
+        "float32",
+        group="input",
+        rare=True,
+        help="Number format of dense features in training: float32, float16 or bfloat16.",
+        when="Use float16 where dense features are the largest part of the memory.",
+    )
+    patches: int | None = option(
+        None,
+        paper=10,
+        group="patches",
+        least=1,
+        unset="one for every 100,000 nodes, at least 10",
+        use="patches",
+        help="Number of patches.",
+        when="Rarely worth a change: accuracy depends on it little. More patches need less memory at once.",
+    )
+    partition: Literal["metis", "fennel", "random"] = option(
+        "metis",
+        paper="fennel",
+        group="patches",
+        use="patches",
+        help="How the graph is cut: metis, fennel (faster, less memory) or random (for comparison).",
+        when="Use fennel where METIS takes too long or too much memory.",
+    )
+    refresh_every: int = option(
+        10,
+        group="patches",
+        least=1,
+        use="synchronised",
+        help="Epochs between two alignments of the patches in training.",
+        when="Matters only with --rotate, --translate or --scale; lower it where the loss jumps at an alignment.",
+    )
+    fennel_passes: int = option(
+        1,
+        group="patches",
+        least=1,
+        use="patches",
+        rare=True,
+        help="How often FENNEL moves every node.",
+        when="Use 3 to keep more edges inside patches than the published single pass does.",
+    )
+    min_overlap: int | None = option(
+        None,
+        accurate=17,
+        group="patches",
+        least=0,
+        unset="dim + 1",
+        use="patches",
+        rare=True,
+        help="Least number of nodes that joined patches share.",
+        when="Lower it where overlaps take too much memory at a large --dim.",
+    )
+    target_overlap: int | None = option(
+        None,
+        accurate=34,
+        group="patches",
+        least=0,
+        unset="2 (dim + 1)",
+        use="patches",
+        rare=True,
+        help="Number of nodes that joined patches should share.",
+        when="Raise it where patches are aligned and the report shows large residuals.",
+    )
+    patch_degree: float = option(
+        4.0,
+        group="patches",
+        above=0,
+        use="patches",
+        rare=True,
+        help="Mean degree of the patch graph: with how many others a patch overlaps.",
+        when="Raise it where patches are aligned and the report shows large residuals.",
+    )
+    share_encoder: bool | None = option(
+        None,
+        group="patches",
+        unset="yes but for gae+l2g",
+        flags="--share-encoder/--separate-encoders",
+        use="synchronised",
+        rare=True,
+        help="One encoder for all patches, or one each.",
+        when="Use separate ones only for patches that must not share weights: they cost accuracy.",
+    )
+    together: bool = option(
+        True,
+        group="patches",
+        use="synchronised",
+        rare=True,
+        help="Train all patches as one block, or one after the other in less memory; the result is the same.",
+        when="Turn it off where memory is short.",
+    )
+    rotate: bool | None = option(
+        None,
+        paper=True,
+        group="patches",
+        unset="with separate encoders",
+        use="patches",
+        rare=True,
+        help="Align patches by rotations.",
+        when="Use it with --separate-encoders; with a shared encoder it gains nothing.",
+    )
+    translate: bool | None = option(
+        None,
+        paper=ByMethod(lambda method: method.alignment == "after", "for gae+l2g"),
+        group="patches",
+        unset="with separate encoders",
+        use="patches",
+        rare=True,
+        help="Align patches by translations.",
+        when="Use it with --separate-encoders; with a shared encoder it gains nothing.",
+    )
+    scale: bool = option(
+        False,
+        group="patches",
+        use="patches",
+        rare=True,
+        help="Align patches by scales.",
+        when="Use it with --separate-encoders where vectors of patches differ in length.",
+    )
+    align_gradient: AlignGradient = option(
+        "held",
+        group="patches",
+        use="synchronised",
+        rare=True,
+        help="Alignment held between refreshes, or solved every epoch with the gradient through it.",
+        when="Use through only to study it: it costs accuracy and time.",
+    )
+    assembly: Literal["mean", "whole"] | None = option(
+        None,
+        paper="mean",
+        group="patches",
+        unset="whole with a shared encoder, else mean",
+        use="synchronised",
+        rare=True,
+        help="Final vectors: mean of the patches, or whole (a last pass of the shared encoder over the graph).",
+        when="Use mean to do as the paper does.",
+    )
+    epochs: int | None = option(
+        None,
+        paper=200,
+        group="training",
+        least=0,
+        unset="up to 300, or with --schedule linear 100 or 220",
+        help="Number of epochs.",
+        when="Use 30 for a first look. Early stopping may end training sooner, see --patience.",
+    )
+    lr: float = option(
+        0.02,
+        paper=0.001,
+        group="training",
+        above=0,
+        help="Learning rate of Adam.",
+        when="Lower it where training ends with exit code 4.",
+    )
+    patience: int = option(
+        10,
+        paper=0,
+        group="training",
+        least=0,
+        help="Validations without improvement before training stops; 0 trains all epochs.",
+        when="Raise it where the validation score still grows when training stops.",
+    )
+    seed: int = option(
+        0,
+        group="training",
+        least=0,
+        help="Seed of every random choice.",
+        when="Change it to see how far results depend on chance.",
+    )
+    mask: float | None = option(
+        None,
+        paper=0.0,
+        accurate=0.55,
+        group="training",
+        least=0,
+        below=1,
+        unset="0.7, or 0 where all pairs are scored",
+        help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
+        when="Set it to 0 if training must be short.",
+    )
+    negative_sampling: Literal["uniform", "degree"] = option(
+        "uniform",
+        group="training",
+        help="Far ends of non-edges drawn uniform, or by degree (to the power 0.75).",
+        when="Use degree where ranks against equally connected nodes matter more than AUC.",
+    )
+    schedule: Schedule = option(
+        "constant",
+        accurate="linear",
+        group="training",
+        rare=True,
+        help="Learning rate constant, or linear: up over a tenth of the epochs, then down to 0.",
+        when="Use linear for a training of fixed length without early stopping.",
+    )
+    validate_every: int = option(
+        5,
+        paper=10,
+        accurate=20,
+        group="training",
+        least=1,
+        rare=True,
+        help="Epochs between two validations.",
+        when="Raise it where validation takes a large part of the time.",
+    )
+    mask_by: MaskBy = option(
+        "edges",
+        group="training",
+        rare=True,
+        help="What is hidden: edges at random, those between random groups of nodes or clusters, or between patches.",
+        when="Change it only to study it: on citation graphs the others cost accuracy.",
+    )
+    scope: Scope | None = option(
+        None,
+        paper="inside",
+        group="training",
+        unset="global where the method allows it",
+        use="synchronised",
+        rare=True,
+        help="Scored pairs: inside each patch, or global (also between patches, on the assembled embedding).",
+        when="Use inside to do as the paper does.",
+    )
+    pairs: Literal["sampled", "all"] | None = option(
+        None,
+        group="training",
+        unset="sampled, but for fastgae",
+        rare=True,
+        help="Pairs in the loss: sampled, or all (small graphs).",
+        when="Use all for the loss of the original GAE on a graph of a few thousand nodes.",
+    )
+    score_fraction: float | None = option(
+        None,
+        group="training",
+        above=0,
+        most=1,
+        unset="as many as one step needs",
+        rare=True,
+        help="Fraction of the edges to predict that is scored each epoch, with as many non-edges.",
+        when="Set it to 1 to score all of them in every epoch.",
+    )
+    sample_size: int | Literal["sqrt", "authors"] = option(
+        "authors",
+        group="training",
+        least=1,
+        parse=parse_count,
+        use="sampled nodes",
+        rare=True,
+        help="Nodes of FastGAE's subgraph: a number, sqrt (the paper's text) or authors (their code).",
+        when="Raise it for accuracy, lower it for time.",
+    )
+    negatives: Literal["fresh", "fixed"] = option(
+        "fresh",
+        paper=ByMethod(lambda method: "fixed" if method.uses_patches else "fresh", "fixed with patches"),
+        group="training",
+        rare=True,
+        help="Non-edges drawn fresh every epoch, or fixed.",
+        when="Use fixed to do as the authors did for the patch methods.",
+    )
+    negatives_per_edge: float = option(
+        1.0,
+        paper=2.0,
+        group="training",
+        above=0,
+        rare=True,
+        help="Non-edges drawn for every undirected edge; the authors count an edge in both directions.",
+        when="Rarely worth a change.",
+    )
+    device: str = option(
+        "cpu",
+        group="machine",
+        help="Where to compute: cpu, cuda, cuda:1 …",
+        when="Use cuda where there is a GPU.",
+    )
+    memory: int | None = option(
+        None,
+        group="machine",
+        least=1,
+        unset="no limit",
+        parse=parse_size,
+        help="Memory that the run may take, as 4GB; a larger graph is kept on disk.",
+        when="Set it where the graph may not fit: see l2g2g plan.",
+    )
+    threads: int = option(
+        0,
+        group="machine",
+        least=0,
+        help="CPU threads; 0 for all cores, or one for a small graph.",
+        when="Set it to 1 where several runs share a machine.",
+    )
+    backend: Literal["auto", "native", "torch"] = option(
+        "auto",
+        group="machine",
+        rare=True,
+        help="Kernels on the CPU: native (compiled), torch (reference), or auto: native where it is built.",
+        when="Use torch to compare the two. Other devices always use torch.",
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is read."""
-        if self.method not in METHODS:
-            raise InputError(f"unknown method '{self.method}'; {suggest(self.method, list(METHODS))}")
-        if self.preset not in PRESETS:
-            raise InputError(f"unknown preset '{self.preset}'; {suggest(self.preset, list(PRESETS))}")
-        for name in ("dim", "hidden", "layers", "refresh_every", "validate_every", "structure_width", "fennel_passes"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be at least 1")
-        if self.patches is not None and self.patches < 1:
-            raise InputError(f"--patches is {self.patches}; it must be at least 1")
-        for name in ("epochs", "threads", "patience", "seed", "feature_width"):
-            if (getattr(self, name) or 0) < 0:
-                raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must not be negative")
-        if self.memory is not None and self.memory < 1:
-            raise InputError(f"--memory is {self.memory}; give a size such as 4GB")
-        for name in ("lr", "negatives_per_edge"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be positive")
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices:
-                raise InputError(f"unknown {name.replace('_', '-')} '{value}'; {suggest(str(value), choices)}")
-        for name in ("mask", "feature_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise InputError(f"--{name.replace('_', '-')} is {value}; it must be at least 0 and below 1")
-        if self.score_fraction is not None and not 0 < self.score_fraction <= 1:
-            raise InputError(f"--score-fraction is {self.score_fraction}; it must be above 0 and at most 1")
+        for name, declared in OPTIONS.items():
+            object.__setattr__(self, name, declared.check(getattr(self, name)))
         if self.fennel_passes > 1 and self.partition != "fennel":
             raise InputError(
                 f"--fennel-passes is {self.fennel_passes}, and --partition is {self.partition}, not fennel"
@@ -189,20 +501,18 @@ class Config:
             self._check_alignment()
         if self.assembly == "whole" and not self.shares_encoder:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
-        if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
-            raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
 
     def _check_sampled(self) -> None:
         """The losses over all pairs of some nodes draw none, and know neither weights nor directions."""
         if not DECODERS[self.decoder].has_factors:
             raise InputError(f"--decoder {self.decoder} scores sampled pairs; {self.method} scores {self.loss_pairs}")
-        for option, is_set in (
+        for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
             ("--negative-sampling degree", self.negative_sampling == "degree"),
         ):
             if is_set:
-                raise InputError(f"{option} needs sampled pairs; {self.method} scores {self.loss_pairs}")
+                raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")
 
     def _check_decoder(self) -> None:
         decoder = DECODERS[self.decoder]
@@ -363,60 +673,7 @@ class Config:
         return [item.name for item in fields(cls)]
 
 
-CHOICES: dict[str, list[Any]] = {
-    "encoder": list(ENCODERS),
-    "activation": ["relu", "elu"],
-    "schedule": ["constant", "linear"],
-    "partition": ["metis", "fennel", "random"],
-    "align_gradient": ["held", "through"],
-    "negatives": ["fresh", "fixed"],
-    "pairs": [None, "sampled", "all"],
-    "feature_scaling": ["centred", "unit", "raw", "binary"],
-    "feature_storage": ["float32", "float16", "bfloat16"],
-    "scope": [None, "inside", "global"],
-    "mask_by": ["edges", "nodes", "clusters", "patches"],
-    "assembly": [None, "mean", "whole"],
-    "structure": ["none", "blend", "auto"],
-    "decoder": list(DECODERS),
-    "negative_sampling": ["uniform", "degree"],
-    "backend": ["auto", "native", "torch"],
-}
-
-# What the authors ran. Their patch methods keep one set of negatives; GAE and FastGAE draw fresh ones.
-_PAPER = {
-    "patches": 10,
-    "partition": "fennel",
-    "rotate": True,
-    "translate": False,
-    "negatives_per_edge": 2.0,
-    "feature_scaling": "binary",
-    "scope": "inside",
-    "mask": 0.0,
-    "feature_dropout": 0.0,
-    "skip": False,
-    "assembly": "mean",
-    "learn_bias": False,
-    "lr": 0.001,
-    "epochs": 200,
-    "patience": 0,
-    "validate_every": 10,
-}
-# Wider vectors and a learned decoder: for link prediction, where the vectors need not serve neighbour search.
-_ACCURATE = {
-    "dim": 128,
-    "hidden": 128,
-    "activation": "elu",
-    "residual": True,
-    "decoder": "product",
-    "mask": 0.55,
-    "feature_width": 256,
-    "lr": 0.02,
-    "schedule": "linear",
-    "validate_every": 20,
-    "min_overlap": 17,
-    "target_overlap": 34,
-}
-PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": _PAPER, "accurate": _ACCURATE}
+OPTIONS: dict[str, Option] = read_options(Config)
 
 
 def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) -> Config:
@@ -426,51 +683,24 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
         >>> make_config("gae", "paper", epochs=50).lr
         0.001
     """
-    if preset not in PRESETS:
-        raise InputError(f"unknown preset '{preset}'; {suggest(preset, list(PRESETS))}")
-    unknown = set(options) - set(Config.names())
+    OPTIONS["method"].check(method)
+    OPTIONS["preset"].check(preset)
+    unknown = set(options) - set(OPTIONS)
     if unknown:
         name = sorted(unknown)[0]
-        raise InputError(f"unknown setting '{name}'; {suggest(name, Config.names())}")
-    config = Config(method=method, preset=preset)
-    settings = dict(PRESETS[preset])
-    if preset == "paper":
-        settings["negatives"] = "fixed" if config.definition.uses_patches else "fresh"
-        if method == "gae+l2g":
-            settings["translate"] = True
+        raise InputError(f"unknown setting '{name}'; {suggest(name, OPTIONS)}")
     given = {name: value for name, value in options.items() if value is not None}
-    if isinstance(given.get("memory"), str):
-        given["memory"] = parse_size(given["memory"])
+    usual = {name: each.default_of(preset, METHODS[method]) for name, each in OPTIONS.items()}
+    return Config(**{**usual, **_following(preset, given), **given, "method": method, "preset": preset})
+
+
+def _following(preset: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Defaults that follow from another option that is given."""
+    found: dict[str, Any] = {}
     if preset == "accurate" and "dim" in given:
-        settings["hidden"] = given["dim"]
+        found["hidden"] = given["dim"]
     if given.get("mask_by") == "patches":
-        settings.pop("mask", None)  # the partition says how much is hidden, not the preset
+        found["mask"] = None  # the partition says how much is hidden, not the preset
     if given.get("directed"):
-        settings["decoder"] = "asymmetric"
-    settings.update(given)
-    return replace(config, **settings)
-
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000.
-
-    Example:
-        >>> parse_size("4GB"), parse_size("1.5 GiB")
-        (4000000000, 1610612736)
-    """
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
-    if found is None or (found[3] and not found[2]):
-        raise InputError(f"--memory is '{text}'; give a size such as 4GB or 500MB")
-    unit = _UNITS[found[2]]
-    return int(float(found[1]) * (1024 ** (len(str(unit)) // 3) if found[3] else unit))
-
-
-def suggest(word: str, choices: list[Any]) -> str:
-    """Name the nearest choice, and all of them."""
-    names = [str(choice) for choice in choices if choice is not None]
-    near = difflib.get_close_matches(word, names, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"{hint}choose from {', '.join(names)}"
+        found["decoder"] = "asymmetric"
+    return found

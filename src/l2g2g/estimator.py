@@ -6,16 +6,17 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from l2g2g.config import Config, make_config
+from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted, MissingAttributeError
 from l2g2g.estimator_input import read_grown, read_training, set_columns
+from l2g2g.estimator_parameters import FIT_OPTIONS, describe_parameters, make_init
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import match_nodes
@@ -37,10 +38,7 @@ from l2g2g.warm_start import Movement, continue_training
 
 
 class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What the estimators have in common. Parameters that are None take the preset's value.
-
-    seed: of every random choice; random_state is scikit-learn's name for it, and wins where it is given.
-    run_dir: a directory in which `fit` keeps the state of training; resume: go on with the training in it.
+    """What the estimators have in common. The parameters are those of the method, see `estimator_parameters`.
 
     Attributes set by `fit`:
         embedding_: (num_nodes, dim) float32, rows in input order.
@@ -51,95 +49,24 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         movement_: After `partial_fit`, how far nodes went whose edges did not change; otherwise None.
     """
 
-    _method: ClassVar[str] = "gae"
+    _method: ClassVar[str]
     _module: EncoderModule | None = None
+    lr: float | None
+    random_state: int | np.random.RandomState | None
+    validation_fraction: float
+    run_dir: str | Path | None
+    resume: bool
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        *,
-        seed: int = 0,
-        random_state: int | np.random.RandomState | None = None,
-        preset: str = "default",
-        hidden: int | None = None,
-        layers: int | None = None,
-        encoder: str | None = None,
-        activation: str | None = None,
-        residual: bool | None = None,
-        epochs: int | None = None,
-        lr: float | None = None,
-        schedule: str | None = None,
-        negatives: str | None = None,
-        negative_sampling: str | None = None,
-        pairs: str | None = None,
-        weighted_loss: bool | None = None,
-        directed: bool = False,
-        feature_scaling: str | None = None,
-        structure: str | None = None,
-        learn_bias: bool | None = None,
-        decoder: str | None = None,
-        mask: float | None = None,
-        mask_by: str | None = None,
-        score_fraction: float | None = None,
-        feature_dropout: float | None = None,
-        feature_width: int | None = None,
-        feature_storage: str | None = None,
-        skip: bool | None = None,
-        patience: int | None = None,
-        validation_fraction: float = 0.05,
-        device: str | None = None,
-        threads: int | None = None,
-        memory: int | str | None = None,
-        run_dir: str | None = None,
-        resume: bool = False,
-    ) -> None:
-        self.dim = dim
-        self.seed = seed
-        self.random_state = random_state
-        self.preset = preset
-        self.hidden = hidden
-        self.layers = layers
-        self.encoder = encoder
-        self.activation = activation
-        self.residual = residual
-        self.epochs = epochs
-        self.lr = lr
-        self.schedule = schedule
-        self.negatives = negatives
-        self.negative_sampling = negative_sampling
-        self.pairs = pairs
-        self.weighted_loss = weighted_loss
-        self.directed = directed
-        self.feature_scaling = feature_scaling
-        self.structure = structure
-        self.learn_bias = learn_bias
-        self.decoder = decoder
-        self.mask = mask
-        self.mask_by = mask_by
-        self.score_fraction = score_fraction
-        self.feature_dropout = feature_dropout
-        self.feature_width = feature_width
-        self.feature_storage = feature_storage
-        self.skip = skip
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.threads = threads
-        self.memory = memory
-        self.run_dir = run_dir
-        self.resume = resume
+    if TYPE_CHECKING:
+
+        def __init__(self, dim: int | None = None, **parameters: Any) -> None: ...
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Show all parameters in one signature, as scikit-learn reads them; here they are spread over the ancestors."""
+        """Give the estimator of a method its parameters: `__init__`, signature and docstring."""
         super().__init_subclass__(**options)
-        if "__init__" not in vars(cls):
-            return
-        found: dict[str, inspect.Parameter] = {}
-        for ancestor in cls.__mro__:
-            if issubclass(ancestor, GraphEmbedding) and "__init__" in vars(ancestor):
-                own = inspect.signature(vars(ancestor)["__init__"]).parameters.values()
-                found |= {item.name: item for item in own if item.kind != item.VAR_KEYWORD and item.name not in found}
-        cls.__init__.__signature__ = inspect.Signature(list(found.values()))  # type: ignore[attr-defined]
+        if "_method" in vars(cls):
+            cls.__init__ = make_init(cls._method)  # type: ignore[method-assign]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{describe_parameters(cls._method)}\n"
 
     def __sklearn_tags__(self) -> Tags:
         """What scikit-learn should know: a matrix of pairs, sparse or dense, without negative weights."""
@@ -150,12 +77,13 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def make_config(self) -> Config:
         """The settings of this estimator: its preset with the given parameters."""
-        options = {name: value for name, value in self.get_params().items() if name in Config.names()}
+        parameters = self.get_params()
+        for name, each in FIT_OPTIONS.items():
+            each.check(parameters[name])
+        options = {name: value for name, value in parameters.items() if name in OPTIONS}
         if self.random_state is not None:
             state = self.random_state
-            if isinstance(state, np.random.RandomState):
-                state = state.randint(2**31 - 1)
-            options["seed"] = int(state)
+            options["seed"] = state.randint(2**31 - 1) if isinstance(state, np.random.RandomState) else state
         return make_config(self._method, options.pop("preset"), **options)
 
     def fit(self, graph: Any, y: Any = None, *, on_epoch: OnEpoch | None = None) -> GraphEmbedding:
@@ -169,7 +97,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
             stored = getattr(graph, "stored", None)
             if stored is None:
-                graph = read_training(self, graph, directed=self.directed)
+                graph = read_training(self, graph, directed=config.directed)
             run = embed_graph(
                 graph,
                 config,
@@ -342,7 +270,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
     def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | Newcomers:
         """known_ids: nodes that need no features."""
         check_is_fitted(self, "embedding_")
-        return read_grown(self, graph, len(self.embedding_), directed=self.directed, known_ids=known_ids)
+        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, known_ids=known_ids)
 
 
 @contextmanager
@@ -371,46 +299,14 @@ class FastGAE(GraphEmbedding):
 
     _method = "fastgae"
 
-    def __init__(self, dim: int | None = None, *, sample_size: int | str | None = None, **settings: Any) -> None:
-        super().__init__(dim, **settings)
-        self.sample_size = sample_size
 
-
-class PatchEmbedding(GraphEmbedding):
-    """What the estimators that cut the graph have in common."""
-
-    def __init__(
-        self,
-        dim: int | None = None,
-        *,
-        patches: int | None = None,
-        partition: str | None = None,
-        fennel_passes: int | None = None,
-        min_overlap: int | None = None,
-        target_overlap: int | None = None,
-        rotate: bool | None = None,
-        translate: bool | None = None,
-        scale: bool | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(dim, **settings)
-        self.patches = patches
-        self.partition = partition
-        self.fennel_passes = fennel_passes
-        self.min_overlap = min_overlap
-        self.target_overlap = target_overlap
-        self.rotate = rotate
-        self.translate = translate
-        self.scale = scale
-
-
-class GAEL2G(PatchEmbedding):
+class GAEL2G(GraphEmbedding):
     """GAE+L2G: one autoencoder per patch, trained apart and aligned once (Jeub et al. 2023)."""
 
     _method = "gae+l2g"
 
 
-class L2G2G(PatchEmbedding):
+class L2G2G(GraphEmbedding):
     """L2G2G: patches share an encoder and are synchronised while it trains (Ouyang et al. 2023).
 
     Example:
@@ -420,26 +316,6 @@ class L2G2G(PatchEmbedding):
     """
 
     _method = "l2g2g"
-
-    def __init__(
-        self,
-        dim: int | None = None,
-        *,
-        share_encoder: bool | None = None,
-        refresh_every: int | None = None,
-        align_gradient: str | None = None,
-        together: bool | None = None,
-        scope: str | None = None,
-        assembly: str | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(dim, **settings)
-        self.scope = scope
-        self.assembly = assembly
-        self.share_encoder = share_encoder
-        self.refresh_every = refresh_every
-        self.align_gradient = align_gradient
-        self.together = together
 
 
 class VL2G2G(L2G2G):
@@ -452,7 +328,7 @@ def estimator_of(config: Config) -> GraphEmbedding:
     """An estimator of these settings; parameters that are the preset's stay None."""
     kind: type[GraphEmbedding] = globals()[ESTIMATORS[config.method]]
     usual = make_config(config.method, config.preset)
-    names = [name for name in kind._get_param_names() if name in Config.names() and name != "preset"]
+    names = [name for name in kind._get_param_names() if name in OPTIONS and name != "preset"]
     changed = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
     return kind(preset=config.preset, **changed)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_help import panel_name
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,16 +17,25 @@ if TYPE_CHECKING:
     from l2g2g.run import Run
     from l2g2g.saved_model import SavedModel
 
-
+_PANEL = panel_name("input")
 ModelOption = Annotated[
     Path | None,
-    typer.Option(help="A finished run or saved model: embed new nodes in its coordinates, without training."),
+    typer.Option(
+        help="A finished run or saved model: embed new nodes in its coordinates, without training.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 NewGraphOption = Annotated[
-    bool, typer.Option("--new-graph", help="With --model: no node of the graph is known, whatever its id.")
+    bool,
+    typer.Option(
+        "--new-graph", help="With --model: no node of the graph is known, whatever its id.", rich_help_panel=_PANEL
+    ),
 ]
 WarmStartOption = Annotated[
-    Path | None, typer.Option(help="A finished run: go on training on a graph that has grown, in its coordinates.")
+    Path | None,
+    typer.Option(
+        help="A finished run: go on training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
+    ),
 ]
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_options import DataDirOption, JsonOption, QuietOption, TrainingOption
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,11 +27,6 @@ OutArgument = Annotated[
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
 ]
-TrainingOption = Annotated[
-    str | None, typer.Option(help="Which training of an evaluation, as METHOD-seed-S; without it the first.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 _MOST_PLACES = 4  # digits of a score for people
 
 
@@ -39,7 +36,11 @@ def neighbours(
     every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
     metric: Annotated[
-        str, typer.Option(help="cosine, inner, or decoder: the score that a model was trained with.")
+        str,
+        typer.Option(
+            help="cosine, inner, or decoder: the score that a model was trained with.",
+            autocompletion=complete_words(("cosine", "inner", "decoder")),
+        ),
     ] = "cosine",
     exact: Annotated[
         bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
@@ -88,7 +89,7 @@ def predict(
     graph: Annotated[
         str | None, typer.Option(help="With --top: the graph whose edges are known; a run directory has it already.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
+    data_dir: DataDirOption = None,
     training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,

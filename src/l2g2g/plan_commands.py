@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_help import panel_name
+from l2g2g.command_options import (
+    DataDirOption,
+    FeaturesOption,
+    GraphArgument,
+    JsonOption,
+    MethodOption,
+    PresetOption,
+)
 from l2g2g.errors import InputError
 from l2g2g.training_options import takes_settings
 
@@ -23,20 +32,22 @@ _LITTLE_WORK = 400_000_000
 
 @takes_settings
 def plan(
-    graph: Annotated[str, typer.Argument(help="A data set, a graph file, or a store (l2g2g prepare).")],
-    features: Annotated[Path | None, typer.Option(help="Node features, as for embed.")] = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="As for embed.")] = "l2g2g",
-    preset: Annotated[str, typer.Option(help="As for embed.")] = "default",
-    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
-    ranks: Annotated[int, typer.Option(help="Processes that share the work.", min=1)] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    graph: GraphArgument,
+    features: FeaturesOption = None,
+    method: MethodOption = None,
+    preset: PresetOption = None,
+    data_dir: DataDirOption = None,
+    ranks: Annotated[
+        int, typer.Option(help="Processes that share the work.", min=1, rich_help_panel=panel_name("machine"))
+    ] = 1,
+    as_json: JsonOption = False,
     **options: Any,
 ) -> None:
     """Say what a run will take: patches, memory, disk and time, from a few seconds of work on this machine."""
     from l2g2g.config import make_config
     from l2g2g.plan import make_plan
 
-    config = make_config(method, preset, **options)
+    config = make_config(method or "l2g2g", preset or "default", **options)
     if config.directed:
         raise InputError("plan knows no directions; leave --directed out: it changes memory and time little")
     found = make_plan(find_sizes(graph, features, data_dir), config, ranks=ranks)

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from l2g2g.command_help import panel_name
+
 if TYPE_CHECKING:
     from l2g2g.profiling import Recording
 
 Command = TypeVar("Command", bound=Callable[..., None])
 ProfileOption = Annotated[
-    Path | None, typer.Option("--profile", help="Write where the time went, by stage and function, to this JSON file.")
+    Path | None,
+    typer.Option(
+        "--profile",
+        help="Write where the time went, by stage and function, to this JSON file.",
+        rich_help_panel=panel_name("output", rare=True),
+    ),
 ]
 _active: list[tuple[Recording, list[dict[str, Any]]]] = []
 

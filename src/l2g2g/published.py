@@ -17,8 +17,9 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.node_ids import as_node_ids, find_rows, quoted
 from l2g2g.graphs.read_edges import read_parquet_edges, read_text_edges
 from l2g2g.graphs.text_tables import is_text_file
-from l2g2g.models.decoders import InnerDecoder, read_decoder
+from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
+from l2g2g.models.decoders.inner import InnerDecoder
 from l2g2g.neighbours.decoding import sides_of
 from l2g2g.neighbours.index import NeighbourIndex
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links

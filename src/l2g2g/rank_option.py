@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from l2g2g.command_help import panel_name
 from l2g2g.errors import Interrupted, L2G2GError
 from l2g2g.parallel.communicator import LOCAL, Communicator
 
@@ -25,7 +26,9 @@ Command = TypeVar("Command", bound=Callable[..., None])
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
-        help="Under torchrun: seconds after which a rank that does not answer ends the job.", show_default="600"
+        help="Under torchrun: seconds after which a rank that does not answer ends the job.",
+        show_default="600",
+        rich_help_panel=panel_name("machine", rare=True),
     ),
 ]
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_options import JsonOption, QuietOption, TrainingOption
+from l2g2g.completion import complete_words
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -17,13 +20,13 @@ if TYPE_CHECKING:
 RunArgument = Annotated[
     Path, typer.Argument(help="A directory of embed or evaluate --run-dir, or a folder of model.save.", metavar="RUN")
 ]
-TrainingOption = Annotated[
-    str | None, typer.Option(help="Which training of an evaluation, as METHOD-seed-S; without it the first.")
-]
 ProjectionOption = Annotated[
-    str, typer.Option(help="The map by pca, umap (extra maps) or tsne (at most 20,000 nodes).")
+    str,
+    typer.Option(
+        help="The map by pca, umap (extra maps) or tsne (at most 20,000 nodes).",
+        autocompletion=complete_words(("pca", "umap", "tsne")),
+    ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 
 
 def report(
@@ -33,7 +36,7 @@ def report(
     ] = None,
     training: TrainingOption = None,
     projection: ProjectionOption = "pca",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line only.")] = False,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write one page about a run that needs no network: how good, how sure, how long, curves, patches, and a map."""

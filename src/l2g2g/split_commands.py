@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.completion import complete_graph
+from l2g2g.command_help import panel_name
+from l2g2g.command_options import DataDirOption, FeaturesOption, GraphArgument, JsonOption, QuietOption
 from l2g2g.errors import InputError
+from l2g2g.training_options import table_option
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
@@ -17,32 +19,30 @@ if TYPE_CHECKING:
     from l2g2g.graphs.split_files import PinnedSplit
 
 SplitOption = Annotated[
-    Path | None, typer.Option(help="A folder that l2g2g split wrote: train and score on its pairs.")
+    Path | None,
+    typer.Option(
+        help="A folder that l2g2g split wrote: train and score on its pairs.", rich_help_panel=panel_name("input")
+    ),
 ]
 EmbeddingOption = Annotated[
-    Path | None, typer.Option(help="With --split and without GRAPH: score these vectors, made elsewhere.")
+    Path | None,
+    typer.Option(
+        help="With --split and without GRAPH: score these vectors, made elsewhere.", rich_help_panel=panel_name("input")
+    ),
 ]
 _VALIDATION_FRACTION, _TEST_FRACTION = 0.05, 0.10
 
 
 def split(
-    graph: Annotated[
-        str,
-        typer.Argument(
-            help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
-            autocompletion=complete_graph,
-        ),
-    ],
+    graph: GraphArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the split, new, empty or a split.")],
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    features: Annotated[
-        Path | None, typer.Option(help="Node features, where they decide which nodes there are; see embed.")
-    ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
-    directed: Annotated[bool, typer.Option("--directed", help="Edges point from source to target.")] = False,
+    seed: Annotated[int, table_option("seed")] = 0,
+    features: FeaturesOption = None,
+    data_dir: DataDirOption = None,
+    directed: Annotated[bool, table_option("directed")] = False,
     protocol: Annotated[str, typer.Option(help="heldout.")] = "heldout",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line only.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Write the split of evaluate as files: train, validation and test pairs (source, target, label).
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
+from l2g2g.completion import complete_words
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.training_options import table_option
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
@@ -24,25 +27,24 @@ PARTITIONS = ("metis", "fennel", "streaming", "random")
 def prepare(
     graph: Annotated[str, typer.Argument(help="A graph as for embed; or a store, to cut other patches from it.")],
     store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
-    features: Annotated[
-        Path | None, typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.")
-    ] = None,
+    features: FeaturesOption = None,
     memory: Annotated[str, typer.Option(help="Memory that this may take, as 4GB or 500MB.")] = "4GB",
     partition: Annotated[
         str | None,
         typer.Option(
             help="metis, fennel, streaming (FENNEL in passes over the disk) or random.",
             show_default="metis where memory allows, else streaming",
+            autocompletion=complete_words(PARTITIONS),
         ),
     ] = None,
     patches: Annotated[
         int | None, typer.Option(help="Number of patches.", show_default="by the number of nodes")
     ] = None,
     dim: Annotated[int, typer.Option(help="Dimensions that the overlaps must do for: 2 (dim + 1) nodes each.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of the partition, and of generated graphs.")] = 0,
-    data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line only.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")] = False,
+    seed: Annotated[int, table_option("seed")] = 0,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
     if partition is not None and partition not in PARTITIONS:

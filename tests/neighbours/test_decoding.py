@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.decoders import DECODERS, InnerDecoder, read_decoder
+from l2g2g.models.decoders import DECODERS, read_decoder
+from l2g2g.models.decoders.inner import InnerDecoder
 from l2g2g.neighbours.decoding import sides_of
 
 KINDS = list(DECODERS)

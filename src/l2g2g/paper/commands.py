@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.command_help import App
+from l2g2g.command_options import DataDirOption, QuietOption
 from l2g2g.errors import InputError
 from l2g2g.paper.progress import announce, run_plan, say
 
@@ -25,7 +27,6 @@ OutOption = Annotated[
     Path | None,
     typer.Option(help="Folder of the finished cells, report and figures; else runs/reproduce, or -quick."),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")]
 # Options of the commands that run cells: type and default.
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "datasets": (Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")], None),
@@ -40,10 +41,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "seeds": (Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")], None),
-    "data_dir": (
-        Annotated[Path | None, typer.Option(help="Folder of named data sets, as cora-ml.npz or cora_ml.npz.")],
-        None,
-    ),
+    "data_dir": (DataDirOption, None),
     "quick": (QuickOption, False),
     "out": (OutOption, None),
     "jobs": (
@@ -90,7 +88,7 @@ _STUDIES = {
 }
 _MAX_SEEDS = 1000
 
-reproduce = typer.Typer(
+reproduce = App(
     help="The paper's tables, figures and claims, and more: many runs, resumable, one report.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

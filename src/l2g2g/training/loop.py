@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatches
 from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
+from l2g2g.training.methods import AlignGradient, Schedule
 from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
@@ -28,14 +29,12 @@ from l2g2g.training.shard import Shard
 from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.state import History, LoopState
 
-Schedule = Literal["constant", "linear"]
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
 _REFRESH: dict[str, Any] = {"start": "tree", "tolerance": 1e-3, "max_steps": 5}
 # Above this many patches rotations start from a tree of groups: products along the branches of a large tree drift.
 _MANY_PATCHES = 1000
 # A loss that falls by more than this share while patience runs out is not on a plateau.
 _FAST_FALL = 0.1
-AlignGradient = Literal["held", "through"]
 WholePass = Callable[[Autoencoder], Tensor]  # (num_nodes, dim) vectors from one pass over the whole graph
 
 

@@ -7,6 +7,9 @@ from typing import Literal
 
 Alignment = Literal["never", "after", "during"]
 PairChoice = Literal["sampled", "all", "subgraph"]
+Scope = Literal["inside", "global"]
+AlignGradient = Literal["held", "through"]
+Schedule = Literal["constant", "linear"]
 
 
 @dataclass(frozen=True)

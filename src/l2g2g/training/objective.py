@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +20,9 @@ from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
 from l2g2g.training.batches import PatchBatch, PatchBatches
-from l2g2g.training.methods import Alignment, PairChoice
+from l2g2g.training.methods import Alignment, PairChoice, Scope
 from l2g2g.training.node_pairs import NodePairs
 
-Scope = Literal["inside", "global"]
 FrameSolver = Callable[[Tensor], Frame]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from l2g2g import core
-from l2g2g.models.decoders import ProductDecoder
+from l2g2g.models.decoders.product import ProductDecoder
 from l2g2g.models.pairs import Arcs, PairList
 
 

@@ -6,22 +6,25 @@ evaluation, saved files and reports ask its attributes and methods; none of them
 
 from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING
 
-from l2g2g.models.decoders.asymmetric import AsymmetricDecoder
-from l2g2g.models.decoders.base import Decoder
-from l2g2g.models.decoders.cosine import CosineDecoder
-from l2g2g.models.decoders.distance import DistanceDecoder
-from l2g2g.models.decoders.inner import InnerDecoder
-from l2g2g.models.decoders.product import ProductDecoder
+from l2g2g.models.class_table import ClassTable
 
-DECODERS: dict[str, type[Decoder]] = {
-    "inner": InnerDecoder,
-    "cosine": CosineDecoder,
-    "distance": DistanceDecoder,
-    "product": ProductDecoder,
-    "asymmetric": AsymmetricDecoder,
-}
+if TYPE_CHECKING:
+    import numpy as np
+
+    from l2g2g.models.decoders.base import Decoder
+
+DECODERS: ClassTable[Decoder] = ClassTable(
+    "l2g2g.models.decoders",
+    {
+        "inner": ("inner.InnerDecoder", "the inner product"),
+        "cosine": ("cosine.CosineDecoder", ""),
+        "distance": ("distance.DistanceDecoder", ""),
+        "product": ("product.ProductDecoder", "learned"),
+        "asymmetric": ("asymmetric.AsymmetricDecoder", "the default with --directed"),
+    },
+)
 
 
 def read_decoder(name: str, parameters: dict[str, np.ndarray], dim: int) -> Decoder:

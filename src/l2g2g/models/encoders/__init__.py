@@ -5,9 +5,18 @@ An encoder is one file with one class, see `base.Encoder`, and one line in `ENCO
 
 from __future__ import annotations
 
-from l2g2g.models.encoders.base import Encoder
-from l2g2g.models.encoders.gcn import GCNEncoder
-from l2g2g.models.encoders.linear import LinearEncoder
-from l2g2g.models.encoders.sage import SageEncoder
+from typing import TYPE_CHECKING
 
-ENCODERS: dict[str, type[Encoder]] = {"gcn": GCNEncoder, "sage": SageEncoder, "linear": LinearEncoder}
+from l2g2g.models.class_table import ClassTable
+
+if TYPE_CHECKING:
+    from l2g2g.models.encoders.base import Encoder
+
+ENCODERS: ClassTable[Encoder] = ClassTable(
+    "l2g2g.models.encoders",
+    {
+        "gcn": ("gcn.GCNEncoder", "graph convolutions"),
+        "sage": ("sage.SageEncoder", "GraphSAGE-mean"),
+        "linear": ("linear.LinearEncoder", "no hidden layer"),
+    },
+)

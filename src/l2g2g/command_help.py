@@ -1,0 +1,88 @@
+"""Help of the commands: options in groups, those that are rarely changed only with --help-all."""
+
+from __future__ import annotations
+
+import copy
+from typing import Annotated, Any, cast, get_args
+
+import typer
+from rich.markup import escape
+from typer.core import TyperCommand
+
+from l2g2g.options import Group
+
+_RARE = ", rarely changed"
+_FEW = 16  # so many options need no groups
+
+
+def panel_name(group: Group, *, rare: bool = False) -> str:
+    """The heading under which help shows an option."""
+    return group.capitalize() + (_RARE if rare else "")
+
+
+_ORDER = [panel_name(group, rare=rare) for group in get_args(Group) for rare in (False, True)]
+
+
+class Command(TyperCommand):
+    """A command whose help has its options in the order of the groups; its texts hold no markup."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help without what is rarely changed."""
+        self._shown([each for each in self.params if not _is_rare(each)]).print_help(ctx, formatter)
+
+    def print_help(self, ctx: Any, formatter: Any) -> None:
+        """Print what this command has, as typer does."""
+        super().format_help(ctx, formatter)
+
+    def format_all(self, ctx: Any, formatter: Any) -> None:
+        """Print the help with all options."""
+        self._shown(self.params).print_help(ctx, formatter)
+
+    def _shown(self, params: list[Any]) -> Command:
+        """A copy for the screen: these options in order, with brackets that are not taken for markup."""
+        shown = copy.copy(self)
+        shown.help = None if self.help is None else escape(self.help)
+        shown.params = [copy.copy(each) for each in sorted(params, key=_place)]
+        for each in shown.params:
+            if getattr(each, "help", None):
+                each.help = escape(each.help)  # type: ignore[attr-defined]
+            if len(params) <= _FEW:
+                each.rich_help_panel = None  # type: ignore[attr-defined]
+        return shown
+
+
+class App(typer.Typer):
+    """A typer whose commands show their help as `Command` does."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """As typer's."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
+def _show_all(context: typer.Context, is_given: bool) -> None:
+    if is_given and not context.resilient_parsing:
+        formatter = context.make_formatter()
+        cast(Command, context.command).format_all(context, formatter)
+        typer.echo(formatter.getvalue(), nl=False)
+        raise typer.Exit
+
+
+HelpAllOption = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        is_eager=True,
+        expose_value=False,
+        callback=_show_all,
+        help="Show all options, also those that are rarely changed.",
+    ),
+]
+
+
+def _is_rare(param: Any) -> bool:
+    return (getattr(param, "rich_help_panel", None) or "").endswith(_RARE)
+
+
+def _place(param: Any) -> int:
+    panel = getattr(param, "rich_help_panel", None)
+    return _ORDER.index(panel) if panel in _ORDER else -1
