@@ -12,11 +12,12 @@ from l2g2g.config import make_config
 from l2g2g.errors import NumericalError
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoding import Encoding
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.runs.embed import embed_graph
 from l2g2g.training.loop import LoopSettings, _falls_fast, embed_nodes, train
-from l2g2g.training.objective import patch_loss
+from l2g2g.training.objective import accumulate_gradients
 from l2g2g.training.shard import Shard
 
 from .in_memory import prepare_batches
@@ -62,11 +63,7 @@ def random_frame(patch_set, *, rotate=True, translate=True, seed=0):
 
 def loss_and_gradients(model, batches, frame, settings=SETTINGS, epoch=3):
     model.zero_grad()
-    loss = 0.0
-    for batch in batches:
-        part = patch_loss(model, batch, frame, settings, epoch)
-        part.backward()
-        loss += float(part.detach())
+    loss = accumulate_gradients(model, batches, frame, settings, epoch)
     return loss, [parameter.grad.clone() for parameter in model.parameters()]
 
 
@@ -117,7 +114,7 @@ def test_the_loss_is_the_mean_over_patches_weighted_by_nodes(split, patch_set, b
     (batch,) = batches
     with torch.no_grad():
         model.decoder.bias.fill_(-0.3)
-        loss = float(patch_loss(model, batch, Frame.identity(3, DIM), SETTINGS, epoch=2))
+        loss = accumulate_gradients(model, batches, Frame.identity(3, DIM), SETTINGS, epoch=2)
         scores = model.encode(batch.inputs)[0]
         scores = scores @ scores.t() - 0.3
     negatives = batch.pairs.negatives.list_pairs(seed=0, epoch=2)
@@ -226,7 +223,7 @@ def test_fixed_negatives_are_fixed_and_fresh_ones_fresh(split, patch_set, batche
 
     def losses(fresh):
         settings = replace(SETTINGS, fresh_negatives=fresh)
-        return [float(patch_loss(model, batches[0], frame, settings, epoch).detach()) for epoch in range(5)]
+        return [accumulate_gradients(model, batches, frame, settings, epoch) for epoch in range(5)]
 
     assert len(set(losses(fresh=False))) == 1
     assert len(set(losses(fresh=True))) == 5
@@ -237,7 +234,7 @@ def test_variational_noise_is_fresh_every_epoch_and_repeats(split, patch_set, ba
     model = make_model(split, variational=True)
     frame = Frame.identity(patch_set.num_patches, DIM)
     settings = replace(SETTINGS, fresh_negatives=False)
-    losses = [float(patch_loss(model, batches[0], frame, settings, epoch).detach()) for epoch in (0, 1, 0)]
+    losses = [accumulate_gradients(model, batches, frame, settings, epoch) for epoch in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
 
 
@@ -248,12 +245,20 @@ def test_fastgae_scores_a_sample_of_the_size_asked_for(split):
     settings = LoopSettings(alignment="never", pairs="subgraph", sample_size=20)
     frame = Frame.identity(1, DIM)
     touched = []
+    begin = model.begin
+
+    def watched(inputs, patch=0):
+        encoding = begin(inputs, patch)
+
+        def backward(gradient):
+            touched.append(set(gradient.abs().sum(1).nonzero()[:, 0].tolist()))
+            encoding.backward(gradient)
+
+        return Encoding(encoding.vectors, backward)
+
+    model.begin = watched
     for epoch in range(2):
-        mean = model.encode(batches[0].inputs)[0].detach().requires_grad_()
-        model.encode = lambda inputs, patch=0, mean=mean: (mean, None)
-        patch_loss(model, batches[0], frame, settings, epoch).backward()
-        touched.append(set(mean.grad.abs().sum(1).nonzero()[:, 0].tolist()))
-        del model.encode
+        accumulate_gradients(model, batches, frame, settings, epoch)
     assert [len(nodes) for nodes in touched] == [20, 20]
     assert touched[0] != touched[1]
 

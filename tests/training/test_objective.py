@@ -15,10 +15,9 @@ from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.node_pairs import edges_between
 from l2g2g.training.objective import (
+    EncodedBatch,
     ObjectiveSettings,
     accumulate_gradients,
-    encode_aligned,
-    patch_loss,
 )
 
 from .in_memory import prepare_batches, prepare_global_pairs
@@ -369,10 +368,9 @@ def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_se
     features, held_out = split.train.features, split.held_out
     (masked,) = batches_of(split, patch_set)
     (without,) = prepare_batches(patch_set, left, features, held_out, propagate_once=False)
-    with torch.no_grad():
-        found = encode_aligned(model, masked, frame, settings, EPOCH)[0]
-        expected = encode_aligned(model, without, frame, GLOBAL, EPOCH)[0]
-        open_eyes = encode_aligned(model, masked, frame, GLOBAL, EPOCH)[0]
+    found = EncodedBatch(model, masked, frame, settings, EPOCH).vectors
+    expected = EncodedBatch(model, without, frame, GLOBAL, EPOCH).vectors
+    open_eyes = EncodedBatch(model, masked, frame, GLOBAL, EPOCH).vectors
     assert torch.allclose(found, expected, atol=1e-5)
     assert not torch.allclose(found, open_eyes, atol=1e-2)
 
@@ -404,12 +402,11 @@ def test_negatives_are_fresh_or_fixed_in_the_global_scope_too(split, patch_set, 
 def test_inside_a_masked_patch_the_mean_is_over_its_hidden_edges(split, patch_set):
     """Σ N_j L_j / Σ N_j, L_j the mean over the edges hidden in patch j and the weighted sum over its non-edges."""
     model = make_model(split)
-    (batch,) = batches_of(split, patch_set)
+    (batch,) = batches = batches_of(split, patch_set)
     settings = ObjectiveSettings(mask=0.4)
     frame = random_frame(3)
-    with torch.no_grad():
-        loss = float(patch_loss(model, batch, frame, settings, EPOCH))
-        embedding = encode_aligned(model, batch, frame, settings, EPOCH)[0]
+    loss = accumulate_gradients(model, batches, frame, settings, EPOCH)
+    embedding = EncodedBatch(model, batch, frame, settings, EPOCH).vectors
     hidden = batch.pairs.draw_edges(0.4, 0.4, seed=0, epoch=EPOCH).listed
     negatives = negatives_of(batch.pairs)
     expected = 0.0

@@ -9,6 +9,7 @@ from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.encoders.base import Activation, Encoder
+from l2g2g.models.encoding import Encoding
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 
 
@@ -74,6 +75,10 @@ class Autoencoder(nn.Module):
         """How badly the decoder tells edges from non-edges. embedding: (num_rows, dim)."""
         return self.decoder.loss(embedding, edges, non_edges)
 
+    def pair_gradient(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> tuple[float, Tensor]:
+        """(loss, its gradient (num_rows, dim)); that of the decoder's parameters is added to them."""
+        return self.decoder.gradient(embedding, edges, non_edges)
+
     def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
         """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""
         return self.decoder.all_pairs_loss(embedding, adjacency)
@@ -86,7 +91,14 @@ class Autoencoder(nn.Module):
 
     def encode(self, inputs: EncoderInput, patch: int = 0) -> tuple[Tensor, Tensor | None]:
         """(mean, log-deviation) of the rows, each (num_rows, dim); no log-deviation unless variational."""
-        output = self.encoder_of(patch)(inputs)
+        return self.split(self.encoder_of(patch)(inputs))
+
+    def begin(self, inputs: EncoderInput, patch: int = 0) -> Encoding:
+        """The output of the encoder of a patch, to be taken apart by `split`, and the way back."""
+        return self.encoder_of(patch).begin(inputs)
+
+    def split(self, output: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(mean, log-deviation), as in `encode`. output: (num_rows, width) of an encoder."""
         if not self.variational:
             return output, None
         mean, log_deviation = output.split(self.dim, dim=1)

@@ -62,41 +62,56 @@ def convolve(network: Network, weights: Sequence[Tensor], biases: Sequence[Tenso
     return _Convolve.apply(network, len(weights), skip, *weights, *biases)
 
 
-class _Convolve(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, network: Network, num_layers: int, skip: Tensor | None, *parameters: Tensor) -> Tensor:
-        tables = [part.detach().contiguous().numpy() for part in parameters]
-        weights, biases = tables[:num_layers], tables[num_layers:]
-        scale, loops = network.propagation.row_scale, network.propagation.loops
-        rows = FeatureRows(network.features, network.mean, network.factor)
+class Convolution:
+    """One pass through the network, and the way back.
+
+    Args:
+        weights, biases, skip: The parameters as arrays, skip None for none. At least two weights.
+
+    Attributes:
+        vectors: (num_rows, width) float32.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        weights: Sequence[np.ndarray],
+        biases: Sequence[np.ndarray],
+        skip: np.ndarray | None,
+    ) -> None:
+        self._network, self._weights, self._has_skip = network, weights, skip is not None
+        self._hidden: list[np.ndarray] = []
+        propagation, core = network.propagation, native()
+        scale, loops = propagation.row_scale, propagation.loops
+        self._rows = FeatureRows(network.features, network.mean, network.factor)
         added = biases[-1][None]
         if network.propagated:
             left, table, first_scale, first_loops = _left(network.features), weights[0], None, False
         else:
-            table, own = rows.project(weights[0], None if skip is None else skip.detach().numpy(), scale, biases[-1])
+            table, own = self._rows.project(weights[0], skip, scale, biases[-1])
             added = added if own is None else own
-            left, first_scale, first_loops = network.propagation.csr, scale, loops
-        hidden = []
-        for layer in range(num_layers - 1):
-            inner, outer = blank_table(len(network.propagation.starts), table.shape[1]), weights[layer + 1]
+            left, first_scale, first_loops = propagation.csr, scale, loops
+        for bias, outer in zip(biases[:-1], weights[1:], strict=True):
+            inner = blank_table(len(propagation.starts), table.shape[1])
             out = blank_table(len(inner), outer.shape[1])
-            native().forward_layer(left, table, biases[layer], outer, inner, out, first_scale, first_loops, scale)
-            hidden.append(inner)
-            left, table, first_scale, first_loops = network.propagation.csr, out, scale, loops
-        ctx.network, ctx.rows, ctx.hidden, ctx.weights, ctx.has_skip = network, rows, hidden, weights, skip is not None
-        return torch.from_numpy(multiply_table(network.propagation, table, added, is_scaled=True))
+            core.forward_layer(left, table, bias, outer, inner, out, first_scale, first_loops, scale)
+            self._hidden.append(inner)
+            left, table, first_scale, first_loops = propagation.csr, out, scale, loops
+        self.vectors = multiply_table(propagation, table, added, is_scaled=True)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        network: Network = ctx.network
-        own = gradient.contiguous().numpy()
-        propagation, weights, num_layers = network.propagation, ctx.weights, len(ctx.weights)
+    def gradients(self, own: np.ndarray) -> list[np.ndarray | None]:
+        """Gradients of skip (None where there is none), weights and biases, in this order.
+
+        own: (num_rows, width) that of the vectors.
+        """
+        network, weights, core = self._network, self._weights, native()
+        propagation, num_layers = network.propagation, len(weights)
         of_weights: list[np.ndarray | None] = [None] * num_layers
         of_biases: list[np.ndarray | None] = [None] * num_layers
         of_biases[-1] = sum_rows(own)
         outer = multiply_table(propagation, own)
         for layer in reversed(range(num_layers - 1)):
-            inner: np.ndarray = ctx.hidden[layer]
+            inner = self._hidden[layer]
             by_features = layer == 0 and network.propagated
             factor = network.features if by_features else propagation
             scatters = by_features and (isinstance(factor, Tensor) or factor.num_columns <= _FEW_COLUMNS)
@@ -106,7 +121,7 @@ class _Convolve(torch.autograd.Function):
             of_table = zero_table(parts, factor.shape[1], width) if scatters else None
             turned = np.ascontiguousarray(weights[layer + 1].T)
             scale = None if by_features else propagation.row_scale
-            native().backward_layer(_left(factor), inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
+            core.backward_layer(_left(factor), inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
             of_biases[layer], of_weights[layer + 1] = add_parts(of_bias), add_parts(of_weight)
             if of_table is not None:
                 of_weights[0] = add_parts(of_table)
@@ -119,8 +134,21 @@ class _Convolve(torch.autograd.Function):
                 outer = multiply_table(propagation, of_sums, is_scaled=True)
         of_skip = None
         if not network.propagated:
-            of_weights[0], of_skip = ctx.rows.gradients(outer, own if ctx.has_skip else None)
-        found = [of_skip, *of_weights, *of_biases]
+            of_weights[0], of_skip = self._rows.gradients(outer, own if self._has_skip else None)
+        return [of_skip, *of_weights, *of_biases]
+
+
+class _Convolve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, network: Network, num_layers: int, skip: Tensor | None, *parameters: Tensor) -> Tensor:
+        tables = [part.detach().contiguous().numpy() for part in parameters]
+        own = None if skip is None else skip.detach().contiguous().numpy()
+        ctx.convolution = Convolution(network, tables[:num_layers], tables[num_layers:], own)
+        return torch.from_numpy(ctx.convolution.vectors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        found = ctx.convolution.gradients(gradient.contiguous().numpy())
         return (None, None, *(None if each is None else torch.from_numpy(each) for each in found))
 
 

@@ -34,9 +34,24 @@ def reconstruction_loss(
     is the inner product. Differentiable in both and in the bias.
     """
     bias = left.new_zeros(()) if bias is None else bias
-    if not runs_native(left) or left.shape[1] > _WIDEST:
+    if not can_score(left):
         return reference.pair_loss(left, left if right is None else right, bias, edges.listed, non_edges.listed)
     return _PairLoss.apply(left, right, bias, edges, non_edges)
+
+
+def can_score(left: Tensor) -> bool:
+    """Whether the native kernels score these rows."""
+    return runs_native(left) and left.shape[1] <= _WIDEST
+
+
+def reconstruction_gradient(
+    left: Tensor, edges: ScoredEdges, non_edges: NonEdges, bias: float
+) -> tuple[float, Tensor, float]:
+    """(loss, gradient of left, derivative by the bias) of `reconstruction_loss` of one table, where `can_score`."""
+    sums = GradientSums(left.detach().contiguous().numpy(), None, bias)
+    sums.add_edges(edges)
+    sums.add_non_edges(non_edges)
+    return sums.loss, torch.from_numpy(sums.gradients()[0]), sums.slope
 
 
 class _PairLoss(torch.autograd.Function):

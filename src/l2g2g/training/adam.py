@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_not
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ class Adam:
         self.means = [torch.zeros_like(each) for each in self.parameters]
         self.squares = [torch.zeros_like(each) for each in self.parameters]
         self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
-        self._known: dict[int, tuple[tuple[int, ...], tuple[np.ndarray, ...]]] = {}
+        self._known: dict[int, tuple[int, tuple[Tensor, ...], tuple[np.ndarray, ...]]] = {}
 
     def clear_gradients(self) -> None:
         """Drop the gradients of the last step."""
@@ -62,22 +63,20 @@ class Adam:
         )
 
     def _step_native(self, used: list[int]) -> None:
+        step = native().step_adam
         for place in used:
             gradient = self.parameters[place].grad
             assert gradient is not None
             values, mean, square, steps = self._arrays(place)
             steps += 1
             count = float(steps)
-            flat = gradient.contiguous().view(-1).numpy()
-            native().step_adam(values, flat, mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
+            step(values, gradient.contiguous().numpy(), mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
 
     def _arrays(self, place: int) -> tuple[np.ndarray, ...]:
         """A parameter, its moments and its steps as arrays that share their memory, made once."""
-        tensors = self.parameters[place], self.means[place], self.squares[place], self.steps[place]
-        addresses = tuple(each.data_ptr() for each in tensors)
+        parameter, moments = self.parameters[place], (self.means[place], self.squares[place], self.steps[place])
         found = self._known.get(place)
-        if found is None or found[0] != addresses:
-            parameter, mean, square, steps = (each.detach() for each in tensors)
-            arrays = parameter.view(-1).numpy(), mean.view(-1).numpy(), square.view(-1).numpy(), steps.numpy()
-            found = self._known[place] = addresses, arrays
-        return found[1]
+        if found is None or found[0] != parameter.data_ptr() or any(map(is_not, found[1], moments)):
+            arrays = tuple(each.detach().numpy() for each in (parameter, *moments))
+            found = self._known[place] = parameter.data_ptr(), moments, arrays
+        return found[2]

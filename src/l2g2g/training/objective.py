@@ -15,6 +15,7 @@ from torch import Tensor
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.sampling import sample_nodes_by_degree
@@ -106,14 +107,11 @@ class GlobalPairs:
             assert request.nodes is not None
             owned = owned.weighed(total).renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
-        vectors = table.gather(request).detach().requires_grad_()
-        loss = model.pair_loss(vectors, edges, non_edges)
-        loss.backward()
-        assert vectors.grad is not None
+        loss, gradient = model.pair_gradient(table.gather(request), edges, non_edges)
         table.clear()
-        table.scatter_add_to_owners(request, vectors.grad)
+        table.scatter_add_to_owners(request, gradient)
         table.return_ghosts("overlap gradients")
-        return float(loss.detach())
+        return loss
 
 
 def accumulate_gradients(
@@ -131,29 +129,28 @@ def accumulate_gradients(
     """
     if solve is not None:
         return _accumulate_through(model, batches, solve, settings, epoch, global_pairs)
+    total = 0.0
     if settings.scope == "inside":
-        total = 0.0
         for batch in batches:
-            loss = patch_loss(model, batch, frame, settings, epoch)
-            loss.backward()
-            total += float(loss.detach())
+            encoded = EncodedBatch(model, batch, frame, settings, epoch)
+            loss, gradient = _inside_gradient(model, encoded.vectors, batch, settings, epoch)
+            total += loss + encoded.backward(gradient)
         return total
     assert global_pairs is not None
-    table, encoded = global_pairs.table, dict[int, tuple[Tensor, Tensor]]()
+    table, resident = global_pairs.table, dict[int, EncodedBatch]()
     table.clear()
     for place, batch in enumerate(batches):
         with torch.set_grad_enabled(batches.holds(batch)):
-            aligned, divergence = encode_aligned(model, batch, frame, settings, epoch)
+            encoded = EncodedBatch(model, batch, frame, settings, epoch)
         if batches.holds(batch):
-            encoded[place] = aligned, divergence
-        table.scatter_add(global_pairs.place(batch), aligned.detach())
+            resident[place] = encoded
+        table.scatter_add(global_pairs.place(batch), encoded.vectors)
+        del encoded  # what its gradient needs is not kept beside that of the next batch
     total = global_pairs.add_gradient(model, settings, epoch)
     for place, batch in enumerate(batches):
-        found = encoded.pop(place, None)  # a batch that is not resident is encoded again
-        aligned, divergence = encode_aligned(model, batch, frame, settings, epoch) if found is None else found
-        roots = [aligned, divergence] if divergence.requires_grad else [aligned]
-        torch.autograd.backward(roots, [table.take(global_pairs.place(batch)), None][: len(roots)])
-        total += float(divergence.detach())
+        found = resident.pop(place, None)  # a batch that is not resident is encoded again
+        again = EncodedBatch(model, batch, frame, settings, epoch) if found is None else found
+        total += again.backward(table.take(global_pairs.place(batch)))
     return total
 
 
@@ -167,7 +164,7 @@ def _accumulate_through(
 ) -> float:
     """Align this epoch's own embeddings inside the graph: the gradient also says how each patch moves the others.
 
-    Several batches: the gradient of the rows first, then encode again, as in `_accumulate_in_turn`.
+    Several batches: the gradient of the rows first, then encode again, as in `accumulate_gradients`.
     """
     in_turn = len(batches) > 1
     encoded, sizes, patches = [], [], []
@@ -217,7 +214,12 @@ def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[
 
 def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
     """(num_rows, dim) embeddings of a batch as training sees them, each patch in its own frame, and the divergence."""
-    inputs = batch.training_inputs(
+    output = model.encoder_of(int(batch.patches[0]))(_training_inputs(batch, settings, epoch))
+    return _add_noise(model, output, batch, settings, epoch)
+
+
+def _training_inputs(batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> EncoderInput:
+    return batch.training_inputs(
         mask=settings.mask,
         scored=_shares(settings)[1],
         feature_dropout=settings.feature_dropout,
@@ -225,25 +227,59 @@ def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, e
         epoch=epoch,
         num_groups=settings.mask_groups,
     )
-    mean, log_deviation = model.encode(inputs, int(batch.patches[0]))
-    embedding, divergence = mean, mean.new_zeros(())
-    if log_deviation is not None:
-        embedding = mean + _noise(batch, mean, settings.seed, epoch) * torch.exp(log_deviation)
-        divergence = _divergence(mean, log_deviation, batch)
-    return embedding, divergence
 
 
-def encode_aligned(
-    model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
+def _add_noise(
+    model: Autoencoder, output: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
 ) -> tuple[Tensor, Tensor]:
-    """(num_rows, dim) aligned embeddings of a batch as training sees them, and the divergence of its noise.
+    """The embeddings that an encoder's output means, drawn where it is variational, and their divergence."""
+    mean, log_deviation = model.split(output)
+    if log_deviation is None:
+        return mean, mean.new_zeros(())
+    embedding = mean + _noise(batch, mean, settings.seed, epoch) * torch.exp(log_deviation)
+    return embedding, _divergence(mean, log_deviation, batch)
+
+
+class EncodedBatch:
+    """The aligned embeddings of a batch as training sees them, and the way of their gradient back to the encoder.
 
     Where the frame cannot change the loss nor its gradient it is not applied.
+
+    Attributes:
+        vectors: (num_rows, dim), detached.
     """
-    embedding, divergence = encode(model, batch, settings, epoch)
-    if settings.alignment == "during" and len(frame.rotations) > 1 and not _is_without_effect(model, frame, settings):
-        embedding = apply_frame(embedding, batch.offsets, frame.part(batch.patches))
-    return embedding, divergence
+
+    def __init__(
+        self, model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
+    ) -> None:
+        self._encoding = model.begin(_training_inputs(batch, settings, epoch), int(batch.patches[0]))
+        self.vectors = self._encoding.vectors
+        self._roots: list[Tensor] = []  # what autograd made of the encoder's output, where something was done to it
+        moves = settings.alignment == "during" and len(frame.rotations) > 1
+        moves = moves and not _is_without_effect(model, frame, settings)
+        if not moves and not model.variational:
+            return
+        self._output = self._encoding.vectors
+        if torch.is_grad_enabled():
+            self._output.requires_grad_()
+        embedding, divergence = _add_noise(model, self._output, batch, settings, epoch)
+        if moves:
+            embedding = apply_frame(embedding, batch.offsets, frame.part(batch.patches))
+        self.vectors, self._roots = embedding.detach(), [embedding, divergence]
+
+    def backward(self, gradient: Tensor) -> float:
+        """Add what a gradient of the vectors and the divergence give to the parameters. Returns the divergence."""
+        if not self._roots:
+            self._encoding.backward(gradient)
+            return 0.0
+        embedding, divergence = self._roots
+        if divergence.requires_grad:
+            torch.autograd.backward([embedding, divergence], [gradient, None])
+        else:
+            embedding.backward(gradient)
+        assert self._output.grad is not None
+        self._encoding.backward(self._output.grad)
+        return float(divergence.detach())
 
 
 def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSettings) -> bool:
@@ -252,10 +288,17 @@ def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSett
     return frame.is_identity or (settings.scope == "inside" and unseen)
 
 
-def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:
-    """This batch's part of Σ_j N_j L_j / Σ_j N_j, on the aligned embeddings."""
-    embedding, divergence = encode_aligned(model, batch, frame, settings, epoch)
-    return inside_loss(model, embedding, batch, settings, epoch) + divergence
+def _inside_gradient(
+    model: Autoencoder, embedding: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
+) -> tuple[float, Tensor]:
+    """`inside_loss` and its gradient, (num_rows, dim); that of the decoder is added to its parameters."""
+    if settings.pairs == "sampled":
+        return model.pair_gradient(embedding, *batch.pairs.draw(**_how_to_draw(settings, epoch)))
+    vectors = embedding.requires_grad_()
+    loss = inside_loss(model, vectors, batch, settings, epoch)
+    loss.backward()
+    assert vectors.grad is not None
+    return float(loss.detach()), vectors.grad
 
 
 def inside_loss(

@@ -84,6 +84,14 @@ class Decoder(nn.Module, ABC):
         sides = self._factors(embedding)
         return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right)
 
+    def gradient(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> tuple[float, Tensor]:
+        """(loss, its gradient (num_rows, dim)); that of the parameters is added to them. embedding: (num_rows, dim)."""
+        vectors = embedding.detach().requires_grad_()
+        loss = self.loss(vectors, edges, non_edges)
+        loss.backward()
+        assert vectors.grad is not None
+        return float(loss.detach()), vectors.grad
+
     def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
         """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""
         sides = self._factors(embedding)

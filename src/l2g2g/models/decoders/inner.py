@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.models.decoders.base import Decoder, Factors
+from l2g2g.models.encoding import add_gradient
+from l2g2g.models.pair_loss import NonEdges, ScoredEdges, can_score, reconstruction_gradient
 
 
 class InnerDecoder(Decoder):
@@ -29,6 +31,16 @@ class InnerDecoder(Decoder):
     def factors(self, embedding: Tensor) -> Factors:
         """The vectors themselves."""
         return Factors(embedding, None, self.bias)
+
+    def gradient(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> tuple[float, Tensor]:
+        """As `Decoder.gradient`, without a graph of autograd where the native kernels run."""
+        if not can_score(embedding):
+            return super().gradient(embedding, edges, non_edges)
+        bias = 0.0 if self.bias is None else float(self.bias.detach())
+        loss, gradient, slope = reconstruction_gradient(embedding, edges, non_edges, bias)
+        if self.bias is not None:
+            add_gradient(self.bias, self.bias.detach().new_tensor(slope))
+        return loss, gradient
 
     def score(self, vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """(num_pairs,) float64 scores, summed in float64."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.encoding import Encoding
 from l2g2g.models.features import FeatureRows
 from l2g2g.models.propagation import SYMMETRIC, Propagation
 from l2g2g.models.sparse import SparseMatrix, multiply
@@ -119,6 +120,11 @@ class Encoder(nn.Module, ABC):
         self._check(inputs)
         matrix = self.propagation.of_graph(inputs.propagation)
         return self._run(inputs, lambda _, message, added: multiply(matrix, message, added))
+
+    def begin(self, inputs: EncoderInput) -> Encoding:
+        """Encode, for those who bring the gradient of the vectors themselves. Shapes as in `forward`."""
+        vectors = self(inputs)
+        return Encoding(vectors.detach(), vectors.backward)
 
     def encode_beside(
         self, features: Tensor | SparseMatrix, matrix: SparseMatrix, known: list[Tensor] | None = None

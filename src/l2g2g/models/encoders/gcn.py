@@ -2,24 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.models.convolutions import Network, can_convolve, convolve
+from l2g2g.models.convolutions import Convolution, Network, can_convolve, convolve
 from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.encoders.base import Encoder
+from l2g2g.models.encoding import Encoding, add_gradient
 
 
 class GCNEncoder(Encoder):
-    """Z = Â ReLU(Â X W₁ + b₁) W₂ + b₂ … with as many layers as there are weights (Kipf and Welling 2017)."""
+    """Z = Â ReLU(Â X W₁ + b₁) W₂ + b₂ … with as many layers as there are weights (Kipf and Welling 2017).
+
+    With ReLUs in a few native passes, where the hidden layers are needed nowhere else.
+    """
+
+    _arrays: tuple[list[int], list[np.ndarray]] | None = None
 
     def forward(self, inputs: EncoderInput) -> Tensor:
-        """As `Encoder.forward`; with ReLUs in a few native passes, where the hidden layers are needed nowhere else."""
+        """As `Encoder.forward`."""
         self._check(inputs)
-        if len(self.weights) > 1 and self.activation is torch.relu and not self.residual:
-            rows = self.feature_rows(inputs.features)
-            network = Network(inputs.propagation, inputs.features, inputs.propagated, rows.mean, rows.factor)
-            weights, biases, skip = list(self.weights), list(self.biases), self.skip
-            if can_convolve(network, weights + biases + ([] if skip is None else [skip])):
-                return convolve(network, weights, biases, skip)
-        return super().forward(inputs)
+        network = self._network(inputs)
+        if network is None:
+            return super().forward(inputs)
+        return convolve(network, list(self.weights), list(self.biases), self.skip)
+
+    def begin(self, inputs: EncoderInput) -> Encoding:
+        """As `Encoder.begin`, without a graph of autograd: on small graphs that takes longer than the passes."""
+        self._check(inputs)
+        network = self._network(inputs)
+        if network is None:
+            return super().begin(inputs)
+        parameters = [*self.weights, *self.biases, *([] if self.skip is None else [self.skip])]
+        tables, num_layers = self._tables(parameters), len(self.weights)
+        skip = None if self.skip is None else tables[-1]
+        convolution = Convolution(network, tables[:num_layers], tables[num_layers : 2 * num_layers], skip)
+
+        def backward(gradient: Tensor) -> None:
+            of_skip, *others = convolution.gradients(gradient.contiguous().numpy())
+            for parameter, found in zip(parameters, [*others, of_skip], strict=False):
+                if found is not None:
+                    add_gradient(parameter, torch.from_numpy(found))
+
+        return Encoding(torch.from_numpy(convolution.vectors), backward)
+
+    def _network(self, inputs: EncoderInput) -> Network | None:
+        """What the native passes are told; None where they cannot do it."""
+        if len(self.weights) < 2 or self.activation is not torch.relu or self.residual:
+            return None
+        rows = self.feature_rows(inputs.features)
+        network = Network(inputs.propagation, inputs.features, inputs.propagated, rows.mean, rows.factor)
+        parameters = [*self.weights, *self.biases, *([] if self.skip is None else [self.skip])]
+        return network if can_convolve(network, parameters) else None
+
+    def _tables(self, parameters: Sequence[Tensor]) -> list[np.ndarray]:
+        """The parameters as arrays that share their memory, made anew only where that has moved."""
+        addresses = [each.data_ptr() for each in parameters]
+        if self._arrays is None or self._arrays[0] != addresses:
+            self._arrays = addresses, [each.detach().contiguous().numpy() for each in parameters]
+        return self._arrays[1]
