@@ -80,7 +80,7 @@ def test_an_evaluation_has_a_page_for_each_training(evaluated, capsys):
     text = (evaluated / "report.html").read_text()
     assert "<b>l2g2g-seed-3</b>" in text
     assert "All trainings of this run" in text
-    assert "nothing in training has seen them" in text
+    assert "training has not seen them" in text
     record = open_record(evaluated, "l2g2g-seed-3")
     assert (record.separation.kind, record.row["seed"]) == ("test", 3)
     assert record.separation.auc.value == pytest.approx(record.row["auc"], abs=1e-9)

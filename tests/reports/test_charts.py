@@ -36,7 +36,7 @@ def test_svg_and_png_of_every_panel(chart, tmp_path):
 def test_a_chart_without_data_says_so(panels, tmp_path):
     svg, _ = draw_chart(Chart("none", "Nothing.", panels), tmp_path)
     text = svg.read_text()
-    assert "nothing finished yet" in text
+    assert "no results yet" in text
     assert ">empty<" not in text
     assert "xtick" not in text
 

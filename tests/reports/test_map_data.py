@@ -63,20 +63,20 @@ def test_lists_for_few_nodes(record, places):
 
 
 def test_vectors_and_edges_for_many(record, places, monkeypatch):
-    monkeypatch.setattr(map_data, "_MOST_FOR_LISTS", 0)
+    monkeypatch.setattr(map_data, "_MAX_NODES_FOR_LISTS", 0)
     found = contents(make_map(record, places))
     assert np.array_equal(np.cumsum(found["edge-ends"]), record.edges.indices)
     assert np.array_equal(found["edge-starts"], record.edges.indptr)
     assert found["vectors"].shape == (240,)
-    monkeypatch.setattr(map_data, "_MOST_VECTOR_BYTES", 40 * 2 * 3)
+    monkeypatch.setattr(map_data, "_MAX_VECTOR_BYTES", 40 * 2 * 3)
     fewer = make_map(record, places)
     assert contents(fewer)["vectors"].shape == (120,)
     assert fewer.facts["partners"]["note"] == "Found by the 3 leading directions of the 6 dimensions."
 
 
 def test_what_cannot_be_scored_from_fewer_columns_is_said(with_decoder, places, monkeypatch):
-    monkeypatch.setattr(map_data, "_MOST_FOR_LISTS", 0)
-    monkeypatch.setattr(map_data, "_MOST_VECTOR_BYTES", 40 * 2 * 3)
+    monkeypatch.setattr(map_data, "_MAX_NODES_FOR_LISTS", 0)
+    monkeypatch.setattr(map_data, "_MAX_VECTOR_BYTES", 40 * 2 * 3)
     partners = make_map(with_decoder("product"), places).facts["partners"]
     assert partners["decoder"] is None
     assert "l2g2g explore" in partners["missing"]

@@ -95,7 +95,7 @@ def test_a_click_lists_neighbours_and_links(map_page, page, record):
 @pytest.mark.parametrize("kind", ["inner", "cosine", "distance", "product", "asymmetric"])
 def test_the_page_finds_the_same_from_its_vectors(map_page, with_decoder, tmp_path, monkeypatch, kind):
     record = with_decoder(kind)
-    monkeypatch.setattr(map_data, "_MOST_FOR_LISTS", 0)
+    monkeypatch.setattr(map_data, "_MAX_NODES_FOR_LISTS", 0)
     map_page.open(write_page(record, tmp_path))
     partners, rows = Partners(record), np.array([0, 11, 39])
     expected = {"neighbours": partners.neighbours(rows), "links": partners.links(rows)}

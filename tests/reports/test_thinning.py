@@ -21,8 +21,8 @@ def test_nodes_keep_what_is_theirs(record, tmp_path):
     write_record(tmp_path / "few", few)
     assert read_record(tmp_path / "few").num_nodes == 15  # still in order
     page = render_run(few, few.vectors[:, :2])
-    assert "15 of 40 nodes, drawn at random" in page
-    assert "drawn at random" not in render_run(record, record.vectors[:, :2])
+    assert "15 of 40 nodes, a random sample" in page
+    assert "a random sample" not in render_run(record, record.vectors[:, :2])
 
 
 def test_numbers_stay_names(record):

@@ -1,1 +1,1 @@
-"""Room 8: reports: tables and figures."""
+"""Reports: pages, maps, tables and figures of runs."""

@@ -1,4 +1,4 @@
-"""Alignment page: one self-contained HTML page about an alignment. Every name from data is escaped."""
+"""HTML page of an alignment, self-contained. Every name from data is escaped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 def _histogram(values: np.ndarray, num_bins: int = 40) -> str:
     shared = values[values > 0]
     if not len(shared):
-        return "<p>No node is held by two patches, or all agree exactly.</p>"
+        return "<p>No node is in two patches, or all copies agree exactly.</p>"
     counts, edges = np.histogram(shared, bins=num_bins)
     width, height = 640, 160
     bar = width / num_bins

@@ -1,28 +1,34 @@
-"""Charts: lines with bands and dots over categories, as SVG and PNG."""
+"""Charts: lines with bands and points over categories, as SVG and PNG files."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from l2g2g.errors import InputError
 from l2g2g.reports.figures import nice_ticks
 
+if TYPE_CHECKING:
+    from l2g2g.training.loop import History
+
 Scale = Literal["linear", "log"]
-_MARKERS = ["o", "s", "D", "^", "v", "P", "X"]
-# Steps within a power of ten, the coarse ones first.
+# Text stays text and identifiers repeat, so that the same chart gives the same SVG.
+SVG_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "l2g2g", "font.size": 9}
+MARKERS = ["o", "s", "D", "^", "v", "P", "X"]
+# Ticks within a power of ten, the coarse ones first.
 _STEPS = [(1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one kind.
+    """Points with one label and colour.
 
     Attributes:
-        bounds: The lowest and the highest of each y, drawn as a band or, where points are not joined, as bars.
-        hollow: Markers without a fill.
-        colour: Its place in the cycle of colours.
+        bounds: Lower and upper bound of each y, drawn as a band or, where points are not joined, as error bars.
+        hollow: Whether markers have no fill.
+        colour: Number in the cycle of colours.
     """
 
     label: str
@@ -36,7 +42,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. counts: x are counts, and each has its tick; ticks: words below x = 0, 1, 2, ..."""
+    """One pair of axes. counts: whether x are counts, each with a tick; ticks: labels of x = 0, 1, 2, ..."""
 
     title: str
     series: list[Series]
@@ -50,7 +56,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure: panels side by side under one legend. name: of its files; caption: also for those who cannot see it."""
+    """A figure: panels side by side with one legend. name: of its files; caption: also the alternative text."""
 
     name: str
     caption: str
@@ -63,7 +69,7 @@ def around(means: list[float], deviations: list[float]) -> list[tuple[float, flo
 
 
 def require_matplotlib() -> Any:
-    """pyplot, drawing to files; asked for before a long run, so that it does not fail at its end."""
+    """pyplot with a backend for files; an InputError without matplotlib. Long runs call this before they start."""
     try:
         import matplotlib
     except ImportError as error:
@@ -75,14 +81,13 @@ def require_matplotlib() -> Any:
 
 
 def draw_chart(chart: Chart, folder: Path) -> list[Path]:
-    """Write NAME.svg and NAME.png. The same chart gives the same SVG; what has no points is left out."""
+    """Write NAME.svg and NAME.png, and return their paths. Series and panels without points are left out."""
     pyplot = require_matplotlib()
     panels = _with_points(chart.panels)
     columns = 2 if len(panels) == 4 else min(3, len(panels)) or 1
     rows = -(-len(panels) // columns) or 1
-    settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "l2g2g", "font.size": 9}
     paths = [folder / f"{chart.name}.{ending}" for ending in ("svg", "png")]
-    with pyplot.rc_context(settings):
+    with pyplot.rc_context(SVG_STYLE):
         width = max(5.0, 3.9 * columns if len(panels) > 1 else 7.0)
         figure, grid = pyplot.subplots(
             rows, columns, figsize=(width, 3.3 * rows + 0.5), squeeze=False, layout="constrained"
@@ -94,16 +99,39 @@ def draw_chart(chart: Chart, folder: Path) -> list[Path]:
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         if not panels:
-            grid[0, 0].set_title("nothing finished yet", fontsize=9, fontweight="bold", loc="left")
+            grid[0, 0].set_title("no results yet", fontsize=9, fontweight="bold", loc="left")
         if known:
             ncols = 5 if len(known) <= 5 else 4
             figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=ncols, frameon=False)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out once, for both files
-        for path in paths:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-        pyplot.close(figure)
+        save_figure(figure, paths)
     return paths
+
+
+def save_figure(figure: Any, paths: Iterable[Path]) -> None:
+    """Write a figure of pyplot to files, without the date, and close it."""
+    for path in paths:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    require_matplotlib().close(figure)
+
+
+def plot_training(histories: Mapping[str, History], path: Path, *, title: str = "") -> None:
+    """Draw the loss of every epoch and the validation AUC of each method. path: .png, .svg or .pdf."""
+    figure, (left, right) = require_matplotlib().subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for name, history in histories.items():
+        (line,) = left.plot(range(1, history.num_epochs + 1), history.losses, label=name, linewidth=1.3)
+        if history.validations:
+            epochs, scores = zip(*history.validations, strict=True)
+            right.plot(epochs, [100 * score for score in scores], color=line.get_color(), marker=".", linewidth=1.3)
+    left.set(xlabel="epoch", ylabel="training loss", title="Loss")
+    right.set(xlabel="epoch", ylabel="validation AUC in %", title="Validation")
+    left.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    figure.suptitle(title)
+    save_figure(figure, [path])
 
 
 def _with_points(panels: list[Panel]) -> list[Panel]:
@@ -112,7 +140,7 @@ def _with_points(panels: list[Panel]) -> list[Panel]:
 
 
 def _draw_panel(axes: Any, panel: Panel) -> dict[str, Any]:
-    """Draw the series; what the legend shows of each."""
+    """Draw the series. Returns the handle of each for the legend."""
     handles = {series.label: _draw_series(axes, series) for series in panel.series}
     axes.set_xscale(panel.xscale)
     axes.set_yscale(panel.yscale)
@@ -137,7 +165,7 @@ def _draw_panel(axes: Any, panel: Panel) -> dict[str, Any]:
 def _draw_series(axes: Any, series: Series) -> Any:
     style = {
         "color": f"C{series.colour}",
-        "marker": _MARKERS[series.colour % len(_MARKERS)],
+        "marker": MARKERS[series.colour % len(MARKERS)],
         "markersize": 5,
         "linestyle": "-" if series.joined else "none",
         "linewidth": 1.3,
@@ -154,7 +182,7 @@ def _draw_series(axes: Any, series: Series) -> Any:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """About four round numbers or more from low to high for a logarithmic axis, evenly spread where that can be.
+    """Four or more round numbers from low to high for a logarithmic axis, evenly spaced where possible.
 
     Example:
         >>> log_ticks(0.3, 2000), log_ticks(0.9, 6)
@@ -169,7 +197,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def count_labels(counts: list[float]) -> list[str]:
-    """Counts as people write them, all of an axis in the same way.
+    """Labels of counts, in thousands where all of them allow it.
 
     Example:
         >>> count_labels([500, 1000]), count_labels([8000, 16000])

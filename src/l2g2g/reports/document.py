@@ -1,4 +1,4 @@
-"""Document: what a report says, apart from how it looks. Rendered as a page and as Markdown."""
+"""Document: the content of a report, rendered as an HTML page and as Markdown."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from l2g2g.reports.charts import Chart
 
-EMPTY = "–"  # an entry that holds nothing
+EMPTY = "–"  # an empty entry of a table
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A table entry that stands out: best of its row, or better than the reference method."""
+    """A highlighted table entry: best of its row, or better than the reference method."""
 
     text: str
     best: bool = False
@@ -21,7 +21,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table with a caption. The first `num_labels` columns and the last `num_notes` are words, the others figures."""
+    """A table with a caption. The first `num_labels` columns and the last `num_notes` are text, the others numbers."""
 
     caption: str
     columns: list[str]
@@ -30,11 +30,11 @@ class DataTable:
     num_notes: int = 0
 
     def is_words(self, column: int) -> bool:
-        """Whether a column holds words."""
+        """Whether a column is text."""
         return column < self.num_labels or column >= len(self.columns) - self.num_notes
 
     def trimmed(self) -> DataTable:
-        """Without the columns of figures that hold nothing but dashes."""
+        """The table without columns of numbers whose entries are all empty."""
         kept = [
             column
             for column in range(len(self.columns))
@@ -46,7 +46,7 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Code:
-    """Commands, or other text that keeps its lines."""
+    """Commands, or other preformatted text."""
 
     text: str
 
@@ -64,7 +64,7 @@ Block: TypeAlias = str | DataTable | Chart | Picture | Code
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it. name: the anchor."""
+    """A heading and its blocks. name: the anchor."""
 
     name: str
     title: str
@@ -79,7 +79,7 @@ class Document:
     sections: list[Section]
 
     def charts(self) -> list[Chart]:
-        """All figures that are still to be drawn, in order."""
+        """The figures that are yet to be drawn, in order."""
         return [figure for figure in self.figures() if isinstance(figure, Chart)]
 
     def figures(self) -> list[Chart | Picture]:

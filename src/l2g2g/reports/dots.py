@@ -1,4 +1,4 @@
-"""Dots: a plot of differences, one row per change and one dot per graph."""
+"""Dot plot of differences: one row per change, one dot per graph."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from l2g2g.errors import InputError
+from l2g2g.reports.charts import MARKERS, SVG_STYLE, require_matplotlib, save_figure
 
 
 @dataclass(frozen=True)
 class DotRow:
-    """One change: (mean, deviation) of its difference by graph."""
+    """One change. values: (mean, standard deviation) of the difference by graph."""
 
     label: str
     values: dict[str, tuple[float, float]]
@@ -26,19 +26,11 @@ class DotGroup:
 
 
 def plot_differences(groups: list[DotGroup], paths: list[Path], *, xlabel: str, title: str = "") -> None:
-    """Draw the groups below each other on one axis, linear to one point and logarithmic beyond. paths: .svg, .png."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError("figures need matplotlib; install it with: pip install 'l2g2g[report]'") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    # Text stays text and identifiers repeat: the same figures give the same file.
-    settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "l2g2g", "font.size": 9}
+    """Draw the groups below each other on one axis, linear within ±1 and logarithmic beyond. paths: .svg, .png."""
+    pyplot = require_matplotlib()
     names = list(dict.fromkeys(name for group in groups for row in group.rows for name in row.values))
     heights = [len(group.rows) + 1.3 for group in groups]
-    with pyplot.rc_context(settings):
+    with pyplot.rc_context(SVG_STYLE):
         figure, all_axes = pyplot.subplots(
             len(groups),
             1,
@@ -54,14 +46,10 @@ def plot_differences(groups: list[DotGroup], paths: list[Path], *, xlabel: str, 
         handles, labels = all_axes[0, 0].get_legend_handles_labels()
         figure.suptitle(title)
         figure.legend(handles, labels, loc="outside lower center", ncols=max(1, len(names)), frameon=False)
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(path, dpi=150, metadata=metadata)
-        pyplot.close(figure)
+        save_figure(figure, paths)
 
 
 def _draw_group(axes: Any, group: DotGroup, names: list[str]) -> None:
-    markers = ["o", "s", "D", "^", "v", "P"]
     for number, name in enumerate(names):
         shift = 0.18 * (number - (len(names) - 1) / 2)
         places = [place + shift for place, row in enumerate(group.rows) if name in row.values]
@@ -70,7 +58,7 @@ def _draw_group(axes: Any, group: DotGroup, names: list[str]) -> None:
             [mean for mean, _ in found],
             places,
             xerr=[deviation for _, deviation in found],
-            fmt=markers[number % len(markers)],
+            fmt=MARKERS[number % len(MARKERS)],
             color=f"C{number}",
             markersize=4.5,
             elinewidth=1,

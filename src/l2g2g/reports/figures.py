@@ -1,4 +1,4 @@
-"""Figures: small charts as SVG inside the page, in its own colours, so that they are light or dark with it."""
+"""Figures of a page: small charts as inline SVG in the colours of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 _WIDTH, _HEIGHT = 560, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 40
-_FARTHEST = 1e30
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Curve:
 
 
 def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, caption: str, marked: float | None = None) -> str:
-    """Curves over one pair of axes. marked: an x that is drawn as a line across."""
+    """Curves over one pair of axes. marked: an x with a vertical line."""
     curves = [_drawable(curve) for curve in curves]
     xs, ys = (np.concatenate([np.asarray(getattr(curve, axis), float) for curve in curves]) for axis in "xy")
     if not len(xs):
@@ -49,7 +49,7 @@ def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, caption: str,
 def draw_histograms(
     bounds: Sequence[float], counts: Sequence[tuple[str, Sequence[int], int]], xlabel: str, caption: str
 ) -> str:
-    """Histograms over the same bars, one above the other. counts: (label, pairs in each bar, colour) of each."""
+    """Overlaid histograms with the same bins. counts: (label, pairs in each bin, colour) of each."""
     shares = [np.asarray(values, float) / max(1, sum(values)) for _, values, _ in counts]
     axes = _Axes(bounds[0], bounds[-1], 0.0, 100 * max(float(share.max()) for share in shares))
     parts = [axes.render(xlabel, "% of pairs")]
@@ -69,9 +69,9 @@ def draw_patch_graph(
     residuals: Sequence[float],
     caption: str,
 ) -> str:
-    """Patches as discs by their size, joined where they share nodes: wider for more of them, redder where they differ.
+    """Patches as discs by size, joined where they share nodes: wider for more nodes, redder for larger residuals.
 
-    residuals: (num_pairs,) of the pairs, or empty where they are not known.
+    residuals: (num_pairs,), or empty where they are not known.
     """
     places = lay_out(len(sizes), np.asarray(pairs, int).reshape(-1, 2))
     width, height, margin = 640, 420, 34
@@ -106,8 +106,8 @@ def draw_patch_graph(
 
 
 def lay_out(num_nodes: int, pairs: np.ndarray, num_steps: int = 200) -> np.ndarray:
-    """(num_nodes, 2) places within 0 to 1: joined nodes pull, all push apart (Fruchterman and Reingold 1991)."""
-    angles = 2 * np.pi * np.arange(num_nodes) * 0.618  # neighbours in number are no neighbours on the circle
+    """(num_nodes, 2) coordinates in 0 to 1 by attraction along pairs and repulsion (Fruchterman and Reingold 1991)."""
+    angles = 2 * np.pi * np.arange(num_nodes) * 0.618  # golden ratio: consecutive numbers are far apart
     places = np.column_stack([np.cos(angles), np.sin(angles)]) * (0.5 + 0.5 * np.arange(num_nodes) / num_nodes)[:, None]
     wanted = 1.5 / math.sqrt(max(num_nodes, 1))
     for step in range(num_steps):
@@ -126,14 +126,14 @@ def lay_out(num_nodes: int, pairs: np.ndarray, num_steps: int = 200) -> np.ndarr
 
 
 def _drawable(curve: Curve) -> Curve:
-    """Without what lies beyond any axis: a loss that exploded is part of a history, and of no curve."""
-    kept = np.abs(np.asarray(curve.y, dtype=float)) < _FARTHEST
+    """The curve without values that are not finite or too large to draw, such as a diverged loss."""
+    kept = np.abs(np.asarray(curve.y, dtype=float)) < _LARGEST
     x, y = (np.asarray(part, dtype=float)[kept].tolist() for part in (curve.x, curve.y))
     return replace(curve, x=x, y=y)
 
 
 class _Axes:
-    """Numbers to places, with a little room above."""
+    """Maps values to coordinates of the drawing, with a margin above."""
 
     def __init__(self, left: float, right: float, low: float, high: float) -> None:
         self.left, self.right = (left, right) if right > left else (left - 0.5, left + 0.5)
@@ -164,7 +164,7 @@ class _Axes:
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers from low to high, about as many as asked for.
+    """About `count` round numbers from low to high.
 
     Example:
         >>> nice_ticks(0, 47)

@@ -1,4 +1,4 @@
-"""Map data: what the page of a run carries for its map, in few bits, compressed, and as text that ends no script."""
+"""Data of the map in the page of a run: quantised, compressed, and encoded as text in script elements."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from l2g2g.reports.record import RunRecord
 
 Answers = Literal["inside", "live"]
 _LARGEST = 65535
-_MOST_FOR_LISTS = 20_000  # nodes whose partners are found beforehand
-_MOST_VECTOR_BYTES = 40_000_000
-# The first view leaves this share of the nodes outside on each side, and more where a few lie very far away: beyond so
-# many times the width of the middle half.
+_MAX_NODES_FOR_LISTS = 20_000  # up to this many, partners are computed in advance
+_MAX_VECTOR_BYTES = 40_000_000
+# The first view excludes this share of the nodes at each end, and nodes farther from the quartiles than this many
+# interquartile ranges.
 _OUTSIDE, _LONG_TAIL = 0.004, 4
 _LINKS_NEED_MORE = "The page cannot hold the vectors that links are scored by; l2g2g explore shows them."
 _LINKS_NEED_SERVER = "The page cannot score links by this decoder; l2g2g explore shows them."
@@ -29,34 +29,34 @@ _NETWORK_NOTE = f"The learned decoder ranks the {SHORTLIST} nodes of the largest
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One array, or plain values, for the page. kind: type of the numbers, or json."""
+    """One array, or JSON values, for the page. kind: the dtype, or json."""
 
     name: str
     kind: str
     content: bytes
 
     def render(self) -> str:
-        """As an element that no browser runs. Base64 has no letter that could end it."""
+        """A script element that browsers do not run; base64 has no character that could end it."""
         packed = base64.b64encode(gzip.compress(self.content, 6, mtime=0)).decode()
         return f'<script type="text/plain" id="block-{self.name}" data-kind="{self.kind}">{packed}</script>'
 
 
 @dataclass(frozen=True, eq=False)
 class MapData:
-    """facts: small values the script reads first. blocks: the arrays."""
+    """Everything the map needs. facts: small values; blocks: the arrays."""
 
     facts: dict[str, Any]
     blocks: list[Block]
 
     def render(self) -> str:
-        """All elements. In the facts no letter begins a tag."""
+        """All elements; `<` is escaped in the facts."""
         text = json.dumps(self.facts).replace("<", "\\u003c")
         facts = f'<script type="application/json" id="map-facts">{text}</script>'
         return facts + "".join(block.render() for block in self.blocks)
 
 
 def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside") -> MapData:
-    """places: (num_nodes, 2). answers: neighbours come with the page, or live from a server."""
+    """Data of a map. places: (num_nodes, 2); answers: whether neighbours are in the page or come from a server."""
     points, view = quantise_places(places)
     blocks = [_array("points", points)]
     names = record.names()
@@ -66,7 +66,7 @@ def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside")
     blocks += [_array(name, array) for name, array in values.items()]
     partners: dict[str, Any] = {"mode": "live"}
     if answers == "inside":
-        partners, more = _lists(record) if record.num_nodes <= _MOST_FOR_LISTS else _vectors(record)
+        partners, more = _lists(record) if record.num_nodes <= _MAX_NODES_FOR_LISTS else _vectors(record)
         blocks += more
     if not load_decoder(record).has_factors:
         partners.setdefault("note", _NETWORK_NOTE)
@@ -84,7 +84,7 @@ def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside")
 
 
 def quantise_places(places: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """(num_nodes, 2) uint16 with one scale for both axes, y downwards; and the view that holds nearly all of them."""
+    """(num_nodes, 2) uint16 with one scale for both axes, y downwards; and the view of nearly all of them."""
     places = np.asarray(places, dtype=np.float64) * [1, -1]
     low = places.min(axis=0)
     reach = max(float((places.max(axis=0) - low).max()), 1e-12)
@@ -97,19 +97,19 @@ def quantise_places(places: np.ndarray) -> tuple[np.ndarray, list[float]]:
 
 
 def quantise_vectors(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(num_nodes, dim) int16 and the (dim,) float32 by which each column is multiplied to have its numbers back."""
+    """(num_nodes, dim) int16, and the (dim,) float32 scale of each column."""
     scales = np.maximum(np.abs(vectors).max(axis=0), 1e-30) / 32767
     return np.round(vectors / scales).astype(np.int16), scales.astype(np.float32)
 
 
 def lead_columns(vectors: np.ndarray, width: int) -> np.ndarray:
-    """The (num_nodes, width) columns that keep inner products best: along the leading directions of the vectors."""
+    """(num_nodes, width) coordinates along the leading directions, which preserve inner products best."""
     _, directions = np.linalg.eigh((vectors.T @ vectors).astype(np.float64))
     return vectors @ directions[:, ::-1][:, :width].astype(np.float32)
 
 
 def _columns(record: RunRecord) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """What nodes can be coloured by and are described by, and its values."""
+    """Attributes of nodes for colours and descriptions, and their values."""
     columns: list[dict[str, Any]] = []
     values: dict[str, np.ndarray] = {}
     if record.labels is not None:
@@ -138,7 +138,7 @@ def _lists(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
 
 def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
     vectors = record.vectors
-    width = max(2, min(vectors.shape[1], _MOST_VECTOR_BYTES // (2 * len(vectors))))
+    width = max(2, min(vectors.shape[1], _MAX_VECTOR_BYTES // (2 * len(vectors))))
     decoder = load_decoder(record)
     described = {"ranksPairs": not decoder.has_factors, **decoder.page_facts()}
     partners: dict[str, Any] = {"mode": "vectors", "decoder": described}
@@ -153,7 +153,7 @@ def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
     stored, scales = quantise_vectors(vectors)
     blocks += [_array("vectors", stored), _array("vector-scales", scales)]
     if record.edges is not None and partners["decoder"] is not None:
-        # Steps from one number to the next are small, and so is what they are packed into.
+        # Differences of consecutive numbers are small and compress well.
         steps = np.diff(record.edges.indices.astype(np.int32), prepend=np.int32(0))
         blocks += [_array("edge-starts", record.edges.indptr.astype(np.int32)), _array("edge-ends", steps)]
     weights = decoder.page_weights()

@@ -1,23 +1,23 @@
-"""Markdown: a document as text for repositories and terminals."""
+"""Markdown text of a document."""
 
 from __future__ import annotations
 
 from l2g2g.reports.charts import Chart
 from l2g2g.reports.document import Block, Code, DataTable, Document, Entry, Picture, Section
 
-# Characters that would begin a link, a tag, emphasis or another column.
+# Characters with a meaning in Markdown: links, tags, emphasis, columns.
 _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|"})
 
 
 def render_markdown(document: Document, figures: str) -> str:
-    """The whole text. figures: where the PNG or SVG of the charts lie, as a link sees it."""
+    """The whole text. figures: the folder of the charts as links need it."""
     parts = [f"# {_text(document.title)}"]
     parts += [render_section(section, figures) for section in document.sections]
     return "\n\n".join(parts) + "\n"
 
 
 def render_section(section: Section, figures: str) -> str:
-    """One heading with its blocks."""
+    """A heading and its blocks."""
     return "\n\n".join([f"## {_text(section.title)}", *(_block(block, figures) for block in section.blocks)])
 
 

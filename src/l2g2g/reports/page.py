@@ -1,4 +1,4 @@
-"""Page: a document as one HTML file that needs nothing else: no network, no fonts, figures inside, tables sortable."""
+"""HTML page of a document: one file without network access, figures embedded, tables sortable."""
 
 from __future__ import annotations
 
@@ -11,26 +11,37 @@ from pathlib import Path
 from l2g2g.reports.charts import Chart
 from l2g2g.reports.document import Block, Code, DataTable, Document, Entry, Picture, Section
 
-_NAME, _PROSE = 24, 60  # letters of the longest entry: up to here a name, beyond that whole sentences
+_NAME, _PROSE = 24, 60  # characters of the longest entry: up to the first a name, beyond the second sentences
 
 
 def render_page(document: Document, figures: Path) -> str:
-    """The whole file. figures: the folder that holds the SVG of every chart.
-
-    Everything from data is escaped, and the page allows itself nothing but its own script, styles and figures.
-    """
-    style, script = ((files(__package__) / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    """The whole page. figures: the folder that holds the SVG of every chart."""
     links = "".join(f'<li><a href="#{escape(s.name)}">{escape(s.title)}</a></li>' for s in document.sections)
     body = "".join(_section(section, figures) for section in document.sections)
+    content = f"<h1>{escape(document.title)}</h1><nav><ul>{links}</ul></nav>{body}"
+    return render_html(document.title, content, read_asset("page.css"), read_asset("page.js"))
+
+
+def render_html(title: str, body: str, style: str, script: str, connects: bool = False) -> str:
+    """A page whose content policy allows its own script, styles and embedded images, and nothing else.
+
+    body: HTML in which everything from data is escaped; connects: whether the script may ask the server of the page.
+    """
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    server = " connect-src 'self';" if connects else ""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:;{server} script-src 'sha256-{digest}'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(document.title)}</title><style>{style}</style></head><body>"
-        f"<h1>{escape(document.title)}</h1><nav><ul>{links}</ul></nav>{body}<script>{script}</script></body></html>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>{style}</style></head><body>{body}"
+        f"<script>{script}</script></body></html>\n"
     )
+
+
+def read_asset(name: str) -> str:
+    """The text of a style sheet or script of this package."""
+    return (files(__package__) / name).read_text("utf-8")
 
 
 def _section(section: Section, figures: Path) -> str:
@@ -49,10 +60,10 @@ def _block(block: Block, figures: Path) -> str:
 
 
 def render_table(table: DataTable) -> str:
-    """A table whose columns can be sorted by their headings (page.js).
+    """An HTML table that is sorted by clicks on its headings (page.js).
 
-    On a phone its first column stays while the others are scrolled. Where all columns are words and some are long, the
-    rows become cards instead, and every entry says which column it is of.
+    On a narrow screen the first column stays in view while the others scroll. Where all columns are text and some are
+    long, rows become cards instead, and every entry names its column.
     """
     kinds = [_kind(table, column) for column in range(len(table.columns))]
     stacked = all(map(table.is_words, range(len(table.columns)))) and "label prose" in kinds
@@ -75,7 +86,7 @@ def render_table(table: DataTable) -> str:
 
 
 def _kind(table: DataTable, column: int) -> str:
-    """The classes of a column: how much room its words need, and that the names of rows stay in view."""
+    """CSS classes of a column, by the length of its longest entry."""
     if not table.is_words(column):
         return ""
     longest = max((len(e if isinstance(e, str) else e.text) for e in (row[column] for row in table.rows)), default=0)

@@ -1,4 +1,4 @@
-"""Partners: the nearest nodes of a node and the links it most likely lacks, by the score the model was trained with."""
+"""Partners of a node: its nearest nodes, and its most likely missing links by the score of the trained decoder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCORES_AT_ONCE = 1 << 22
 
 
 class Partners:
-    """Questions about the nodes of a record. Rows and answers are node numbers; -1 where there are fewer."""
+    """Neighbours and missing links of the nodes of a record, as node numbers; -1 where there are fewer than k."""
 
     def __init__(self, record: RunRecord) -> None:
         self.vectors = record.vectors
@@ -33,7 +33,7 @@ class Partners:
         return _best(self.cosine, rows, k, None)
 
     def links(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
-        """(num_rows, k) likeliest partners that are no neighbours in the graph yet, and their probabilities."""
+        """(num_rows, k) most likely partners that are not neighbours in the graph, and their probabilities."""
         if self.score is not None:
             nodes, scores = _best(self.score, rows, k, self.known)
         else:
@@ -50,7 +50,7 @@ class Partners:
 
 
 def load_decoder(record: RunRecord) -> Decoder:
-    """What scores the pairs of a record. KeyError, RuntimeError or ValueError where its parameters do not fit."""
+    """The decoder of a record. Raises KeyError, RuntimeError or ValueError where its parameters do not fit."""
     if not all(np.isfinite(value).all() for value in record.decoder.values()):
         raise ValueError("parameters of the decoder that are not finite")
     return read_decoder(record.decoder_kind, record.decoder, record.vectors.shape[1])

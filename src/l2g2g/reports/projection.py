@@ -1,4 +1,4 @@
-"""Projection: vectors to two dimensions, for a map. PCA is at hand; UMAP and t-SNE keep neighbours together better."""
+"""Projection of vectors to two dimensions by PCA, UMAP or t-SNE, for a map."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from l2g2g.errors import InputError
 
 Projection = Literal["pca", "umap", "tsne"]
 PROJECTIONS: tuple[str, ...] = get_args(Projection)
-_MOST_FOR_TSNE = 20_000  # a cautious limit, not a measured one
+_MAX_NODES_FOR_TSNE = 20_000  # a cautious limit, not a measured one
 
 
 def check_projection(name: str, num_nodes: int) -> None:
-    """Refuse a projection that is unknown, not installed or too slow, before anything else is done."""
+    """Raise InputError for a projection that is unknown, not installed or too slow for so many nodes."""
     if name not in PROJECTIONS:
         raise InputError(f"unknown projection '{name}'; choose from {', '.join(PROJECTIONS)}")
-    if name == "tsne" and num_nodes > _MOST_FOR_TSNE:
+    if name == "tsne" and num_nodes > _MAX_NODES_FOR_TSNE:
         raise InputError(
-            f"t-SNE of {num_nodes:,} nodes is too slow (at most {_MOST_FOR_TSNE:,} here); use --projection umap or pca"
+            f"t-SNE of {num_nodes:,} nodes is too slow (at most {_MAX_NODES_FOR_TSNE:,} here); use --projection umap "
+            "or pca"
         )
     if name == "umap":
         _import_umap()
@@ -43,13 +44,13 @@ def project(vectors: np.ndarray, how: str = "pca", seed: int = 0) -> np.ndarray:
 
 
 def _project_pca(vectors: np.ndarray) -> np.ndarray:
-    """Onto the two directions of the largest spread, each turned so that its larger part is positive."""
+    """Onto the two directions of largest variance, each with the sign that makes its largest entry positive."""
     centred = vectors - vectors.mean(axis=0, dtype=np.float64).astype(vectors.dtype)
     _, directions = np.linalg.eigh((centred.T @ centred).astype(np.float64))
     chosen = directions[:, ::-1][:, :2]
     chosen = chosen * np.where(chosen[np.abs(chosen).argmax(axis=0), range(chosen.shape[1])] < 0, -1, 1)
     places = np.zeros((len(vectors), 2), np.float32)
-    places[:, : chosen.shape[1]] = centred @ chosen  # one column stays zero where vectors have one number
+    places[:, : chosen.shape[1]] = centred @ chosen  # one column stays zero for one-dimensional vectors
     return places
 
 

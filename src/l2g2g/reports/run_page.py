@@ -1,11 +1,8 @@
-"""Run page: a record as one HTML file that needs nothing else: summary, map, scores, curves, patches, settings."""
+"""HTML page of a run: summary, map, scores, training curves, patches and settings in one file."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -13,16 +10,16 @@ import numpy as np
 from l2g2g.reports.document import DataTable, Entry
 from l2g2g.reports.figures import Curve, draw_curves, draw_histograms, draw_patch_graph
 from l2g2g.reports.map_data import Answers, MapData, make_map
-from l2g2g.reports.page import render_table
+from l2g2g.reports.page import read_asset, render_html, render_table
 from l2g2g.reports.partners import load_decoder
 from l2g2g.reports.record import RunRecord
-from l2g2g.reports.run_words import cards, duration, explain_pairs, percent, summarise
+from l2g2g.reports.summary import cards, duration, explain_pairs, percent, summarise
 
 _SCRIPTS = ("page", "map_blocks", "map_colours", "map_canvas", "map_gestures", "map_partners", "map_page")
-_MOST_DRAWN_PATCHES = 400
+_MAX_DRAWN_PATCHES = 400
 _PROJECTIONS = {
-    "pca": "PCA: the two directions in which the vectors spread most. What lies apart here is apart; what lies "
-    "together may still differ in the other directions.",
+    "pca": "PCA: the two directions of largest variance. Nodes that are apart here are apart; nodes that are "
+    "together may differ in the other directions.",
     "umap": "UMAP: near nodes stay near; distances between groups mean little.",
     "tsne": "t-SNE: near nodes stay near; distances between groups and their sizes mean little.",
 }
@@ -36,16 +33,11 @@ def render_run(
     answers: Answers = "inside",
     others: list[RunRow] | None = None,
 ) -> str:
-    """The whole page. places: (num_nodes, 2) of the map. others: rows of all trainings of the run, this one included.
-
-    Everything from data is escaped or compressed, and the page allows itself nothing but its own script and styles;
-    with live answers also questions to the server it came from.
-    """
-    style = "".join(_read(name) for name in ("page.css", "run.css"))
+    """The whole page. places: (num_nodes, 2) coordinates of the map. others: rows of all trainings of the run."""
+    style = "".join(read_asset(name) for name in ("page.css", "run.css"))
     score = f"const scoreByDecoder = {load_decoder(record).page_score or 'null'};"
-    script = "\n".join([*(_read(f"{name}.js") for name in _SCRIPTS), score])
-    policy = content_policy(script, answers)
-    title = escape(f"{record.graph.name}: {record.settings.get('method', 'embedding')}")
+    script = "\n".join([*(read_asset(f"{name}.js") for name in _SCRIPTS), score])
+    title = f"{record.graph.name}: {record.settings.get('method', 'embedding')}"
     sections = [
         ("summary", "Summary", _summary(record, others or [])),
         ("map", "Map", _thinned(record) + _map(make_map(record, places, answers), projection)),
@@ -59,23 +51,13 @@ def render_run(
         f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{heading}</h2>{content}</section>'
         for name, heading, content in sections
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="data:,"><title>{title}</title><style>{style}</style></head><body>'
-        f'<a class="skip" href="#map">To the map</a><header><div><h1>{title}</h1>'
+    content = (
+        f'<a class="skip" href="#map">To the map</a><header><div><h1>{escape(title)}</h1>'
         f'<p class="lead">{record.graph.num_nodes:,} nodes in {record.vectors.shape[1]} dimensions</p></div>'
         '<button type="button" id="theme">Light or dark</button></header>'
-        f"<nav><ul>{links}</ul></nav><main>{body}</main><script>{script}</script></body></html>\n"
+        f"<nav><ul>{links}</ul></nav><main>{body}</main>"
     )
-
-
-def content_policy(script: str, answers: Answers) -> str:
-    """What the page may do."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    live = " connect-src 'self';" if answers == "live" else ""
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:;{live} script-src 'sha256-{digest}'"
+    return render_html(title, content, style, script, connects=answers == "live")
 
 
 RunRow = dict[str, Any]
@@ -104,7 +86,7 @@ def _thinned(record: RunRecord) -> str:
     shown, there = record.num_nodes, record.graph.num_nodes
     if shown == there:
         return ""
-    return f"<p>The map shows {shown:,} of {there:,} nodes, drawn at random; neighbours are found among them.</p>"
+    return f"<p>The map shows {shown:,} of {there:,} nodes, a random sample; neighbours are found among them.</p>"
 
 
 def _map(data: MapData, projection: str) -> str:
@@ -151,10 +133,12 @@ def _scores(record: RunRecord) -> str:
         )
     ]
     columns = ["measure", "value", "from", "to", "interval by"]
-    table = render_table(DataTable("How well edges are told from non-edges, with 95 % intervals", columns, rows, 1, 1))
+    caption = "How well scores separate edges from non-edges, with 95 % intervals"
+    table = render_table(DataTable(caption, columns, rows, 1, 1))
     counts = [("edges", separation.edges, 0), ("non-edges", separation.others, 1)]
     caption = (
-        "Scores of edges and of non-edges: the less they overlap, the better. The outermost bars hold what lies beyond."
+        "Scores of edges and of non-edges: the less they overlap, the better. The outermost bars include all values "
+        "beyond them."
     )
     figure = draw_histograms(separation.bounds, counts, "score of a pair", caption)
     return f'<p>{escape(explain_pairs(separation))}</p>{table}<div class="figures">{figure}</div>'
@@ -170,9 +154,7 @@ def _training(record: RunRecord) -> str:
     if history.validations:
         steps, scores = zip(*history.validations, strict=True)
         curve = Curve("validation AUC", steps, [100 * score for score in scores], 1)
-        caption = (
-            f"AUC of the pairs held back for validation; the dashed line is epoch {history.best_epoch}, which was kept."
-        )
+        caption = f"AUC of the validation pairs; the dashed line is epoch {history.best_epoch}, which was kept."
         figures.append(draw_curves([curve], "epoch", "validation AUC in %", caption, best))
     return f'<div class="figures">{"".join(figures)}</div>'
 
@@ -197,7 +179,7 @@ def _patches(record: RunRecord) -> str:
         for number, (first, second) in enumerate(patches.pairs)
     ]
     drawn = f"<p>{len(patches.sizes):,} patches are too many to draw.</p>"
-    if len(patches.sizes) <= _MOST_DRAWN_PATCHES:
+    if len(patches.sizes) <= _MAX_DRAWN_PATCHES:
         caption = (
             "The patch graph: discs by the number of nodes, lines by the nodes shared. The redder a line, the farther "
             "apart the two patches place them."
@@ -230,7 +212,3 @@ def _details(record: RunRecord) -> str:
     ]
     shown = "".join(f"<div>{render_table(table)}</div>" for table in tables if table.rows)
     return f'{command}<div class="figures">{shown}</div>'
-
-
-def _read(name: str) -> str:
-    return (files(__package__) / name).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Tables for people: scores of methods, and the data sets there are."""
+"""Tables for the terminal: scores of methods, and the list of data sets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
 
 
 def render_measures(rows: list[dict[str, Any]]) -> Table:
-    """One line per method: ranks of held-out edges and classes read from the vectors, in percent over seeds."""
+    """One line per method: ranks of held-out edges and accuracy of a linear probe, in percent over seeds."""
     columns = {
         "MRR %": "mrr",
         "Hits@1 %": "hits@1",
@@ -50,7 +50,7 @@ def render_measures(rows: list[dict[str, Any]]) -> Table:
 
 
 def render_directions(rows: list[dict[str, Any]]) -> Table:
-    """One line per method: the two questions that the AUC of a directed graph mixes, in percent over seeds."""
+    """One line per method: AUC of edges and of their directions in a directed graph, in percent over seeds."""
     columns = {"AUC %, joined or not": "auc_joined", "AUC %, this way or that": "auc_direction"}
     return _by_method(f"{rows[0]['dataset']}: edges and their directions", columns, rows)
 

@@ -1,4 +1,4 @@
-"""Run words: what there is to say about a run, in sentences for people who did not run it."""
+"""Summary of a run in sentences and headline figures."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from l2g2g.evaluation.separation import Separation
 from l2g2g.reports.record import RunRecord
 
 _KINDS = {
-    "test": "These pairs were held out: nothing in training has seen them.",
+    "test": "These pairs were held out: training has not seen them.",
     "paper": (
         "These are the pairs of the paper's evaluation, a self-loop for every node among them; they are not comparable "
         "with held-out links."
     ),
     "validation": (
-        "These pairs were held back and decided when training stopped, so new pairs would come out slightly lower; "
+        "These pairs were held out and decided when training stopped, so new pairs would score slightly lower; "
         "l2g2g evaluate measures that. The final vectors use all edges."
     ),
     "training": (
@@ -26,19 +26,19 @@ _KINDS = {
 
 
 def summarise(record: RunRecord) -> list[str]:
-    """How good, how sure, how long, what was cleaned, and what the patches did: a sentence or two each."""
-    said = [_say_what(record), *_say_how_good(record), _say_how_long(record), _say_cleaned(record)]
-    said += _say_patches(record)
+    """Sentences on accuracy, confidence, time, cleaning of the input and patches."""
+    said = [_describe_graph(record), *_describe_accuracy(record), _describe_time(record), _describe_cleaning(record)]
+    said += _describe_patches(record)
     if record.history.recoveries:
         said.append(
-            f"Training went back to its last good state {record.history.recoveries} times and took smaller steps; "
-            f"a lower learning rate (--lr) may do better."
+            f"Training diverged and restarted from its last good state {record.history.recoveries} times with smaller "
+            "steps; a lower learning rate (--lr) may give better results."
         )
     return said
 
 
 def cards(record: RunRecord) -> list[tuple[str, str]]:
-    """(figure, what it is) of what people look for first."""
+    """(value, label) of the headline figures."""
     found = []
     separation = record.separation
     if separation is not None:
@@ -49,22 +49,22 @@ def cards(record: RunRecord) -> list[tuple[str, str]]:
         found.append((f"{record.graph.num_edges:,}", "edges"))
     total = record.row.get("seconds", {}).get("total")
     if total is not None:
-        found.append((duration(float(total)), f"in all, {record.history.num_epochs} epochs"))
+        found.append((duration(float(total)), f"in total, {record.history.num_epochs} epochs"))
     return found
 
 
 def explain_pairs(separation: Separation) -> str:
-    """What the scored pairs were to the model."""
+    """Number and kind of the scored pairs."""
     return f"{separation.num_pairs:,} pairs, as many edges as non-edges. {_KINDS[separation.kind]}"
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with as many digits as tell good from very good."""
+    """A share as a percentage with two decimals."""
     return f"{100 * share:.2f} %"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Seconds in seconds, minutes or hours.
 
     Example:
         >>> duration(0.4), duration(75), duration(7340)
@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _say_what(record: RunRecord) -> str:
+def _describe_graph(record: RunRecord) -> str:
     graph, settings = record.graph, record.settings
     edges = "" if graph.num_edges is None else f" with {graph.num_edges:,} edges"
     if graph.num_features is not None:
@@ -86,25 +86,25 @@ def _say_what(record: RunRecord) -> str:
     kind = "directed " if graph.directed else "weighted " if graph.weighted else ""
     return (
         f"{graph.name} is a {kind}graph of {graph.num_nodes:,} nodes{edges}. Every "
-        f"node has a vector of {record.vectors.shape[1]} numbers, learned by {settings.get('method', '?')} "
+        f"node has a {record.vectors.shape[1]}-dimensional vector, learned by {settings.get('method', '?')} "
         f"(preset {settings.get('preset', '?')}, seed {settings.get('seed', '?')})."
     )
 
 
-def _say_how_good(record: RunRecord) -> list[str]:
+def _describe_accuracy(record: RunRecord) -> list[str]:
     separation = record.separation
     if separation is None:
-        return ["How good: no pairs were scored in this run; l2g2g evaluate holds some out and scores them."]
+        return ["Accuracy: no pairs were scored in this run; l2g2g evaluate holds some out and scores them."]
     auc, precision = separation.auc, separation.average_precision
     said = [
-        f"How good: of an edge and a pair that is no edge, the scores tell which is which {100 * auc.value:.1f} times "
+        f"Accuracy: of an edge and a non-edge, the edge has the higher score {100 * auc.value:.1f} times "
         f"in 100 (AUC; 50 is guessing). Average precision is {percent(precision.value)}. {_KINDS[separation.kind]}",
-        f"How sure: with 95 % confidence the AUC of such pairs lies within {_range(auc)} and their average precision "
+        f"Confidence: with 95 % confidence the AUC of such pairs lies within {_range(auc)} and their average precision "
         f"within {_range(precision)}; {separation.num_pairs:,} pairs were scored. Other seeds can differ by more.",
     ]
     best = record.row.get("best_auc")
     if best is not None:
-        said.append(f"The model that generated this graph allows an AUC of {percent(float(best))} at best.")
+        said.append(f"The best possible AUC under the model that generated this graph is {percent(float(best))}.")
     return said
 
 
@@ -112,39 +112,38 @@ def _range(interval: Interval) -> str:
     return f"{percent(interval.low)} to {percent(interval.high)}"
 
 
-def _say_how_long(record: RunRecord) -> str:
+def _describe_time(record: RunRecord) -> str:
     history, seconds = record.history, record.row.get("seconds", {})
-    parts = [f"How long: {history.num_epochs} epochs"]
+    parts = [f"Time: {history.num_epochs} epochs"]
     if "total" in seconds:
-        parts[0] = f"How long: {duration(float(seconds['total']))} in all for {history.num_epochs} epochs"
+        parts[0] = f"Time: {duration(float(seconds['total']))} in total for {history.num_epochs} epochs"
     if history.epoch_seconds:
         parts.append(f"{1000 * float(np.median(history.epoch_seconds)):,.3g} ms each")
     if 0 < history.best_epoch < history.num_epochs:
-        parts.append(f"the best of them number {history.best_epoch}, which is the one that was kept")
+        parts.append(f"the best of them epoch {history.best_epoch}, which was kept")
     if history.resumed_from_epoch:
         parts.append(f"resumed from epoch {history.resumed_from_epoch}")
     memory = record.row.get("peak_memory_bytes")
-    end = f" Memory at its highest: {float(memory) / 2**30:.2f} GiB." if memory else ""
+    end = f" Peak memory: {float(memory) / 2**30:.2f} GiB." if memory else ""
     return ", ".join(parts) + "." + end
 
 
-def _say_cleaned(record: RunRecord) -> str:
+def _describe_cleaning(record: RunRecord) -> str:
     cleaning = record.graph.cleaning
     if cleaning is None:
-        return "What was cleaned from the input is not known for a saved model."
+        return "Cleaning of the input is not known for a saved model."
     cleaned = cleaning.describe()
-    return f"Cleaned on the way in: {cleaned}." if cleaned else "Nothing had to be cleaned from the input."
+    return f"Cleaned from the input: {cleaned}." if cleaned else "Nothing was cleaned from the input."
 
 
-def _say_patches(record: RunRecord) -> list[str]:
+def _describe_patches(record: RunRecord) -> list[str]:
     patches = record.patches
     if record.graph.cleaning is None:
         return []  # a saved model does not say
     if len(patches.sizes) == 1:
-        return ["The graph was not cut: the whole of it is one patch."]
-    said = (
-        f"The graph was cut into {len(patches.sizes)} patches of {min(patches.sizes):,} to {max(patches.sizes):,} nodes"
-    )
+        return ["The graph was not partitioned: it is one patch."]
+    smallest, largest = min(patches.sizes), max(patches.sizes)
+    said = f"The graph was partitioned into {len(patches.sizes)} patches of {smallest:,} to {largest:,} nodes"
     if not patches.pairs:
         return [f"{said}."]
     said += f", of which {len(patches.pairs)} pairs overlap."
@@ -156,7 +155,7 @@ def _say_patches(record: RunRecord) -> list[str]:
         )
         said += f" ({patches.before:.3g} before alignment)." if patches.before > 1.001 * patches.after else "."
     if patches.final_pass:
-        said += " The final vectors come from one pass over the whole graph, in which patches have no part."
+        said += " The final vectors come from one pass over the whole graph, without patches."
     if patches.num_joined:
-        said += f" {patches.num_joined} joins were made between patches that no edge joins."
+        said += f" {patches.num_joined} overlaps were added between patches that no edge connects."
     return [said]

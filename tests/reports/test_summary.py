@@ -6,7 +6,7 @@ import pytest
 
 from l2g2g.evaluation.intervals import Interval
 from l2g2g.reports.record import PatchFacts
-from l2g2g.reports.run_words import cards, explain_pairs, summarise
+from l2g2g.reports.summary import cards, explain_pairs, summarise
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def test_how_good_how_sure_how_long_and_what_was_cleaned(scored):
     text = " ".join(summarise(scored))
     assert "90.0 times in 100" in text
     assert "lies within 85.00 % to 94.00 %" in text
-    assert "3.0 s in all for 4 epochs" in text
-    assert "Cleaned on the way in: 3 self-loops dropped." in text
-    assert "Memory at its highest: 1.00 GiB." in text
+    assert "3.0 s in total for 4 epochs" in text
+    assert "Cleaned from the input: 3 self-loops dropped." in text
+    assert "Peak memory: 1.00 GiB." in text
     assert "(0.5 before alignment)" in text
     assert cards(scored)[0] == ("90.00 %", "AUC, 95 % within 85.00 % to 94.00 %")
 
@@ -30,8 +30,8 @@ def test_how_good_how_sure_how_long_and_what_was_cleaned(scored):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("test", "nothing in training has seen them"),
-        ("validation", "new pairs would come out slightly lower"),
+        ("test", "training has not seen them"),
+        ("validation", "new pairs would score slightly lower"),
         ("training", "not how well they predict"),
         ("paper", "not comparable"),
     ],
@@ -55,10 +55,10 @@ def test_what_is_not_known_is_not_said(scored):
 def test_trouble_and_limits_are_said(scored):
     history = replace(scored.history, recoveries=2, best_epoch=2, resumed_from_epoch=1)
     text = " ".join(summarise(replace(scored, history=history, row={"best_auc": 0.93})))
-    assert "went back to its last good state 2 times" in text
-    assert "number 2, which is the one that was kept" in text
+    assert "restarted from its last good state 2 times" in text
+    assert "epoch 2, which was kept" in text
     assert "resumed from epoch 1" in text
-    assert "93.00 % at best" in text
+    assert "that generated this graph is 93.00 %" in text
 
 
 def test_patches(scored):
@@ -66,6 +66,6 @@ def test_patches(scored):
     assert "one patch" in text
     joined = replace(scored.patches, num_joined=1, final_pass=True, before=0.25)
     text = " ".join(summarise(replace(scored, patches=joined)))
-    assert "1 joins were made" in text
-    assert "patches have no part" in text
+    assert "1 overlaps were added" in text
+    assert "without patches" in text
     assert "before alignment" not in text
