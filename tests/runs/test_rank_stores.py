@@ -16,8 +16,8 @@ from l2g2g.graphs.write import read_embedding
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
-from .rank_store_jobs import CASES, SMALL, run
 from ..training.rank_jobs import make_graph
+from .rank_store_jobs import CASES, SMALL, run
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 

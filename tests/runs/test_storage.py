@@ -18,10 +18,10 @@ from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.graphs.write import read_embedding, write_embedding
 from l2g2g.patches.store import has_patches, open_patches
-from l2g2g.runs.embed import embed_graph
-from l2g2g.runs import storage
 from l2g2g.runs import patches as run_patches
+from l2g2g.runs import storage
 from l2g2g.runs import training as runs_training
+from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
 SMALL = {"dim": 4, "hidden": 6, "patches": 3, "epochs": 6, "threads": 1, "min_overlap": 4, "target_overlap": 6}

@@ -93,7 +93,11 @@ def evaluate_graph(
             ranked = split.test if protocol == "heldout" else None
             further = further_measures(graph, ranked, split.train.degrees, run, clock)
     clock.seconds["total"] = time.perf_counter() - started
-    told: dict[str, Any] = {"best_auc": None if best is None else best.auc, **further, **directed_measures(graph, split, run)}
+    told: dict[str, Any] = {
+        "best_auc": None if best is None else best.auc,
+        **further,
+        **directed_measures(graph, split, run),
+    }
     told |= {} if pinned is None else {"split": str(pinned.folder)}
     row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **told)
     return row, run
@@ -104,9 +108,7 @@ def training_name(config: Config) -> str:
     return f"{config.method}-seed-{config.seed}"
 
 
-def _pin(
-    graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicator: Communicator
-) -> LinkSplit[Any]:
+def _pin(graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicator: Communicator) -> LinkSplit[Any]:
     """The split from files; the training edges of a graph on disk are written as a store of their own."""
     if graph.stored is None:
         return pinned.in_memory(graph.to_graph())
