@@ -64,7 +64,7 @@ OPTIONS = {
         "weighted_loss": True,
     },
     "learning rate": {"lr": 0.02},
-    "schedule": {"schedule": "constant"},
+    "schedule": {"schedule": "linear"},
     "seed": {"seed": 1},
     "patch by patch": {"together": False, "rotate": True},
 }
