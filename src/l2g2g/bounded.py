@@ -21,6 +21,7 @@ from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.local_rows import LocalRows
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import PatchStore
@@ -47,10 +48,11 @@ from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import Trained, WholePass, embed_nodes, train
 from l2g2g.training.objective import GlobalPairs
 from l2g2g.training.pair_source import PairOptions
+from l2g2g.training.row_batch import RowBatch, RowPass
 from l2g2g.training.stored_batches import StoredBatches
 from l2g2g.training.stored_pairs import StoredPairs
-from l2g2g.training.stored_pass import StoredPass, StoredSource, feature_blocks
 from l2g2g.training.stored_rows import StoredRows
+from l2g2g.training.stored_source import StoredSource, feature_blocks, stored_features
 
 
 def embed_stored(
@@ -153,7 +155,7 @@ def run_stored(
     keep_rows = min(spare, (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes)
     with clock.measure("prepare"):
         rows = StoredRows(graph, split.rule, keep_bytes=keep_rows)
-        inputs, counts, facts = _prepare_inputs(rows, config)
+        inputs, counts, facts = _prepare_inputs(rows, config, communicator)
         model = make_model(facts.num_columns, facts.centre, patches.num_patches, config)
         validation = split.validation if config.patience else None
         validates = validation is not None
@@ -184,13 +186,14 @@ def run_stored(
                 is_owned=own,
             )
             refuse_nothing_to_predict(pairs.num_scored)
-            global_pairs = GlobalPairs(pairs, table, patches.patch_set.node_shares[table.nodes])
+            global_pairs = GlobalPairs(table, patches.patch_set.node_shares[table.nodes], pairs)
 
     def make_pass(seen: StoredRows) -> WholePass | None:
-        """The pass over all nodes that gives the vectors, where there is one: the first rank makes it."""
+        """The pass over all nodes that gives the vectors, where there is one: each rank has its rows."""
         if not config.passes_whole_graph:
             return None
-        return StoredPass(seen, inputs) if shard.is_first else lambda model: torch.empty(0, model.dim)
+        local = LocalRows(seen, communicator)
+        return RowPass(RowBatch(local, stored_features(seen, inputs, local)))
 
     with clock.measure("train"):
         trained = train(
@@ -283,12 +286,14 @@ def _mask_clusters(rows: StoredRows, config: Config) -> np.ndarray:
     return partition(rows.to_adjacency(), num_clusters, seed=config.seed)
 
 
-def _prepare_inputs(rows: StoredRows, config: Config) -> tuple[InputMap, FeatureCounts | None, FeatureFacts]:
+def _prepare_inputs(
+    rows: StoredRows, config: Config, communicator: Communicator
+) -> tuple[InputMap, FeatureCounts | None, FeatureFacts]:
     """How nodes are read, what is known of the features as they are stored, and of what the encoder sees."""
     graph, counts = rows.graph, None
     if graph.num_features:
-        stored = FeatureFacts.of_blocks((part for _, part in feature_blocks(rows, None)), graph.num_features)
+        stored = FeatureFacts.of_blocks(feature_blocks(rows, None), graph.num_features)
         counts = FeatureCounts(graph.num_nodes, int(rows.degrees.sum()), graph.num_features, stored.num_entries)
-    inputs = find_inputs(StoredSource(rows), counts, config)
-    facts = FeatureFacts.of_blocks((part for _, part in feature_blocks(rows, inputs)), inputs.num_columns)
+    inputs = find_inputs(StoredSource(rows, communicator), counts, config)
+    facts = FeatureFacts.of_blocks(feature_blocks(rows, inputs), inputs.num_columns)
     return inputs, counts, facts

@@ -75,6 +75,11 @@ class RowBlock:
     first_entry: int
     weights: np.ndarray | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(part.nbytes for part in (self.indptr, self.indices, self.weights) if part is not None)
+
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
         rows = np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))

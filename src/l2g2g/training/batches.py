@@ -19,6 +19,39 @@ from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
 
 
+class Batch(Protocol):
+    """Rows that are encoded together."""
+
+    @property
+    def patches(self) -> np.ndarray:
+        """(num_patches,) the numbers of the patches that the rows are of."""
+
+    @property
+    def offsets(self) -> Tensor:
+        """(num_patches + 1,) the rows of each."""
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """(num_rows,) int64 node numbers of the rows."""
+
+    @property
+    def patch_sizes(self) -> list[int]:
+        """(num_patches,) nodes of the patches; some of them may be on other ranks."""
+
+    @property
+    def row_share(self) -> float:
+        """One over the rows of all batches."""
+
+    @property
+    def inputs(self) -> EncoderInput:
+        """What the encoder sees when nothing is hidden."""
+
+    def training_inputs(
+        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
+    ) -> EncoderInput:
+        """What the encoder sees in an epoch."""
+
+
 @dataclass(frozen=True, eq=False)
 class PatchBatch:
     """Some patches of a PatchSet as tensors; with the sum over batches the loss is that of all patches.
@@ -45,9 +78,20 @@ class PatchBatch:
         return self.make_inputs()
 
     @property
-    def nodes(self) -> Tensor:
+    def nodes(self) -> np.ndarray:
         """(num_rows,) int64 node numbers of the rows; none stands twice in a patch."""
-        return torch.from_numpy(self.pairs.nodes).to(self.device)
+        return self.pairs.nodes
+
+    @property
+    def patch_sizes(self) -> list[int]:
+        """(num_patches,) nodes of the patches."""
+        sizes: list[int] = self.offsets.diff().tolist()
+        return sizes
+
+    @property
+    def row_share(self) -> float:
+        """One over the rows of all batches."""
+        return self.share / self.num_rows
 
     @property
     def adjacency(self) -> sp.csr_array:
@@ -88,16 +132,16 @@ class PatchBatches(Protocol):
     def is_block(self) -> bool:
         """Whether all patches are one batch that stays in memory."""
 
-    def holds(self, batch: PatchBatch) -> bool:
+    def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, and what the encoder leaves for its gradient with it."""
 
     def __len__(self) -> int:
         """Number of batches."""
 
-    def __getitem__(self, place: int, /) -> PatchBatch:
+    def __getitem__(self, place: int, /) -> Batch:
         """The batch at a place."""
 
-    def __iter__(self) -> Iterator[PatchBatch]:
+    def __iter__(self) -> Iterator[Batch]:
         """All batches in order."""
 
 
@@ -109,7 +153,7 @@ class ResidentBatches(list[PatchBatch]):
         """Whether all patches are one batch."""
         return len(self) == 1
 
-    def holds(self, batch: PatchBatch) -> bool:
+    def holds(self, batch: Batch) -> bool:
         """Always."""
         return True
 

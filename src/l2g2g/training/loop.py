@@ -21,7 +21,7 @@ from l2g2g.training.adam import Adam
 from l2g2g.training.batches import PatchBatches
 from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
-from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients, in_patch_order
+from l2g2g.training.objective import GlobalLoss, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.shard import Shard
@@ -94,7 +94,7 @@ def train(
     patch_set: PatchSet,
     settings: LoopSettings,
     *,
-    global_pairs: GlobalPairs | None = None,
+    global_pairs: GlobalLoss | None = None,
     whole: WholePass | None = None,
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: OnEpoch | None = None,
@@ -165,7 +165,7 @@ def _run_epoch(
     batches: PatchBatches,
     shard: Shard,
     settings: LoopSettings,
-    global_pairs: GlobalPairs | None,
+    global_pairs: GlobalLoss | None,
 ) -> str | None:
     """Align where it is due, take the gradient, step. Returns what went wrong, if anything."""
     started, epoch = time.perf_counter(), state.epoch

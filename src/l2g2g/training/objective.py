@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,21 +15,24 @@ import torch
 from torch import Tensor
 
 from l2g2g.alignment.synchronise import Frame, apply_frame
-from l2g2g.core.randomness import Purpose, torch_generator
+from l2g2g.core.randomness import gaussian_numbers
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.pairs import row_entries
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.parallel.communicator import Communicator
-from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
+from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, Request
 from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.training.batches import PatchBatch, PatchBatches
+from l2g2g.training.batches import Batch, PatchBatch, PatchBatches
 from l2g2g.training.methods import Alignment, PairChoice
 from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
 from l2g2g.training.stored_pairs import StoredPairs
 
 Scope = Literal["inside", "global"]
 FrameSolver = Callable[[Tensor], Frame]
+_DENSE_NUMBERS = 1 << 22  # scores of all pairs that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -62,25 +66,58 @@ class ObjectiveSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class GlobalPairs:
-    """Pairs of all nodes, and the table in which the vectors of the nodes are added up.
+class GlobalLoss(ABC):
+    """What is scored on the vectors of all nodes, and the table in which these are added up.
 
     Attributes:
-        pairs: Edges and non-edges of the whole graph.
         table: Vectors of the nodes, and later their gradients.
         shares: (num_local,) float32, one over the number of patches that hold a node, for the nodes of the table.
     """
 
-    pairs: PairSource | StoredPairs
     table: NodeTable
     shares: np.ndarray
-    _placements: weakref.WeakKeyDictionary[PatchBatch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
+    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(
+        default_factory=weakref.WeakKeyDictionary, kw_only=True
+    )
 
-    def place(self, batch: PatchBatch) -> Placement:
+    def place(self, batch: Batch) -> Placement:
         """Where the rows of a batch stand in the table."""
         if batch not in self._placements:
-            self._placements[batch] = self.table.place(batch.pairs.nodes, self.shares)
+            self._placements[batch] = self.table.place(batch.nodes, self.shares)
         return self._placements[batch]
+
+    def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
+        """Replace the vectors in the table by their gradient; that of the decoder goes to its parameters.
+
+        Returns the loss of the pairs of this rank.
+        """
+        table = self.table
+        table.complete("overlap sums")
+        request, score = self.draw(model, settings, epoch)
+        vectors = table.gather(request).detach().requires_grad_()
+        loss = score(vectors)
+        assert vectors.grad is not None
+        table.clear()
+        table.scatter_add_to_owners(request, vectors.grad)
+        table.return_ghosts("overlap gradients")
+        return loss
+
+    @abstractmethod
+    def draw(
+        self, model: Autoencoder, settings: ObjectiveSettings, epoch: int
+    ) -> tuple[Request, Callable[[Tensor], float]]:
+        """The nodes whose vectors an epoch scores, and what adds the gradient to these and returns the loss."""
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalPairs(GlobalLoss):
+    """Sampled pairs of all nodes.
+
+    Attributes:
+        pairs: Edges and non-edges of the whole graph.
+    """
+
+    pairs: PairSource | StoredPairs
 
     def assemble(self, aligned: Tensor, nodes: np.ndarray) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable; where this process has all rows.
@@ -93,13 +130,11 @@ class GlobalPairs:
         """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable."""
         return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
 
-    def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
-        """Replace the vectors in the table by their gradient; that of the decoder goes to its parameters.
-
-        Returns the loss of the pairs of this rank.
-        """
+    def draw(
+        self, model: Autoencoder, settings: ObjectiveSettings, epoch: int
+    ) -> tuple[Request, Callable[[Tensor], float]]:
+        """See `GlobalLoss`."""
         table = self.table
-        table.complete("overlap sums")
         edges: ScoredEdges
         non_edges: NonEdges
         if table.has_all:
@@ -111,14 +146,76 @@ class GlobalPairs:
             assert request.nodes is not None
             owned = owned.weighed(num_edges).renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
-        vectors = table.gather(request).detach().requires_grad_()
-        loss = model.pair_loss(vectors, edges, non_edges)
-        loss.backward()
-        assert vectors.grad is not None
-        table.clear()
-        table.scatter_add_to_owners(request, vectors.grad)
-        table.return_ghosts("overlap gradients")
-        return float(loss.detach())
+
+        def score(vectors: Tensor) -> float:
+            loss = model.pair_loss(vectors, edges, non_edges)
+            loss.backward()
+            return float(loss.detach())
+
+        return request, score
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSample(GlobalLoss):
+    """Every pair of a node sample (FastGAE), or of all nodes; of several ranks each scores the rows of its own nodes.
+
+    Attributes:
+        rows: The edges of this rank's nodes.
+        degrees: (num_nodes,) edges of every node.
+    """
+
+    rows: LocalRows
+    degrees: np.ndarray
+
+    def draw(
+        self, model: Autoencoder, settings: ObjectiveSettings, epoch: int
+    ) -> tuple[Request, Callable[[Tensor], float]]:
+        """See `GlobalLoss`."""
+        how = {"seed": settings.seed, "epoch": epoch}
+        num_nodes, nodes = self.rows.num_nodes, np.arange(self.rows.num_nodes)
+        if settings.pairs == "subgraph":
+            nodes = sample_nodes_by_degree(self.degrees, settings.sample_size, **how)
+        wanted = np.zeros(num_nodes, np.bool_)
+        wanted[nodes] = True
+        ends = self._induce(wanted)
+        table = self.table
+        request, num_edges = table.request(None if table.has_all else wanted, ends.shape[1])
+        nodes = nodes if request.nodes is None else request.nodes
+        places = np.zeros(num_nodes, np.int64)
+        places[nodes] = np.arange(len(nodes))
+        own = np.flatnonzero((nodes >= self.rows.low) & (nodes < self.rows.high))
+        rows, columns = places[ends]
+        order = np.argsort(rows, kind="stable")
+        rows, columns = rows[order], columns[order]
+
+        def score(vectors: Tensor) -> float:
+            """By slices of rows, so that the dense scores stay small."""
+            total, step = 0.0, max(1, _DENSE_NUMBERS // len(nodes))
+            vectors.grad = torch.zeros_like(vectors)
+            for low in range(0, len(own), step):
+                here = own[low : low + step]
+                entries = slice(*np.searchsorted(rows, [here[0], here[-1] + 1]))
+                target = vectors.new_zeros(len(here), len(nodes))
+                target[np.searchsorted(here, rows[entries]), columns[entries]] = 1.0
+                sampled = vectors[torch.from_numpy(nodes).to(vectors.device)] if table.has_all else vectors
+                loss = model.all_pairs_loss(sampled, target, torch.from_numpy(here).to(vectors.device), num_edges)
+                loss.backward()
+                total += float(loss.detach())
+            return total
+
+        return request, score
+
+    def _induce(self, wanted: np.ndarray) -> np.ndarray:
+        """(2, num_arcs) nodes of the arcs between wanted nodes that begin with one of this rank's."""
+        found = [np.empty((2, 0), np.int64)]
+        for block in self.rows.blocks():
+            first = self.rows.low + block.low
+            chosen = np.flatnonzero(wanted[first : first + len(block.indptr) - 1])
+            rows, entries = row_entries(block.indptr[chosen], block.indptr[chosen + 1])
+            columns = self.rows.nodes[block.indices[entries]]
+            inside = wanted[columns]
+            found.append(np.stack([first + chosen[rows[inside]], columns[inside]]))
+        return np.concatenate(found, axis=1)
 
 
 def prepare_global_pairs(
@@ -144,12 +241,12 @@ def prepare_global_pairs(
     table = table or NodeTable(Communicator(), np.zeros(num_nodes, np.int64), np.arange(num_nodes))
     shares = patch_set.node_shares[table.nodes]
     if patch_set.num_patches == 1 and batches and not only_between:
-        return GlobalPairs(batches[0].pairs, table, shares)
+        return GlobalPairs(table, shares, batches[0].pairs)
     if only_between:
         held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
     whole, first = whole_graph(num_nodes), np.array([0])
     pairs = prepare_pairs(whole, adjacency, held_out, num_nodes, first, negatives_per_edge, device, units, options)
-    return GlobalPairs(pairs if table.has_all else replace(pairs, is_owned=table.is_owned), table, shares)
+    return GlobalPairs(table, shares, pairs if table.has_all else replace(pairs, is_owned=table.is_owned))
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
@@ -169,7 +266,7 @@ def accumulate_gradients(
     frame: Frame,
     settings: ObjectiveSettings,
     epoch: int,
-    global_pairs: GlobalPairs | None = None,
+    global_pairs: GlobalLoss | None = None,
     solve: FrameSolver | None = None,
 ) -> float:
     """Add the gradient of this epoch's loss to the parameters, batch by batch. Returns the loss.
@@ -210,7 +307,7 @@ def _accumulate_through(
     solve: FrameSolver,
     settings: ObjectiveSettings,
     epoch: int,
-    global_pairs: GlobalPairs | None,
+    global_pairs: GlobalLoss | None,
 ) -> float:
     """Align this epoch's own embeddings inside the graph: the gradient also says how each patch moves the others.
 
@@ -233,8 +330,8 @@ def _accumulate_through(
     if not _is_without_effect(model, frame, settings):
         aligned = apply_frame(rows, offsets, frame.part(np.concatenate(patches)))
     if settings.scope == "global":
-        assert global_pairs is not None
-        nodes = np.concatenate([batch.pairs.nodes for batch in batches])
+        assert isinstance(global_pairs, GlobalPairs)
+        nodes = np.concatenate([batch.nodes for batch in batches])
         loss = global_pairs.loss(model, global_pairs.assemble(aligned, nodes), settings, epoch)
     else:
         parts = aligned.split(lengths)
@@ -262,7 +359,7 @@ def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[
     return torch.cat([parts[place] for place in np.argsort(numbers)])
 
 
-def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
+def encode(model: Autoencoder, batch: Batch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
     """(num_rows, dim) embeddings of a batch as training sees them, each patch in its own frame, and the divergence."""
     inputs = batch.training_inputs(
         mask=settings.mask,
@@ -281,7 +378,7 @@ def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, e
 
 
 def encode_aligned(
-    model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
+    model: Autoencoder, batch: Batch, frame: Frame, settings: ObjectiveSettings, epoch: int
 ) -> tuple[Tensor, Tensor]:
     """(num_rows, dim) aligned embeddings of a batch as training sees them, and the divergence of its noise.
 
@@ -299,16 +396,15 @@ def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSett
     return frame.is_identity or (settings.scope == "inside" and unseen)
 
 
-def patch_loss(model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:
+def patch_loss(model: Autoencoder, batch: Batch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> Tensor:
     """This batch's part of Σ_j N_j L_j / Σ_j N_j, on the aligned embeddings."""
     embedding, divergence = encode_aligned(model, batch, frame, settings, epoch)
     return inside_loss(model, embedding, batch, settings, epoch) + divergence
 
 
-def inside_loss(
-    model: Autoencoder, embedding: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
-) -> Tensor:
+def inside_loss(model: Autoencoder, embedding: Tensor, batch: Batch, settings: ObjectiveSettings, epoch: int) -> Tensor:
     """The loss of pairs inside the patches of a batch. embedding: (num_rows, dim)."""
+    assert isinstance(batch, PatchBatch), "a range of rows is scored by pairs of all nodes"
     if settings.pairs == "subgraph":
         return _subgraph_loss(model, embedding, batch, settings, epoch)
     if settings.pairs == "all":
@@ -353,18 +449,13 @@ def _dense_loss(model: Autoencoder, embedding: Tensor, batch: PatchBatch) -> Ten
     return loss * batch.share / batch.num_rows
 
 
-def _divergence(mean: Tensor, log_deviation: Tensor, batch: PatchBatch) -> Tensor:
+def _divergence(mean: Tensor, log_deviation: Tensor, batch: Batch) -> Tensor:
     """Σ_j N_j KL_j / Σ_j N_j, every patch on the scale of its own pairs: one block or patch by patch is the same."""
     total = mean.new_zeros(())
-    for low, high in itertools.pairwise(batch.offsets.tolist()):
-        total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], high - low) * (high - low)
-    return total * batch.share / batch.num_rows
+    for (low, high), size in zip(itertools.pairwise(batch.offsets.tolist()), batch.patch_sizes, strict=True):
+        total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], size) * size
+    return total * batch.row_share
 
 
-def _noise(batch: PatchBatch, like: Tensor, seed: int, epoch: int) -> Tensor:
-    bounds = batch.offsets.tolist()
-    parts = [
-        torch.randn(high - low, like.shape[1], generator=torch_generator(seed, Purpose.NOISE, epoch, int(patch)))
-        for patch, low, high in zip(batch.patches, bounds[:-1], bounds[1:], strict=True)
-    ]
-    return torch.cat(parts).to(like)
+def _noise(batch: Batch, like: Tensor, seed: int, epoch: int) -> Tensor:
+    return torch.from_numpy(gaussian_numbers(batch.nodes, like.shape[1], seed=seed, epoch=epoch)).to(like)

@@ -14,7 +14,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.models.inputs import InputMap
 from l2g2g.patches.store import PatchStore, unit_weights
-from l2g2g.training.batches import PatchBatch, make_batch
+from l2g2g.training.batches import Batch, PatchBatch, make_batch
 from l2g2g.training.pair_source import PairOptions, PairSource
 
 Loaded = tuple[sp.csr_array, Features | None]
@@ -116,7 +116,7 @@ class StoredBatches(Sequence[PatchBatch]):
         """Whether all patches are one batch that stays in memory: never."""
         return False
 
-    def holds(self, batch: PatchBatch) -> bool:
+    def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
         return int(batch.patches[0]) in self._kept
 

@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.graphs.graph import RowBlock
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix
 
 _BLOCK_ARCS = 1 << 22
-
-
-@dataclass(frozen=True, eq=False)
-class RowBlock:
-    """Consecutive rows of an adjacency matrix.
-
-    Attributes:
-        low: Node of the first row.
-        indptr, indices: CSR of the rows, columns in order.
-        weights: (num_entries,) float32; None where all are 1.
-    """
-
-    low: int
-    indptr: np.ndarray
-    indices: np.ndarray
-    weights: np.ndarray | None
-
-    @property
-    def high(self) -> int:
-        """Node after the last row."""
-        return self.low + len(self.indptr) - 1
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of its arrays."""
-        return sum(part.nbytes for part in (self.indptr, self.indices, self.weights) if part is not None)
 
 
 class StoredRows:
@@ -57,12 +30,13 @@ class StoredRows:
         self, graph: StoredGraph, held: HeldOutRule | None = None, *, keep_bytes: int = 0, block_arcs: int = _BLOCK_ARCS
     ) -> None:
         self.graph, self.held = graph, held
-        self._indptr = graph.indptr.read()
-        wanted = np.arange(block_arcs, int(self._indptr[-1]), block_arcs)
-        inner = np.searchsorted(self._indptr, wanted)
+        self.indptr = graph.indptr.read()
+        wanted = np.arange(block_arcs, int(self.indptr[-1]), block_arcs)
+        inner = np.searchsorted(self.indptr, wanted)
         self._bounds = np.unique(np.concatenate([[0], inner, [graph.num_nodes]]))
-        self._kept: dict[int, RowBlock] = {}
-        self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a block has to be looked at
+        self._kept: dict[tuple[int, int], RowBlock] = {}
+        # Found once: every edge of a block has to be looked at.
+        self._held_places: dict[tuple[int, int], np.ndarray] = {}
         self._room = keep_bytes
 
     @property
@@ -70,15 +44,17 @@ class StoredRows:
         """Rows and columns."""
         return self.graph.num_nodes
 
-    def blocks(self) -> Iterator[RowBlock]:
-        """All rows in order."""
-        for low, high in zip(self._bounds[:-1].tolist(), self._bounds[1:].tolist(), strict=True):
-            block = self._kept.get(low)
+    def blocks(self, low: int = 0, high: int | None = None) -> Iterator[RowBlock]:
+        """The rows low:high in order; all without bounds."""
+        high = self.num_nodes if high is None else high
+        inside = self._bounds[(self._bounds > low) & (self._bounds < high)].tolist()
+        for start, stop in itertools.pairwise([low, *inside, high]):
+            block = self._kept.get((start, stop))
             if block is None:
-                block = self._read(low, high)
+                block = self._read(start, stop)
                 # What came first stays: blocks are read round and round, and the one used last is needed last.
                 if block.num_bytes <= self._room:
-                    self._kept[low] = block
+                    self._kept[start, stop] = block
                     self._room -= block.num_bytes
             yield block
 
@@ -102,36 +78,13 @@ class StoredRows:
             total += int((own != labels[block.indices]).sum())
         return total
 
-    @cached_property
-    def scale(self) -> np.ndarray:
-        """(num_nodes,) float64 diagonal of D^(-1/2), where D counts weights and a self-loop."""
-        if not self.graph.weighted:
-            return 1.0 / np.sqrt(1.0 + self.degrees)
-        return np.concatenate([_scale(block.indptr, _weights(block)) for block in self.blocks()])
-
-    def propagations(self, propagation: Propagation = SYMMETRIC) -> Iterator[tuple[int, SparseMatrix]]:
-        """All rows of a propagation in order, block by block, and the node that each block begins with."""
-        for block in self.blocks():
-            parts = block.indptr, block.indices, block.weights
-            yield block.low, propagation.of_rows(*parts, block.low, self.num_nodes, lambda: self.scale)
-
     def _read(self, low: int, high: int) -> RowBlock:
-        first, last = int(self._indptr[low]), int(self._indptr[high])
-        indptr, indices = self._indptr[low : high + 1] - first, self.graph.indices.read(first, last)
+        first, last = int(self.indptr[low]), int(self.indptr[high])
+        indptr, indices = self.indptr[low : high + 1] - first, self.graph.indices.read(first, last)
         weights = None if self.graph.weights is None else self.graph.weights.read(first, last)
         if self.held is not None:
-            if low not in self._held_places:
+            if (low, high) not in self._held_places:
                 places = self.held.find(indptr, indices, np.arange(low, high))
-                self._held_places[low] = places.astype(np.int32)
-            indptr, indices, weights = drop_entries(indptr, indices, weights, self._held_places[low])
-        return RowBlock(low, indptr, indices, weights)
-
-
-def _weights(block: RowBlock) -> np.ndarray:
-    return np.empty(0, np.float32) if block.weights is None else block.weights
-
-
-def _scale(indptr: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    num_rows = len(indptr) - 1
-    rows = np.concatenate([np.arange(num_rows), np.repeat(np.arange(num_rows), np.diff(indptr))])
-    return 1.0 / np.sqrt(np.bincount(rows, np.concatenate([np.ones(num_rows), weights]), num_rows))
+                self._held_places[low, high] = places.astype(np.int32)
+            indptr, indices, weights = drop_entries(indptr, indices, weights, self._held_places[low, high])
+        return RowBlock(low, high, indptr, indices, first, weights)

@@ -1,0 +1,169 @@
+"""Local rows: the rows of a graph that one rank owns, a range of nodes, read block by block.
+
+A rank multiplies its rows with tables of which it has its own rows and those of ghost nodes, the neighbours that
+others own. One process owns all nodes and has no ghost nodes; a graph in memory is one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from l2g2g.graphs.graph import RowBlock
+from l2g2g.models.sparse import SparseMatrix
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.parallel.node_table import NodeTable
+
+_ARCS_PER_ROW = 4  # what a row costs in arcs: its features times weights, and the products of its pairs
+
+
+class GraphRows(Protocol):
+    """The rows of a graph that training may see, in memory or on disk."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Rows and columns."""
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """(num_nodes + 1,) int64, where rows begin; edges that are held out may be among them."""
+
+    def blocks(self, low: int = 0, high: int | None = None) -> Iterator[RowBlock]:
+        """The rows low:high in order."""
+
+
+class MemoryRows:
+    """The rows of a graph in memory: one block.
+
+    Args:
+        adjacency: (num_nodes, num_nodes), symmetric, without diagonal.
+        weighted: Whether its values are not all 1.
+    """
+
+    def __init__(self, adjacency: sp.csr_array, *, weighted: bool) -> None:
+        self.adjacency, self.weighted = adjacency, weighted
+
+    @property
+    def num_nodes(self) -> int:
+        """Rows and columns."""
+        return self.adjacency.shape[0]
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """(num_nodes + 1,) int64."""
+        return self.adjacency.indptr.astype(np.int64)
+
+    def blocks(self, low: int = 0, high: int | None = None) -> Iterator[RowBlock]:
+        """See `GraphRows`."""
+        high = self.num_nodes if high is None else high
+        indptr = self.adjacency.indptr[low : high + 1].astype(np.int64)
+        first, last = int(indptr[0]), int(indptr[-1])
+        indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
+        weights = self.adjacency.data[first:last].astype(np.float32, copy=False) if self.weighted else None
+        yield RowBlock(low, high, indptr - first, indices, first, weights)
+
+
+def balance_rows(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
+    """(num_ranks + 1,) bounds of ranges of nodes, of about as much work each. indptr: (num_nodes + 1,)."""
+    num_nodes = len(indptr) - 1
+    work = indptr + _ARCS_PER_ROW * np.arange(num_nodes + 1)
+    inner = np.searchsorted(work, work[-1] * np.arange(1, num_ranks) / num_ranks)
+    return np.concatenate([[0], inner, [num_nodes]]).astype(np.int64)
+
+
+class LocalRows:
+    """The rows of the nodes of this rank, whose columns are places in a table of owned and ghost nodes.
+
+    Args:
+        rows: Of the whole graph; only those of owned nodes are read.
+        communicator: Of the ranks that share the graph.
+        keep_bytes: Blocks with places as columns are kept in memory until they have this size together. One process
+            has nothing to renumber; what is read again or not is then up to `rows`.
+
+    Attributes:
+        low, high: The owned nodes.
+        owners: (num_nodes,) the rank of every node.
+        nodes: (num_local,) int32 ascending, owned and ghost nodes.
+        first: Place of the first owned node among them.
+    """
+
+    def __init__(self, rows: GraphRows, communicator: Communicator = LOCAL, *, keep_bytes: int = 0) -> None:
+        self.rows, self.communicator = rows, communicator
+        num_nodes = rows.num_nodes
+        bounds = balance_rows(rows.indptr, communicator.size)
+        self.low, self.high = (int(bound) for bound in bounds[communicator.rank : communicator.rank + 2])
+        self.owners = np.repeat(np.arange(communicator.size), np.diff(bounds))
+        self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
+        self._places: np.ndarray | None = None
+        self._room, self._kept = keep_bytes, dict[int, RowBlock]()
+        if communicator.size > 1:
+            is_local = np.zeros(num_nodes, bool)
+            is_local[self.low : self.high] = True
+            for block in rows.blocks(self.low, self.high):
+                is_local[block.indices] = True
+            self.nodes = np.flatnonzero(is_local).astype(np.int32)
+            self.first = int(np.searchsorted(self.nodes, self.low))
+            self._places = np.zeros(num_nodes, np.int32)
+            self._places[self.nodes] = np.arange(len(self.nodes), dtype=np.int32)
+        self._table = NodeTable(communicator, self.owners, self.nodes.astype(np.int64))
+
+    @property
+    def num_owned(self) -> int:
+        """Rows of this rank."""
+        return self.high - self.low
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all ranks."""
+        return self.rows.num_nodes
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """The rows of this rank in order, counted from its first one, with places as columns."""
+        if self._places is None:
+            yield from self.rows.blocks()
+            return
+        low = 0
+        while low in self._kept:
+            yield self._kept[low]
+            low = self._kept[low].high
+        if low == self.num_owned:
+            return
+        for block in self.rows.blocks(self.low + low, self.high):
+            places = self._places[block.indices]
+            low, high = block.low - self.low, block.high - self.low
+            local = RowBlock(low, high, block.indptr, places, block.first_entry, block.weights)
+            size = local.num_bytes
+            # What came first stays: blocks are read round and round, and the one used last is needed last.
+            if size <= self._room:
+                self._kept[low] = local
+                self._room -= size
+            else:
+                self._room = 0
+            yield local
+
+    def with_ghosts(self, table: Tensor) -> Tensor:
+        """(num_local, width) the rows of owned and ghost nodes. table: (num_owned, width), those that are owned."""
+        return self._table.with_ghosts("layer rows", table)
+
+    def gather_all(self, table: Tensor) -> Tensor:
+        """(num_nodes, width) the rows of all nodes, on all ranks."""
+        return self.communicator.all_gather("all rows", table, np.bincount(self.owners).tolist())
+
+    def gather_first(self, table: Tensor) -> Tensor:
+        """The same on the first rank; no row on the others."""
+        return self.communicator.gather("node vectors", table, np.bincount(self.owners).tolist())
+
+
+def block_matrix(
+    block: RowBlock, ends: np.ndarray | None, num_columns: int, device: torch.device | str = "cpu"
+) -> SparseMatrix:
+    """The pattern of a block with its weights. ends: (num_rows,) where its rows end; None for all entries."""
+    indptr = block.indptr.astype(np.int64, copy=False)
+    indices = np.ascontiguousarray(block.indices, dtype=np.int32)
+    ends = indptr[1:] if ends is None else ends
+    return SparseMatrix(indptr[:-1], ends, indices, block.weights, num_columns, device=torch.device(device))
