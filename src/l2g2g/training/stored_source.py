@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 
 import numpy as np
 from torch import Tensor
@@ -55,6 +54,7 @@ class StoredSource:
 
     def __init__(self, rows: StoredRows, communicator: Communicator = LOCAL) -> None:
         self.rows, self.communicator = rows, communicator
+        self._propagate: Callable[[Tensor], Tensor] | None = None
 
     @property
     def num_features(self) -> int:
@@ -70,10 +70,8 @@ class StoredSource:
         """Block by block, read anew in every pass. inputs: without structural columns."""
         return lambda: feature_blocks(self.rows, inputs)
 
-    @cached_property
-    def _propagate(self) -> Callable[[Tensor], Tensor]:
-        return propagate_rows(LocalRows(self.rows, self.communicator))
-
     def propagate(self, table: Tensor) -> Tensor:
         """(num_nodes, width) Â times a table."""
+        if self._propagate is None:
+            self._propagate = propagate_rows(LocalRows(self.rows, self.communicator))
         return self._propagate(table)
