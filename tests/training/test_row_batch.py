@@ -8,26 +8,29 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import split_edges
+from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre, scale_features
-from l2g2g.models.inputs import InputMap, MemorySource
-from l2g2g.models.local_rows import LocalRows, MemoryRows, balance_rows
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.local_rows import balance_rows
+from l2g2g.models.sparse import normalise_adjacency
+from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import whole_graph
-from l2g2g.training.batches import prepare_batches
 from l2g2g.training.loop import LoopSettings, train
-from l2g2g.training.objective import accumulate_gradients, prepare_global_pairs
-from l2g2g.training.pair_source import PairOptions, prepare_pairs
-from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass, propagate_rows, read_memory
+from l2g2g.training.node_pairs import NodePairs
+from l2g2g.training.objective import GlobalPairs, NodeSample, accumulate_gradients
+from l2g2g.training.pair_source import PairOptions
+from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
 from l2g2g.training.row_shard import RowShard
-from l2g2g.training.stored_pairs import StoredPairs
-from l2g2g.training.stored_rows import StoredRows
-from l2g2g.training.stored_source import StoredSource, stored_features
+from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.whole_pass import InputRows, RowSource
 
-from ..parallel.threads import run_ranks
+from ..parallel.threads import run_ranks, unlock
+from .in_memory import prepare_batches, prepare_global_pairs
 
+unlock(NodePairs)
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
 
@@ -54,8 +57,8 @@ class Case:
 
     def __init__(self, graph, *, loop=None, model=None, by_degree=False, units=False):
         self.graph, self.by_degree = graph, by_degree
-        self.split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
-        self.train = self.split.in_memory(graph.to_graph()).train
+        self.split = split_links(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
+        self.train = self.split.train.to_graph()
         self.inputs = InputMap(graph.num_features, "centred")
         self.features = scale_features(graph.to_graph().features, "centred")
         defaults = {
@@ -89,28 +92,18 @@ class Case:
 
     def in_rows(self, communicator, where, keep_bytes=0):
         """(batches, what is scored, shard) in rows."""
-        samples = self.settings.pairs != "sampled"
-        if where == "memory":
-            rows = MemoryRows(self.train.adjacency, weighted=self.train.weighted)
-            local = LocalRows(rows, communicator, keep_bytes=10**9)
-            features = read_memory(self.features, local, "float32", "cpu")
-        else:
-            rows = StoredRows(self.graph, self.split.rule, block_arcs=SMALL_BLOCKS)
-            local = LocalRows(rows, communicator, keep_bytes=keep_bytes)
-            features = stored_features(rows, self.inputs, local, keep_bytes)
+        graph = self.train if where == "memory" else self.split.train
+        rows = TrainingRows(graph, block_arcs=SMALL_BLOCKS)
+        local = share_rows(rows, communicator, keep_bytes=keep_bytes)
         shard = RowShard(local)
-        owned = None if shard.has_all else shard.table.is_owned
+        features = InputRows(graph, self.inputs).of_range(local.low, local.high, keep_bytes=keep_bytes)
         batches = RowBatches([RowBatch(local, features, units=self.units, keep_bytes=keep_bytes)])
-        if samples:
-            return batches, shard.sample_loss(self.train.degrees), shard
-        if where == "memory":
-            number, first = self.graph.num_nodes, np.array([0])
-            how = (number, first, 1.0, "cpu", self.units, self.options)
-            pairs = prepare_pairs(whole_graph(number), self.train.adjacency, self.split.held_out, *how)
-            return batches, shard.pair_loss(replace(pairs, is_owned=owned)), shard
-        weighted = self.graph.weighted
-        how = {"by_degree": self.by_degree, "weighted": weighted, "units": self.units, "is_owned": owned}
-        return batches, shard.pair_loss(StoredPairs(rows, self.split.held_out, **how)), shard
+        shares = np.ones(local.num_owned, np.float32)
+        if self.settings.pairs != "sampled":
+            return batches, NodeSample(local, self.train.degrees, shard.table, shares), shard
+        own = TrainingRows(graph, span=(local.low, local.high), block_arcs=SMALL_BLOCKS)
+        how = {"options": self.options, "units": self.units, "communicator": communicator}
+        return batches, GlobalPairs(NodePairs(own, self.split.held_out, **how), shard.table, shares), shard
 
     def epoch_alone(self, epoch):
         """(loss, gradient by parameter)."""
@@ -215,14 +208,13 @@ def shared_decision(communicator, judge):
 
 
 @pytest.mark.parametrize("num_ranks", [1, 3])
-def test_products_for_structural_columns_are_those_of_memory(stored, num_ranks):
+@pytest.mark.parametrize("where", ["memory", "store"])
+def test_products_for_structural_columns_are_those_of_memory(stored, where, num_ranks):
     table = torch.from_numpy(np.random.default_rng(0).standard_normal((120, 5)).astype(np.float32))
-    expected = MemorySource(stored.to_graph().adjacency, None).propagate(table)
-    rows = StoredRows(stored, block_arcs=SMALL_BLOCKS)
-    for found in run_ranks(num_ranks, lambda communicator: StoredSource(rows, communicator).propagate(table)):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    rows = MemoryRows(stored.to_graph().adjacency, weighted=stored.weighted)
-    for found in run_ranks(num_ranks, lambda communicator: propagate_rows(LocalRows(rows, communicator))(table)):
+    whole = stored.to_graph()
+    expected = torch.from_numpy(normalise_adjacency(whole.adjacency) @ table.numpy())
+    rows = TrainingRows(whole if where == "memory" else stored, block_arcs=SMALL_BLOCKS)
+    for found in run_ranks(num_ranks, lambda communicator: RowSource(rows, communicator).propagate(table)):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -249,11 +241,12 @@ def test_a_rank_without_a_row_takes_part(tmp_path):
 
 
 def test_edges_that_are_kept_are_not_read_again(stored, monkeypatch):
-    case = Case(stored)
-    batches, pairs, _ = case.in_rows(run_ranks(1, lambda communicator: communicator)[0], "store", 10**9)
-    reads, rows = [], batches[0].rows.rows
+    case, reads = Case(stored), []
+    batches, pairs, _ = case.in_rows(LOCAL, "store", 10**9)
+    rows = batches[0].rows.rows
     read = rows._read
     monkeypatch.setattr(rows, "_read", lambda low, high: reads.append(low) or read(low, high))
     accumulate_gradients(case.make_model(), batches, None, case.settings, 0, pairs)
-    num_blocks = len(rows._bounds) - 1
-    assert len(reads) == (2 + 1) * num_blocks  # degrees and pairs once, the mask of the epoch once
+    assert len(reads) == len(rows._bounds) - 1  # for the mask of the epoch
+    accumulate_gradients(case.make_model(), batches, None, case.settings, 1, pairs)
+    assert len(reads) == 2 * (len(rows._bounds) - 1)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -22,50 +21,31 @@ from l2g2g.parallel.node_table import NodeTable
 _ARCS_PER_ROW = 4  # what a row costs in arcs: its features times weights, and the products of its pairs
 
 
-class GraphRows(Protocol):
-    """The rows of a graph that training may see, in memory or on disk."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Rows and columns."""
+class Rows(Protocol):
+    """Consecutive rows of an adjacency matrix."""
 
     @property
     def indptr(self) -> np.ndarray:
-        """(num_nodes + 1,) int64, where rows begin; edges that are held out may be among them."""
+        """(num_rows + 1,) int64."""
 
-    def blocks(self, low: int = 0, high: int | None = None) -> Iterator[RowBlock]:
-        """The rows low:high in order."""
+    @property
+    def indices(self) -> np.ndarray:
+        """(num_entries,) int32 nodes, in order in each row."""
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """(num_entries,) float32; None where all are 1."""
 
 
-class MemoryRows:
-    """The rows of a graph in memory: one block.
-
-    Args:
-        adjacency: (num_nodes, num_nodes), symmetric, without diagonal.
-        weighted: Whether its values are not all 1.
-    """
-
-    def __init__(self, adjacency: sp.csr_array, *, weighted: bool) -> None:
-        self.adjacency, self.weighted = adjacency, weighted
+class OwnedRows(Protocol):
+    """The rows of a range of nodes, in memory or on disk."""
 
     @property
     def num_nodes(self) -> int:
-        """Rows and columns."""
-        return self.adjacency.shape[0]
+        """Nodes of the graph: the columns."""
 
-    @property
-    def indptr(self) -> np.ndarray:
-        """(num_nodes + 1,) int64."""
-        return self.adjacency.indptr.astype(np.int64)
-
-    def blocks(self, low: int = 0, high: int | None = None) -> Iterator[RowBlock]:
-        """See `GraphRows`."""
-        high = self.num_nodes if high is None else high
-        indptr = self.adjacency.indptr[low : high + 1].astype(np.int64)
-        first, last = int(indptr[0]), int(indptr[-1])
-        indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
-        weights = self.adjacency.data[first:last].astype(np.float32, copy=False) if self.weighted else None
-        yield RowBlock(low, high, indptr - first, indices, first, weights)
+    def blocks(self) -> Iterator[Rows]:
+        """All of these rows in order."""
 
 
 def balance_rows(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
@@ -80,8 +60,9 @@ class LocalRows:
     """The rows of the nodes of this rank, whose columns are places in a table of owned and ghost nodes.
 
     Args:
-        rows: Of the whole graph; only those of owned nodes are read.
+        rows: Those of the nodes of this rank.
         communicator: Of the ranks that share the graph.
+        bounds: (num_ranks + 1,) the ranges of nodes that ranks own; None for one process.
         keep_bytes: Blocks with places as columns are kept in memory until they have this size together. One process
             has nothing to renumber; what is read again or not is then up to `rows`.
 
@@ -92,10 +73,17 @@ class LocalRows:
         first: Place of the first owned node among them.
     """
 
-    def __init__(self, rows: GraphRows, communicator: Communicator = LOCAL, *, keep_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        rows: OwnedRows,
+        communicator: Communicator = LOCAL,
+        bounds: np.ndarray | None = None,
+        *,
+        keep_bytes: int = 0,
+    ) -> None:
         self.rows, self.communicator = rows, communicator
         num_nodes = rows.num_nodes
-        bounds = balance_rows(rows.indptr, communicator.size)
+        bounds = np.array([0, num_nodes]) if bounds is None else bounds
         self.low, self.high = (int(bound) for bound in bounds[communicator.rank : communicator.rank + 2])
         self.owners = np.repeat(np.arange(communicator.size), np.diff(bounds))
         self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
@@ -104,7 +92,7 @@ class LocalRows:
         if communicator.size > 1:
             is_local = np.zeros(num_nodes, bool)
             is_local[self.low : self.high] = True
-            for block in rows.blocks(self.low, self.high):
+            for block in rows.blocks():
                 is_local[block.indices] = True
             self.nodes = np.flatnonzero(is_local).astype(np.int32)
             self.first = int(np.searchsorted(self.nodes, self.low))
@@ -124,27 +112,25 @@ class LocalRows:
 
     def blocks(self) -> Iterator[RowBlock]:
         """The rows of this rank in order, counted from its first one, with places as columns."""
-        if self._places is None:
-            yield from self.rows.blocks()
+        if sum(block.high - block.low for block in self._kept.values()) == self.num_owned:
+            yield from self._kept.values()
             return
         low = 0
-        while low in self._kept:
-            yield self._kept[low]
-            low = self._kept[low].high
-        if low == self.num_owned:
-            return
-        for block in self.rows.blocks(self.low + low, self.high):
-            places = self._places[block.indices]
-            low, high = block.low - self.low, block.high - self.low
-            local = RowBlock(low, high, block.indptr, places, block.first_entry, block.weights)
-            size = local.num_bytes
-            # What came first stays: blocks are read round and round, and the one used last is needed last.
-            if size <= self._room:
-                self._kept[low] = local
-                self._room -= size
-            else:
-                self._room = 0
+        for block in self.rows.blocks():
+            local = self._kept.get(low)
+            if local is None:
+                columns = block.indices if self._places is None else self._places[block.indices]
+                local = RowBlock(low, low + len(block.indptr) - 1, block.indptr, columns, 0, block.weights)
+                # What came first stays: blocks are read round and round, and the one used last is needed last.
+                if self._places is not None and local.num_bytes <= self._room:
+                    self._kept[low] = local
+                    self._room -= local.num_bytes
+            low = local.high
             yield local
+
+    def forget(self) -> None:
+        """Give back the blocks that are kept, and keep none from now on."""
+        self._kept, self._room = {}, 0
 
     def with_ghosts(self, table: Tensor) -> Tensor:
         """(num_local, width) the rows of owned and ghost nodes. table: (num_owned, width), those that are owned."""
@@ -152,11 +138,16 @@ class LocalRows:
 
     def gather_all(self, table: Tensor) -> Tensor:
         """(num_nodes, width) the rows of all nodes, on all ranks."""
-        return self.communicator.all_gather("all rows", table, np.bincount(self.owners).tolist())
+        return self.communicator.all_gather("all rows", table, self._counts)
 
     def gather_first(self, table: Tensor) -> Tensor:
         """The same on the first rank; no row on the others."""
-        return self.communicator.gather("node vectors", table, np.bincount(self.owners).tolist())
+        return self.communicator.gather("node vectors", table, self._counts)
+
+    @property
+    def _counts(self) -> list[int]:
+        counts: list[int] = np.bincount(self.owners, minlength=self.communicator.size).tolist()
+        return counts
 
 
 def block_matrix(

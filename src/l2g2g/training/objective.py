@@ -6,11 +6,10 @@ import itertools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -22,13 +21,10 @@ from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import row_entries
 from l2g2g.models.sampling import sample_nodes_by_degree
-from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, Request
-from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.training.batches import Batch, PatchBatch, PatchBatches
+from l2g2g.training.batches import Batch, Batches, PatchBatch
 from l2g2g.training.methods import Alignment, PairChoice
-from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
-from l2g2g.training.stored_pairs import StoredPairs
+from l2g2g.training.node_pairs import NodePairs
 
 Scope = Literal["inside", "global"]
 FrameSolver = Callable[[Tensor], Frame]
@@ -65,7 +61,6 @@ class ObjectiveSettings:
     seed: int = 0
 
 
-@dataclass(frozen=True, eq=False)
 class GlobalLoss(ABC):
     """What is scored on the vectors of all nodes, and the table in which these are added up.
 
@@ -76,9 +71,7 @@ class GlobalLoss(ABC):
 
     table: NodeTable
     shares: np.ndarray
-    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(
-        default_factory=weakref.WeakKeyDictionary, kw_only=True
-    )
+    _placements: weakref.WeakKeyDictionary[Batch, Placement]
 
     def place(self, batch: Batch) -> Placement:
         """Where the rows of a batch stand in the table."""
@@ -115,9 +108,13 @@ class GlobalPairs(GlobalLoss):
 
     Attributes:
         pairs: Edges and non-edges of the whole graph.
+        table, shares: As in `GlobalLoss`.
     """
 
-    pairs: PairSource | StoredPairs
+    pairs: NodePairs
+    table: NodeTable
+    shares: np.ndarray
+    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
 
     def assemble(self, aligned: Tensor, nodes: np.ndarray) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable; where this process has all rows.
@@ -142,9 +139,9 @@ class GlobalPairs(GlobalLoss):
             request, _ = table.request(None, 0)
         else:
             owned = self.pairs.draw_owned(**_how_to_draw(settings, epoch))
-            request, num_edges = table.request(owned.find_nodes(table.num_nodes), owned.num_edges or 0)
+            request, total = table.request(owned.find_nodes(table.num_nodes), owned.total)
             assert request.nodes is not None
-            owned = owned.weighed(num_edges).renumbered(request.nodes, table.num_nodes)
+            owned = owned.weighed(total).renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
 
         def score(vectors: Tensor) -> float:
@@ -162,10 +159,14 @@ class NodeSample(GlobalLoss):
     Attributes:
         rows: The edges of this rank's nodes.
         degrees: (num_nodes,) edges of every node.
+        table, shares: As in `GlobalLoss`.
     """
 
     rows: LocalRows
     degrees: np.ndarray
+    table: NodeTable
+    shares: np.ndarray
+    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
 
     def draw(
         self, model: Autoencoder, settings: ObjectiveSettings, epoch: int
@@ -179,7 +180,7 @@ class NodeSample(GlobalLoss):
         wanted[nodes] = True
         ends = self._induce(wanted)
         table = self.table
-        request, num_edges = table.request(None if table.has_all else wanted, ends.shape[1])
+        request, num_arcs = table.request(None if table.has_all else wanted, ends.shape[1])
         nodes = nodes if request.nodes is None else request.nodes
         places = np.zeros(num_nodes, np.int64)
         places[nodes] = np.arange(len(nodes))
@@ -198,7 +199,7 @@ class NodeSample(GlobalLoss):
                 target = vectors.new_zeros(len(here), len(nodes))
                 target[np.searchsorted(here, rows[entries]), columns[entries]] = 1.0
                 sampled = vectors[torch.from_numpy(nodes).to(vectors.device)] if table.has_all else vectors
-                loss = model.all_pairs_loss(sampled, target, torch.from_numpy(here).to(vectors.device), num_edges)
+                loss = model.all_pairs_loss(sampled, target, torch.from_numpy(here).to(vectors.device), round(num_arcs))
                 loss.backward()
                 total += float(loss.detach())
             return total
@@ -218,51 +219,9 @@ class NodeSample(GlobalLoss):
         return np.concatenate(found, axis=1)
 
 
-def prepare_global_pairs(
-    patch_set: PatchSet,
-    adjacency: sp.csr_array,
-    held_out: sp.csr_array,
-    *,
-    table: NodeTable | None = None,
-    negatives_per_edge: float = 1.0,
-    only_between: bool = False,
-    units: np.ndarray | None = None,
-    options: PairOptions | None = None,
-    device: torch.device | str = "cpu",
-    batches: Sequence[PatchBatch] = (),
-) -> GlobalPairs:
-    """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
-
-    table: of the nodes; None where this process has all of them.
-    only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
-    batches: those of the patches; where there is one patch, its pairs are those of the whole graph.
-    """
-    num_nodes = patch_set.num_nodes
-    table = table or NodeTable(Communicator(), np.zeros(num_nodes, np.int64), np.arange(num_nodes))
-    shares = patch_set.node_shares[table.nodes]
-    if patch_set.num_patches == 1 and batches and not only_between:
-        return GlobalPairs(table, shares, batches[0].pairs)
-    if only_between:
-        held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
-    whole, first = whole_graph(num_nodes), np.array([0])
-    pairs = prepare_pairs(whole, adjacency, held_out, num_nodes, first, negatives_per_edge, device, units, options)
-    return GlobalPairs(table, shares, pairs if table.has_all else replace(pairs, is_owned=table.is_owned))
-
-
-def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
-    """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
-    sources, targets = patch_set.cut_edges(adjacency)
-    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
-    pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
-    between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)
-    between.sort_indices()
-    between.indptr, between.indices = between.indptr.astype(np.int32), between.indices.astype(np.int32)
-    return between
-
-
 def accumulate_gradients(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     frame: Frame,
     settings: ObjectiveSettings,
     epoch: int,
@@ -303,7 +262,7 @@ def accumulate_gradients(
 
 def _accumulate_through(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     solve: FrameSolver,
     settings: ObjectiveSettings,
     epoch: int,

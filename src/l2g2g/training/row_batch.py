@@ -9,11 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput
-from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader
-from l2g2g.models.features import FeatureTable
+from l2g2g.models.feature_blocks import FeatureBlocks
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.masking import MaskDraw, draw_groups
 from l2g2g.models.row_propagation import RowPropagation, VisibleRows
@@ -34,7 +32,7 @@ class RowBatch:
     def __init__(
         self,
         rows: LocalRows,
-        features: FeatureTable | FeatureBlocks,
+        features: FeatureBlocks,
         *,
         units: np.ndarray | None = None,
         keep_bytes: int = 0,
@@ -101,21 +99,6 @@ class RowPass:
         with torch.no_grad():
             vectors = model.encode(self.batch.inputs)[0]
         return self.batch.rows.gather_first(vectors.contiguous())
-
-
-def read_memory(features: Features, rows: LocalRows, storage: str, device: torch.device | str) -> FeatureTable:
-    """What the encoder reads of this rank's nodes, where it is in memory. features: (num_nodes, num_columns)."""
-    nodes = np.arange(rows.low, rows.high, dtype=np.int32)
-    return FeatureTable.build(features[rows.low : rows.high], nodes, device, storage)
-
-
-def read_blocks(
-    read: Callable[[int, int], Features], rows: LocalRows, num_columns: int, *, num_stored: int, keep_bytes: int = 0
-) -> FeatureBlocks:
-    """The same where it is read block by block. read: gives the rows low:high. num_stored: columns on disk."""
-    return FeatureBlocks(
-        FeatureReader(read, rows.low, rows.high, num_columns, num_stored=num_stored, keep_bytes=keep_bytes)
-    )
 
 
 def propagate_rows(rows: LocalRows) -> Callable[[Tensor], Tensor]:

@@ -7,10 +7,7 @@ import numpy as np
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.parallel.node_table import NodeTable
 from l2g2g.patches.overlap import whole_graph
-from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
-from l2g2g.training.pair_source import PairSource
 from l2g2g.training.shard import Shard
-from l2g2g.training.stored_pairs import StoredPairs
 
 
 class RowShard(Shard):
@@ -29,15 +26,3 @@ class RowShard(Shard):
     def table(self) -> NodeTable:
         """Rows of all nodes, of which this rank holds those it owns."""
         return self._table
-
-    def pair_loss(self, pairs: PairSource | StoredPairs) -> GlobalPairs:
-        """The loss of sampled pairs of all nodes, of which each rank draws those whose first node it owns."""
-        return GlobalPairs(self.table, self._shares, pairs)
-
-    def sample_loss(self, degrees: np.ndarray) -> GlobalLoss:
-        """The loss of every pair of a node sample, or of all nodes. degrees: (num_nodes,) edges of every node."""
-        return NodeSample(self.table, self._shares, self.rows, degrees)
-
-    @property
-    def _shares(self) -> np.ndarray:
-        return np.ones(self.rows.num_owned, np.float32)

@@ -163,7 +163,8 @@ class Encoder(nn.Module, ABC):
             rows, direct = self._step(0, features.multiply(weight), direct, propagate)
         else:  # X is read once for both
             both = features.multiply(torch.cat([weight, self.skip], dim=1))
-            first, direct = both.split([weight.shape[1], self.skip.shape[1]], dim=1)
+            first, direct = (part.contiguous() for part in both.split([weight.shape[1], self.skip.shape[1]], dim=1))
+            del both
             rows, direct = self._step(0, first, direct, propagate)
         for step in range(1, self.num_layers):
             weight = self.weight_of(step)

@@ -1,0 +1,158 @@
+"""Whole pass: what an encoder reads of the nodes of a graph, and one pass of it over a whole graph in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from l2g2g.graphs.graph import Features
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder_input import EncoderInput, prepare_input
+from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.training.row_batch import propagate_rows
+from l2g2g.training.rows import TrainingRows, share_rows
+
+
+class InputRows:
+    """What an encoder reads of the nodes of a graph: read once where the graph is in memory, anew otherwise.
+
+    Args:
+        graph: The graph.
+        inputs: How nodes are read.
+    """
+
+    def __init__(self, graph: GraphStore, inputs: InputMap) -> None:
+        self.graph, self.inputs = graph, inputs
+
+    @property
+    def num_columns(self) -> int:
+        """Columns that the encoder reads."""
+        return self.inputs.num_columns
+
+    @cached_property
+    def whole(self) -> Features:
+        """(num_nodes, num_columns) those of all nodes, in memory."""
+        stored = self.graph.read_features(slice(None)) if self.graph.num_features else None
+        return self.inputs.read_nodes(stored, slice(None))
+
+    def of_range(
+        self,
+        low: int,
+        high: int,
+        *,
+        keep_bytes: int = 0,
+        storage: str = "float32",
+        device: torch.device | str = "cpu",
+    ) -> FeatureBlocks:
+        """Those of the nodes low:high, read block by block. keep_bytes: what may stay in memory."""
+
+        def read(first: int, last: int) -> Features:
+            here = slice(first, last)
+            if self.graph.resident:
+                return self.whole[here]
+            return self.inputs.read_nodes(self.graph.read_features(here) if self.graph.num_features else None, here)
+
+        how: dict[str, Any] = {"keep_bytes": keep_bytes, "storage": storage, "device": device}
+        columns, stored = self.num_columns, self.graph.num_features
+        return FeatureBlocks(FeatureReader(read, low, high, columns, num_stored=stored, **how))
+
+    def blocks(self) -> Iterator[tuple[int, Features]]:
+        """Those of all nodes in order, and where each block begins."""
+        if self.graph.resident:
+            yield 0, self.whole
+            return
+        width = max(self.graph.num_features, self.num_columns)
+        for low, high, stored in feature_blocks(self.graph, width):
+            yield low, self.inputs.read_nodes(stored, slice(low, high))
+
+
+class WholeGraph:
+    """The pass that gives all nodes their vectors at once; `RowPass` is the same for rows from disk and on ranks.
+
+    Args:
+        adjacency: (num_nodes, num_nodes) the edges that the encoder may see.
+        inputs: What it reads of the nodes.
+        propagate_once, storage, device: As in `prepare_input`.
+    """
+
+    def __init__(
+        self,
+        adjacency: sp.csr_array,
+        inputs: InputRows,
+        *,
+        propagate_once: bool = False,
+        storage: str = "float32",
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.adjacency, self.inputs = adjacency, inputs
+        self._how: dict[str, Any] = {"propagate_once": propagate_once, "storage": storage, "device": device}
+
+    @cached_property
+    def _prepared(self) -> EncoderInput:
+        return prepare_input(self.adjacency, self.inputs.whole, **self._how)
+
+    def __call__(self, model: Autoencoder) -> Tensor:
+        """(num_nodes, dim) mean embeddings."""
+        with torch.no_grad():
+            return model.encode(self._prepared)[0]
+
+
+def feature_blocks(graph: GraphStore, width: int) -> Iterator[tuple[int, int, Features | None]]:
+    """(low, high, feature rows) of all nodes in order, as they are stored; None without features.
+
+    width: of the widest rows that are made of them.
+    """
+    bounds = [(0, graph.num_nodes)] if graph.resident else block_bounds(0, graph.num_nodes, width)
+    for low, high in bounds:
+        yield low, high, graph.read_features(slice(low, high)) if graph.num_features else None
+
+
+class RowSource:
+    """A graph as its inputs are fitted; see `InputSource`.
+
+    Args:
+        rows: The edges that training may see.
+        communicator: Of the ranks, which share the products.
+    """
+
+    def __init__(self, rows: TrainingRows, communicator: Communicator = LOCAL) -> None:
+        self.rows, self.graph, self.communicator = rows, rows.graph, communicator
+        self._propagate: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def num_features(self) -> int:
+        """Feature columns; 0 without features."""
+        return self.graph.num_features
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+        return self.rows.degrees
+
+    def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
+        """Block by block, read anew in every pass from disk. inputs: without structural columns."""
+        rows = InputRows(self.graph, inputs)
+        return lambda: (part for _, part in rows.blocks())
+
+    def propagate(self, table: Tensor) -> Tensor:
+        """(num_nodes, width) Â times a table."""
+        if self._propagate is None:
+            self._propagate = self._find_product()
+        return self._propagate(table)
+
+    def _find_product(self) -> Callable[[Tensor], Tensor]:
+        whole = self.rows.whole
+        if whole is not None and self.communicator.size == 1:
+            matrix = to_torch_csr(normalise_adjacency(whole))
+            return lambda table: matrix @ table
+        return propagate_rows(share_rows(self.rows, self.communicator))
