@@ -218,15 +218,6 @@ def test_products_for_structural_columns_are_those_of_memory(stored, where, num_
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_ranges_of_rows_have_about_the_same_work():
-    bounds = balance_rows(np.arange(0, 1010, 10), 4)
-    assert bounds.tolist() == [0, 25, 50, 75, 100]
-    bounds = balance_rows(np.array([0, 1000, 1001, 1002]), 3)  # one node has nearly all: a rank may have nothing
-    assert bounds[0] == 0
-    assert bounds[-1] == 3
-    assert (np.diff(bounds) >= 0).all()
-
-
 def test_a_rank_without_a_row_takes_part(tmp_path):
     sources, targets = np.zeros(60, int), np.arange(1, 61)
     features = np.random.default_rng(0).standard_normal((61, 5)).astype(np.float32)
