@@ -827,10 +827,10 @@ def test_native_mask_of_some_rows_is_that_of_all(machine, num_groups):
 
     cut = num_rows // 3
     assert run(0, cut) + run(cut, num_rows) == run(0, num_rows)
+    csr = native.Csr(indptr[:-1], indptr[1:], given.indices, None, num_rows)
+    out = np.zeros_like(given.indices), None, np.empty(num_rows, np.int64), np.empty(num_rows, np.int64), None
     with pytest.raises(ValueError, match="every row must be one of the columns"):
-        csr = native.Csr(indptr[:-1], indptr[1:], given.indices, None, num_rows)
-        ends = np.empty(num_rows, np.int64), np.empty(num_rows, np.int64)
-        native.split_masked(csr, indptr, hashes, None, KEY, 9, 4, np.zeros_like(given.indices), None, *ends, None, 1)
+        native.split_masked(csr, indptr, hashes, None, KEY, 9, 4, *out, 1)
 
 
 # --- Adam ------------------------------------------------------------------------------------------------

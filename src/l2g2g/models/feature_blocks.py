@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -51,6 +51,11 @@ class FeatureReader:
         self._read, self._storage, self._device = read, storage, device
         self._bounds = block_bounds(low, high, max(num_columns, num_stored))
         self._room, self._kept = keep_bytes, dict[int, FeatureTable]()
+        self._block_bytes = 4 * num_columns * max((stop - start for start, stop in self._bounds), default=0)
+
+    def has_room(self, num_blocks: int) -> bool:
+        """Whether copies of so many blocks fit what is left."""
+        return num_blocks * self._block_bytes <= self._room
 
     def blocks(self) -> Iterator[tuple[slice, FeatureTable]]:
         """(rows counted from `low`, their features) of all blocks in order."""
@@ -80,10 +85,11 @@ class FeatureBlocks:
     seed: int = 0
     epoch: int = 0
     in_one_block: ClassVar[bool] = False
+    _dropped: dict[int, Tensor] = field(default_factory=dict)
 
     def dropped(self, fraction: float, *, seed: int, epoch: int) -> FeatureBlocks:
         """The features with a fraction of the entries set to zero and the rest scaled up."""
-        return replace(self, dropout=fraction, seed=seed, epoch=epoch)
+        return FeatureBlocks(self.reader, fraction, seed, epoch)
 
     def product(self, dense: Tensor, added: Tensor | None = None) -> Tensor:
         """(num_rows, width) X times dense, (num_columns, width), and (width,) added."""
@@ -107,4 +113,9 @@ class FeatureBlocks:
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor | SparseMatrix]]:
         for here, table in self.reader.blocks():
-            yield here, table.dropped(self.dropout, seed=self.seed, epoch=self.epoch)
+            rows: Tensor | SparseMatrix | None = self._dropped.get(here.start)
+            if rows is None:
+                rows = table.dropped(self.dropout, seed=self.seed, epoch=self.epoch)
+                if self.dropout and isinstance(rows, Tensor) and self.reader.has_room(len(self._dropped) + 1):
+                    self._dropped[here.start] = rows  # for the gradient
+            yield here, rows
