@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from l2g2g.core import native
 from l2g2g.graphs.graph import RowBlock
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.parallel.communicator import LOCAL, Communicator
@@ -98,7 +99,9 @@ class LocalRows:
             self.first = int(np.searchsorted(self.nodes, self.low))
             self._places = np.zeros(num_nodes, np.int32)
             self._places[self.nodes] = np.arange(len(self.nodes), dtype=np.int32)
-        self._table = NodeTable(communicator, self.owners, self.nodes.astype(np.int64))
+        self._table = None
+        if communicator.size > 1:
+            self._table = NodeTable(communicator, self.owners, self.nodes.astype(np.int64))
 
     @property
     def num_owned(self) -> int:
@@ -120,7 +123,8 @@ class LocalRows:
             local = self._kept.get(low)
             if local is None:
                 columns = block.indices if self._places is None else self._places[block.indices]
-                local = RowBlock(low, low + len(block.indptr) - 1, block.indptr, columns, 0, block.weights)
+                indptr = block.indptr.astype(np.int64, copy=False)
+                local = RowBlock(low, low + len(indptr) - 1, indptr, columns, 0, block.weights)
                 # What came first stays: blocks are read round and round, and the one used last is needed last.
                 if self._places is not None and local.num_bytes <= self._room:
                     self._kept[low] = local
@@ -134,7 +138,7 @@ class LocalRows:
 
     def with_ghosts(self, table: Tensor) -> Tensor:
         """(num_local, width) the rows of owned and ghost nodes. table: (num_owned, width), those that are owned."""
-        return self._table.with_ghosts("layer rows", table)
+        return table if self._table is None else self._table.with_ghosts("layer rows", table)
 
     def gather_all(self, table: Tensor) -> Tensor:
         """(num_nodes, width) the rows of all nodes, on all ranks."""
@@ -150,11 +154,12 @@ class LocalRows:
         return counts
 
 
-def block_matrix(
-    block: RowBlock, ends: np.ndarray | None, num_columns: int, device: torch.device | str = "cpu"
-) -> SparseMatrix:
-    """The pattern of a block with its weights. ends: (num_rows,) where its rows end; None for all entries."""
-    indptr = block.indptr.astype(np.int64, copy=False)
+def block_matrix(block: RowBlock, num_columns: int, device: torch.device | str = "cpu") -> SparseMatrix:
+    """The pattern of a block with its weights."""
     indices = np.ascontiguousarray(block.indices, dtype=np.int32)
-    ends = indptr[1:] if ends is None else ends
-    return SparseMatrix(indptr[:-1], ends, indices, block.weights, num_columns, device=torch.device(device))
+    matrix = SparseMatrix(
+        block.indptr[:-1], block.indptr[1:], indices, block.weights, num_columns, device=torch.device(device)
+    )
+    if native() is not None:  # the columns were checked when the block was read
+        vars(matrix)["csr"] = native().Csr(matrix.starts, matrix.ends, indices, block.weights, num_columns, True)
+    return matrix

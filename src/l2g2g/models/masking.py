@@ -112,12 +112,13 @@ def split_memory(adjacency: SparseMatrix) -> SplitMemory:
     )
 
 
-def split_rows(adjacency: SparseMatrix, draw: MaskDraw, first_row: int) -> SparseMatrix:
-    """The visible entries of some rows, all of whose entries lie one row after the other; see `split_entries`."""
-    indptr = np.append(adjacency.starts, len(adjacency.indices))
-    whole = replace(adjacency, starts=indptr[:-1], ends=indptr[1:])
-    indices, values, visible_ends, _, _ = split_entries(whole, indptr, draw, split_memory(adjacency), first_row)
-    return replace(whole, ends=visible_ends, indices=indices, values=values)
+def split_rows(adjacency: SparseMatrix, indptr: np.ndarray, draw: MaskDraw, first_row: int) -> SparseMatrix:
+    """The visible entries of some rows; arguments as in `split_entries`."""
+    indices, values, visible_ends, _, _ = split_entries(adjacency, indptr, draw, split_memory(adjacency), first_row)
+    visible = replace(adjacency, ends=visible_ends, indices=indices, values=values)
+    if native() is not None:  # a kernel made the pattern
+        vars(visible)["csr"] = native().Csr(visible.starts, visible_ends, indices, values, visible.num_columns, True)
+    return visible
 
 
 class EdgeMask:

@@ -53,7 +53,7 @@ class VisibleRows:
         """(first row, (num_rows, num_local) pattern with weights) of all blocks in order."""
         if self.mask is None:
             for block in self.rows.blocks():
-                yield block.low, block_matrix(block, None, len(self.rows.nodes), self.device)
+                yield block.low, block_matrix(block, len(self.rows.nodes), self.device)
             return
         if self._is_complete:
             yield from self._kept.items()
@@ -61,8 +61,8 @@ class VisibleRows:
         for block in self.rows.blocks():
             matrix = self._kept.get(block.low)
             if matrix is None:
-                whole = block_matrix(block, None, len(self.rows.nodes), self.device)
-                matrix = split_rows(whole, self.mask, self.rows.first + block.low)
+                whole = block_matrix(block, len(self.rows.nodes), self.device)
+                matrix = split_rows(whole, block.indptr, self.mask, self.rows.first + block.low)
                 if self._room > 0:
                     matrix = matrix.compact()
                     size = matrix.num_bytes

@@ -178,7 +178,7 @@ class _Setting:
         inputs: What the encoder reads.
         rows: The rows of all nodes; own_rows: of those that this rank owns; None where these are all.
         local: The rows of this rank, where the whole graph is one patch in rows; None otherwise.
-        keep_rows: What rows may take that stay in memory.
+        pass_bytes: What rows for passes over the whole graph may take, on several ranks.
         batch_bytes: What resident batches may take; None for no limit.
         units: (num_nodes,) what masks assign to groups; None for single nodes.
         negatives: Non-edges drawn for every edge.
@@ -195,7 +195,7 @@ class _Setting:
     rows: TrainingRows
     own_rows: TrainingRows | None
     local: LocalRows | None
-    keep_rows: int
+    pass_bytes: int
     batch_bytes: int | None
     units: np.ndarray | None
     negatives: float
@@ -272,7 +272,7 @@ class _Setting:
             return WholeGraph(graph.to_graph().adjacency, self.inputs, propagate_once=propagates_once(config), **how)
         if trains and self.local is not None:
             return RowPass(self.row_batch)
-        rows, keep_bytes = (self.rows, self.keep_rows) if trains else (TrainingRows(graph), 0)
+        rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
         return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
     def forget_rows(self) -> None:
@@ -316,6 +316,7 @@ def _prepare(
     validates = bool(config.patience) and split.validation is not None
     local = None
     if patches.by_rows:
+        keep_rows = keep_rows if alone else keep_rows // 2  # with places as columns, and as nodes for the pairs
         local = share_rows(rows, communicator, keep_bytes=keep_rows)
     shard, shared_keeper = make_shard(communicator, graph, patches, model, config, keeper, local, validates=validates)
     own_rows = None
@@ -344,7 +345,7 @@ def _prepare(
         rows,
         own_rows,
         local,
-        keep_rows,
+        _UNLIMITED if spare is None else 0,
         None if spare is None else spare - keep_rows,
         units,
         config.negatives_per_edge * hidden * settings.score_fraction,
