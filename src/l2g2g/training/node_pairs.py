@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.core import kernels
-from l2g2g.models.masking import draw_groups, hidden_pairs
+from l2g2g.core import hash_nodes, kernels
+from l2g2g.core.randomness import Purpose, share_threshold, stream_key
+from l2g2g.models.masking import draw_groups
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import PairList
 from l2g2g.models.sampling import DrawPlan, NegativePlan, TargetUnits
@@ -127,13 +128,11 @@ class NodePairs:
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
         units = nodes if self.units is None else self.units
         groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        key, bound = stream_key(seed, Purpose.MASK, epoch), share_threshold(scored)
+        mask = _Mask(hash_nodes(nodes, key), groups, key, bound)
         edges, values, allowed = [_NO_PAIRS], [np.empty(0, np.float32)], [_NO_PAIRS]
         for block in self.rows.blocks():
-            rows, columns, entries = self._edges(block)
-            if scored < 1.0 or num_groups:
-                chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
-                chosen = np.flatnonzero(chosen)  # few of many: quicker than a selection by truth values
-                rows, columns, entries = rows[chosen], columns[chosen], entries[chosen]
+            rows, columns, entries = self._edges(block, mask)
             edges.append((rows, columns))
             if self._counts_weights and block.weights is not None:
                 values.append(block.weights[entries])
@@ -219,15 +218,19 @@ class NodePairs:
         self.communicator.all_reduce(kind, total)
         return total.cpu().numpy()
 
-    def _edges(self, block: NodeRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows, columns, entries of the block) of the edges u < v of a block that are to be predicted."""
-        rows = np.repeat(block.nodes.astype(np.int32), np.diff(block.indptr))
-        upper = np.flatnonzero(block.indices > rows)
-        rows, columns = rows[upper], block.indices[upper]
+    def _edges(self, block: NodeRows, mask: _Mask | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rows, columns, entries of the block) of the edges u < v of a block that are to be predicted.
+
+        mask: those of an epoch; None for all.
+        """
+        mask = mask or _Mask(np.zeros(self.rows.num_nodes, np.uint32), None, 0, share_threshold(1.0))
+        indices = np.ascontiguousarray(block.indices, dtype=np.int32)
+        parts = block.indptr, indices, block.nodes.astype(np.int32)
+        rows, columns, entries = kernels().hidden_edges(*parts, mask.hashes, mask.groups, mask.key, mask.bound)
         if self.patch_set is not None:
             between = ~self.patch_set.share_patch(rows, columns)
-            rows, columns, upper = rows[between], columns[between], upper[between]
-        return rows, columns, upper
+            rows, columns, entries = rows[between], columns[between], entries[between]
+        return rows, columns, entries
 
     def _allowed(self, block: NodeRows, drawn: PairList) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) of the drawn pairs whose row is in a block and that are no excluded ones."""
@@ -241,6 +244,16 @@ class NodePairs:
         is_held = kernels().find_entries(*held, rows, columns) >= 0
         allowed = np.flatnonzero(~(is_edge | is_held | (rows == columns)))
         return rows[allowed].astype(np.int32), columns[allowed].astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Mask:
+    """Which edges an epoch scores; see `kernels().hidden_edges`."""
+
+    hashes: np.ndarray
+    groups: np.ndarray | None
+    key: int
+    bound: int
 
 
 _NO_PAIRS = np.empty(0, np.int32), np.empty(0, np.int32)
