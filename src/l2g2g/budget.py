@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
@@ -157,6 +157,20 @@ def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: in
     return Needs(resident, *node_bytes(sizes, config, threads), patch, blocks, num_patches)
 
 
+def row_needs(sizes: StoredSizes, config: Config, threads: int, resident: int) -> Needs:
+    """What a training of the whole graph as one patch takes, whose rows are read from disk: tables of all layers."""
+    if config.loss_pairs == "sampled":
+        config = replace(config, scope="global")  # one patch: pairs inside it are pairs of all nodes
+    nodes, training = node_bytes(sizes, config, threads)
+    activations = _PER_ACTIVATION * config.numbers_per_row * sizes.num_nodes // sizes.num_ranks
+    if sizes.num_ranks > 1:  # rows of ghost nodes, which may be nearly all
+        activations += 8 * max(config.hidden, config.dim) * config.tables_per_layer * sizes.num_nodes
+    columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
+    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
+    training += activations
+    return Needs(resident, max(nodes, training), training, 0, blocks, 1)
+
+
 def most_patches(num_nodes: int, config: Config) -> int:
     """Beyond this many, patches would be little more than what they share."""
     return max(2, num_nodes // max(_LEAST_PATCH_NODES, 4 * config.overlap_range[1]))
@@ -166,6 +180,11 @@ def fit_budget(sizes: StoredSizes, config: Config, threads: int, name: str, resi
     """The fewest patches with which a training keeps to `config.memory`; refused where there is no such number."""
     assert config.memory is not None
     resident = resident_memory() if resident is None else resident
+    if not config.definition.uses_patches:
+        needs = row_needs(sizes, config, threads, resident)
+        if needs.total > config.memory:
+            raise _too_small(name, config.memory, needs)
+        return needs
     wanted = config.num_patches(sizes.num_nodes)
     most = wanted if config.patches is not None else max(wanted, most_patches(sizes.num_nodes, config))
     needs = find_needs(sizes, config, wanted, threads, resident)
@@ -174,13 +193,14 @@ def fit_budget(sizes: StoredSizes, config: Config, threads: int, name: str, resi
             more = min(most, math.ceil(1.2 * needs.num_patches))
             needs = find_needs(sizes, config, more, threads, resident)
     if needs.total > config.memory:
-        least = find_needs(sizes, config, most, threads, resident)
-        raise ResourceError(
-            f"{name}: --memory {show_size(config.memory)} is too small; "
-            f"{show_size(math.ceil(least.total / 1e7) * 10_000_000)} would do"
-            + (f" with {least.num_patches} patches" if config.definition.uses_patches else "")
-        )
+        raise _too_small(name, config.memory, find_needs(sizes, config, most, threads, resident))
     return needs
+
+
+def _too_small(name: str, memory: int, needs: Needs) -> ResourceError:
+    enough = show_size(math.ceil(needs.total / 1e7) * 10_000_000)
+    with_patches = f" with {needs.num_patches} patches" if needs.num_patches > 1 else ""
+    return ResourceError(f"{name}: --memory {show_size(memory)} is too small; {enough} would do{with_patches}")
 
 
 def show_size(num_bytes: int) -> str:

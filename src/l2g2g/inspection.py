@@ -16,7 +16,7 @@ from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
-from l2g2g.training.batches import PatchBatches
+from l2g2g.training.batches import Batches
 from l2g2g.training.loop import LoopSettings, WholePass, embed_nodes, encode_patches
 from l2g2g.training.shard import Shard
 
@@ -34,7 +34,7 @@ class Inspection:
 
 def inspect_training(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     patch_set: PatchSet,
     settings: LoopSettings,
     frame: Frame,

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, show_size
+from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
 from l2g2g.config import Config
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
@@ -135,16 +135,18 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     resident = resident_memory()
     training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config, ranks) + 16 * num_arcs + columns
     needed = resident + max(training, peak_of_reading(num_arcs, columns))
-    in_memory = config.memory is None or not config.definition.uses_patches or needed <= config.memory
+    in_memory = config.memory is None or needed <= config.memory
     in_memory = in_memory and not (ranks > 1 and sizes.on_disk)
     needs: Needs | None = None
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
         stored = replace(sizes.stored, num_ranks=ranks)
-        if config.memory is None:
+        if config.memory is not None:
+            needs = fit_budget(stored, config, threads, sizes.name, resident)
+        elif config.definition.uses_patches:
             needs = find_needs(stored, config, num_patches, threads, resident)
         else:
-            needs = fit_budget(stored, config, threads, sizes.name, resident)
+            needs = row_needs(stored, config, threads, resident)
         per_arc, per_row = kept_bytes(config)
         per_row += int(8 * (stored.entries_per_row or config.structure_width))
         # If all of it may stay in memory: the rows of the graph, and the own patches.
@@ -256,9 +258,10 @@ class Sample:
     def _train_from_disk(self, clock: Stopwatch) -> Any:
         with tempfile.TemporaryDirectory(prefix="l2g2g-plan-") as folder:
             stored = write_graph(self.graph, folder)
-            patches = write_patches(stored, self.patch_set)
-            nothing_to_spare = Needs(0, 0, 0, 2, 0, patches.num_patches)
-            on_disk = RunPatches(patches.patch_set, patches, nothing_to_spare)
+            nothing_to_spare = Needs(0, 0, 0, 2, 0, self.patch_set.num_patches)
+            on_disk = RunPatches(self.patch_set, None, nothing_to_spare, by_rows=True)
+            if self.config.definition.uses_patches:
+                on_disk = RunPatches(self.patch_set, write_patches(stored, self.patch_set), nothing_to_spare)
             return run_split(keep_all(stored), replace(self.config, memory=1), clock=clock, patches=on_disk)
 
 

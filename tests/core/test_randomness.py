@@ -7,6 +7,7 @@ import torch
 from l2g2g.core import hash_nodes, hash_numbers, hash_pairs
 from l2g2g.core.randomness import (
     Purpose,
+    gaussian_numbers,
     mix,
     mix_words,
     random_words,
@@ -108,3 +109,15 @@ def test_all_bits_of_a_word_are_scaled(bound):
     words = np.array([0, 1, 2**32 - 1, 2**32, 2**63 + 12345, 2**64 - 2**32, 2**64 - 1], np.uint64)
     words = np.concatenate([words, random_words(np.arange(1000, dtype=np.uint64), 0)])
     assert scale_all_bits(words, bound).tolist() == [int(word) * bound >> 64 for word in words.tolist()]
+
+
+def test_normal_numbers_of_nodes():
+    nodes = np.arange(20_000)
+    numbers = gaussian_numbers(nodes, 5, seed=1, epoch=2)
+    assert numbers.shape == (20_000, 5)
+    assert np.abs(numbers.mean(0)).max() < 4 / np.sqrt(20_000)
+    np.testing.assert_allclose(np.cov(numbers.T), np.eye(5), atol=0.04)
+    assert np.abs(np.mean(np.abs(numbers) < 1.0, axis=0) - 0.6827).max() < 0.015
+    some = np.array([7, 19_999, 3])
+    np.testing.assert_array_equal(gaussian_numbers(some, 5, seed=1, epoch=2), numbers[some])  # by node, not by place
+    assert (gaussian_numbers(nodes, 5, seed=1, epoch=3) != numbers).mean() > 0.99

@@ -809,6 +809,30 @@ def test_native_mask_hides_what_the_formula_hides(machine, size, weighted, num_g
     check_close(scale, degrees**-0.5, degrees**-0.5)
 
 
+@pytest.mark.parametrize("num_groups", [0, 3])
+def test_native_mask_of_some_rows_is_that_of_all(machine, num_groups):
+    given = sample("small")
+    num_rows = len(given.starts)
+    indptr = np.append(given.starts, len(given.indices))
+    hashes = reference.hash_nodes(np.arange(num_rows, dtype=np.int32), KEY)
+    groups = None if num_groups == 0 else np.random.default_rng(3).integers(0, 3, num_rows).astype(np.int32)
+
+    def run(low, high):
+        own = indptr[low : high + 1] - indptr[low]
+        indices = given.indices[indptr[low] : indptr[high]]
+        ends = np.empty(high - low, np.int64), np.empty(high - low, np.int64)
+        out, csr = np.zeros_like(indices), native.Csr(own[:-1], own[1:], indices, None, num_rows)
+        native.split_masked(csr, own, hashes, groups, KEY, 2**31, 2**30, out, None, *ends, None, low)
+        return [out[start:end].tolist() for start, end in zip(own[:-1], ends[0], strict=True)]
+
+    cut = num_rows // 3
+    assert run(0, cut) + run(cut, num_rows) == run(0, num_rows)
+    csr = native.Csr(indptr[:-1], indptr[1:], given.indices, None, num_rows)
+    out = np.zeros_like(given.indices), None, np.empty(num_rows, np.int64), np.empty(num_rows, np.int64), None
+    with pytest.raises(ValueError, match="every row must be one of the columns"):
+        native.split_masked(csr, indptr, hashes, None, KEY, 9, 4, *out, 1)
+
+
 # --- Adam ------------------------------------------------------------------------------------------------
 
 

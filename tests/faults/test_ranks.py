@@ -182,10 +182,12 @@ def test_a_signal_to_the_job_saves_first(torchrun, edges, tmp_path, complete, ha
 
 def test_what_is_wrong_is_told_once(torchrun, edges, tmp_path):
     output = tmp_path / "o.npy"
-    job = torchrun(["--standalone", "--nproc-per-node", 2], ["embed", edges, "-m", "gae", "-o", output, *SMALL, *RANKS])
+    wrong = ["--rotate", "--align-gradient", "through"]
+    job = torchrun(["--standalone", "--nproc-per-node", 2], ["embed", edges, *wrong, "-o", output, *SMALL, *RANKS])
     out, err = job.communicate(timeout=120)
     assert out == ""
-    assert says(err, "") == ["l2g2g: gae has one patch and 2 ranks; use a method with patches"]
+    message = "--align-gradient through needs all patches in one process, in memory; leave torchrun or the option out"
+    assert says(err, "") == [f"l2g2g: {message}"]
     assert set(re.findall(r"exitcode\s+: (\S+)", err)) <= {"2", "-15", "143"}
     assert not output.exists()
 

@@ -49,3 +49,13 @@ def test_divergence_is_torchs_own():
     prior = torch.distributions.Normal(torch.zeros(()), torch.ones(()))
     expected = torch.distributions.kl_divergence(ours, prior).sum() / 25
     assert float(gaussian_divergence(mean, log_deviation, 5)) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_all_pairs_by_slices_of_rows_are_all_pairs():
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.randn(2, 9, 4, generator=generator)
+    adjacency = (torch.rand(9, 9, generator=generator) < 0.4).float().fill_diagonal_(0)
+    bias, num_arcs = torch.tensor(0.3), int(adjacency.sum())
+    parts = [torch.arange(0, 4), torch.arange(4, 9)]
+    total = sum(all_pairs_loss(left, adjacency[rows], bias, right, rows, num_arcs) for rows in parts)
+    assert float(total) == pytest.approx(float(all_pairs_loss(left, adjacency, bias, right)), rel=1e-6)

@@ -13,7 +13,6 @@ from l2g2g.models.sparse import (
     multiply,
     normalise_adjacency,
     to_torch_csr,
-    transposed_product,
 )
 
 KEY = 0x123456789ABCDEF0
@@ -75,7 +74,7 @@ def test_propagation_multiplies_like_the_normalised_adjacency(weighted, threads)
     assert propagation.transpose is propagation
     expected = normalise_adjacency(adjacency).toarray() @ draw(50, 7).numpy()
     assert multiply(propagation, draw(50, 7)).numpy() == pytest.approx(expected, abs=1e-5)
-    assert transposed_product(propagation, draw(50, 7)).numpy() == pytest.approx(expected, abs=1e-5)
+    assert propagation.transposed_product(draw(50, 7)).numpy() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -92,7 +91,7 @@ def test_means_multiply_like_the_dense_matrix_and_its_transpose(weighted, size, 
     assert mean.transpose.to_scipy().toarray() == pytest.approx(expected.T, abs=1e-6)
     rows = draw(size, 7)
     assert multiply(mean, rows).numpy() == pytest.approx(expected @ rows.numpy(), abs=1e-5)
-    assert transposed_product(mean, rows).numpy() == pytest.approx(expected.T @ rows.numpy(), abs=1e-5)
+    assert mean.transposed_product(rows).numpy() == pytest.approx(expected.T @ rows.numpy(), abs=1e-5)
 
 
 def test_multiply_and_its_gradient_in_float64():
@@ -216,7 +215,7 @@ def test_rows_with_gaps_between_them():
     expected = np.array([[0, 1, 2], [0, 0, 0], [6, 0, 0]], np.float32)
     assert (sparse.to_scipy().toarray() == expected).all()
     assert (multiply(sparse, torch.eye(3)).numpy() == expected).all()
-    assert (transposed_product(sparse, torch.eye(3)).numpy() == expected.T).all()
+    assert (sparse.transposed_product(torch.eye(3)).numpy() == expected.T).all()
 
 
 def test_multiply_takes_tables_and_gradients_that_are_not_contiguous():
@@ -233,7 +232,7 @@ def test_multiply_takes_tables_and_gradients_that_are_not_contiguous():
 def test_matrices_without_entries():
     nothing = SparseMatrix.from_scipy(sp.csr_array((4, 3), dtype=np.float32))
     assert (multiply(nothing, torch.ones(3, 2)).numpy() == np.zeros((4, 2))).all()
-    assert (transposed_product(nothing, torch.ones(4, 2)).numpy() == np.zeros((3, 2))).all()
+    assert (nothing.transposed_product(torch.ones(4, 2)).numpy() == np.zeros((3, 2))).all()
 
 
 def test_csr_shares_memory_with_scipy():

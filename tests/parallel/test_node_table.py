@@ -1,43 +1,14 @@
 """Node tables against sums made by hand, of one process and of several that are threads here."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
 
 from l2g2g.core import set_backend
-from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.parallel.communicator import LOCAL
 from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
 
-
-class Threads:
-    """Ranks that are threads: messages are lists that all can read."""
-
-    def __init__(self, size):
-        self.barrier, self.sent = threading.Barrier(size, timeout=30), [None] * size
-
-    def communicator(self, rank):
-        shared, size = self, len(self.sent)
-
-        class OneThread(Communicator):
-            def all_to_all(self, kind, rows, lengths, expected):
-                shared.sent[rank] = rows.split(list(lengths))
-                shared.barrier.wait()
-                received = [parts[rank].clone() for parts in shared.sent]
-                shared.barrier.wait()
-                assert [len(part) for part in received] == list(expected)
-                return torch.cat(received)
-
-        return OneThread(rank, size)
-
-
-def run_ranks(size, work):
-    """What work(communicator) returns on every rank."""
-    threads = Threads(size)
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(work, [threads.communicator(rank) for rank in range(size)]))
+from .threads import run_ranks
 
 
 @pytest.fixture(params=["native", "torch"])
@@ -132,3 +103,16 @@ def test_ranks_add_up_what_one_process_does():
         assert total == 6
         for part, held in zip(gradients, HELD[rank], strict=True):
             torch.testing.assert_close(part, gradient[held] * torch.from_numpy(shares[held])[:, None])
+
+
+def test_ghost_rows_come_from_their_owners():
+    owners = np.array([0, 0, 1, 1, 1, 2])
+    wanted = [np.array([0, 1, 3, 5]), np.array([1, 2, 3, 4]), np.array([2, 3, 5])]
+    rows = normal(6, 3)
+
+    def work(communicator):
+        table = NodeTable(communicator, owners, wanted[communicator.rank])
+        return table.with_ghosts("rows", rows[torch.from_numpy(owners == communicator.rank)])
+
+    for found, nodes in zip(run_ranks(3, work), wanted, strict=True):
+        torch.testing.assert_close(found, rows[torch.from_numpy(nodes)], rtol=0, atol=0)

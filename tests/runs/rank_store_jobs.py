@@ -37,14 +37,30 @@ CASES = {
     "masked clusters": {"mask_by": "clusters"},
     "masked patches": {"mask_by": "patches"},
 }
+WHOLE_GRAPH = {
+    "gae": {"method": "gae", "patience": 3, "validate_every": 3},
+    "gae of the paper": {"method": "gae", "preset": "paper"},
+    "gae read again and again": {"method": "gae", "memory": PLENTY, "encoder": "sage", "mask_by": "nodes"},
+    "fastgae": {"method": "fastgae"},
+    "all pairs": {"method": "gae", "pairs": "all", "encoder": "linear"},
+    "vgae": {"method": "vgae", "structure": "blend", "structure_width": 5},
+    "evaluation of gae": {"method": "gae", "mask_by": "clusters"},
+}
+
+
+READ_AGAIN = ("nothing stays in memory", "gae read again and again")
 
 
 def run(store, name, communicator=LOCAL):
-    options = dict(CASES[name])
+    options = dict({**CASES, **WHOLE_GRAPH}[name])
     if communicator.size == 1:
         options.pop("memory", None)
-    config = make_config(**{**SMALL, **options})
-    if name == "evaluation":
+    small = dict(SMALL)
+    if name in WHOLE_GRAPH:
+        for option in ("patches", "min_overlap", "target_overlap"):
+            del small[option]
+    config = make_config(**{**small, **options})
+    if name.startswith("evaluation"):
         return evaluate_graph(open_graph(store), config, communicator=communicator)
     return {}, embed_graph(open_graph(store), config, communicator=communicator)
 
@@ -66,7 +82,7 @@ def main(folder, store, names):
     note_reads(reads)
     with join_ranks(Place.read(os.environ), timeout=60) as communicator:
         for number, name in enumerate(names):
-            Needs.spare = (lambda *_: 0) if name == "nothing stays in memory" else spare
+            Needs.spare = (lambda *_: 0) if name in READ_AGAIN else spare
             row, done = run(store, name, communicator)
             (folder / f"{number}-{communicator.rank}.json").write_text(json.dumps(reads))
             reads.clear()

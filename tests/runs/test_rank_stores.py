@@ -17,7 +17,7 @@ from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
 from ..training.rank_jobs import make_graph
-from .rank_store_jobs import CASES, SMALL, run
+from .rank_store_jobs import CASES, SMALL, WHOLE_GRAPH, run
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
@@ -36,7 +36,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory, store):
     """Two ranks on a store without patches: the first cuts them."""
-    folder, names = tmp_path_factory.mktemp("ranks"), list(CASES)
+    folder, names = tmp_path_factory.mktemp("ranks"), [*CASES, *WHOLE_GRAPH]
     launch(2, Path(__file__).with_name("rank_store_jobs.py"), folder, store, *names)
     found = {}
     for number, name in enumerate(names):
@@ -46,7 +46,7 @@ def jobs(tmp_path_factory, store):
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *WHOLE_GRAPH])
 def test_two_ranks_on_a_store_train_what_one_process_does(jobs, store, name):
     row, one = run(store, name)
     losses = one.trained.history.losses
@@ -121,16 +121,18 @@ class Two:
     size, rank, is_first = 2, 0, True
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "gae"}, "one patch and 2 ranks"),
-        ({"rotate": True, "align_gradient": "through"}, "leave torchrun or the option out"),
-    ],
-)
-def test_what_ranks_cannot_share(store, options, message):
-    with pytest.raises(InputError, match=message):
-        embed_graph(open_graph(store), make_config(**{**SMALL, **options}), communicator=Two())
+def test_what_ranks_cannot_share(store):
+    config = make_config(**{**SMALL, "rotate": True, "align_gradient": "through"})
+    with pytest.raises(InputError, match="leave torchrun or the option out"):
+        embed_graph(open_graph(store), config, communicator=Two())
+
+
+@pytest.mark.parametrize("name", WHOLE_GRAPH)
+def test_ranks_that_share_a_whole_graph_send_rows_of_ghost_nodes(jobs, name):
+    found = jobs[name]["messages"]
+    assert found["layer_rows"]["bytes"] > 0
+    assert found["pair_rows"]["times"] == 10
+    assert "overlaps" not in found
 
 
 @pytest.mark.parametrize("with_features", [True, False])

@@ -12,10 +12,13 @@ from enum import IntEnum
 import numpy as np
 import torch
 
+from l2g2g.core import reference
+
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
+_ROWS = 1 << 14
 
 
 class Purpose(IntEnum):
@@ -101,3 +104,18 @@ def share_threshold(fraction: float) -> int:
 def torch_generator(seed: int, purpose: Purpose, epoch: int = 0, patch: int = 0) -> torch.Generator:
     """A CPU generator for draws that torch makes itself."""
     return torch.Generator().manual_seed(stream_key(seed, purpose, epoch, patch) >> 1)
+
+
+def gaussian_numbers(nodes: np.ndarray, width: int, *, seed: int, epoch: int) -> np.ndarray:
+    """(num_nodes, width) float32 normal numbers of an epoch, by node: those of Box and Muller."""
+    key = stream_key(seed, Purpose.NOISE, epoch)
+    numbers = np.empty((len(nodes), width + width % 2), np.float32)
+    half = numbers.shape[1] // 2
+    for low in range(0, len(nodes), _ROWS):
+        hashes = reference.hash_nodes(nodes[low : low + _ROWS].astype(np.int32), key)[:, None]
+        words = reference.hash_numbers(hashes, np.arange(2 * half, dtype=np.uint32)[None], key)
+        uniform = (words + 0.5) / 2.0**32
+        lengths, angles = np.sqrt(-2.0 * np.log(uniform[:, :half])), 2 * np.pi * uniform[:, half:]
+        numbers[low : low + _ROWS, :half] = lengths * np.cos(angles)
+        numbers[low : low + _ROWS, half:] = lengths * np.sin(angles)
+    return np.ascontiguousarray(numbers[:, :width])

@@ -226,6 +226,11 @@ class Graph:
             yield RowBlock(low, high, bounds, indices, first, values)
             low = high
 
+    @property
+    def row_starts(self) -> np.ndarray:
+        """(num_nodes + 1,) int64, where rows begin."""
+        return self.adjacency.indptr.astype(np.int64)
+
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(2,) where blocks of rows begin and end: all rows are one."""
         return np.array([0, self.num_nodes])

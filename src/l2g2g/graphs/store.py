@@ -174,6 +174,11 @@ class StoredGraph:
             yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values)
             low += num_rows
 
+    @property
+    def row_starts(self) -> np.ndarray:
+        """(num_nodes + 1,) int64, where rows begin."""
+        return self.indptr.read()
+
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end."""
         indptr = self.indptr.read()

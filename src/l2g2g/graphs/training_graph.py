@@ -106,6 +106,11 @@ class TrainingGraph:
         for block in self.whole.row_blocks(num_entries, weights=weights):
             yield self._drop(block)
 
+    @property
+    def row_starts(self) -> np.ndarray:
+        """(num_nodes + 1,) int64, where rows of the whole graph begin: those held out are among the entries."""
+        return self.whole.row_starts
+
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end."""
         return self.whole.row_bounds(num_entries)

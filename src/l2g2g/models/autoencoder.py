@@ -79,9 +79,11 @@ class Autoencoder(nn.Module):
         """(loss, its gradient (num_rows, dim)); that of the decoder's parameters is added to them."""
         return self.decoder.gradient(embedding, edges, non_edges)
 
-    def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
-        """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""
-        return self.decoder.all_pairs_loss(embedding, adjacency)
+    def all_pairs_loss(
+        self, embedding: Tensor, adjacency: Tensor, rows: Tensor | None = None, num_arcs: int | None = None
+    ) -> Tensor:
+        """The loss over every pair of the embedding, or over those of some rows; see `losses.all_pairs_loss`."""
+        return self.decoder.all_pairs_loss(embedding, adjacency, rows, num_arcs)
 
     def encoder_of(self, patch: int) -> Encoder:
         """The encoder of a patch: the shared one, or its own."""

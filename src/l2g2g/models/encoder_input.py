@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +12,15 @@ from torch import Tensor
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.features import STORAGE
-from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
+from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, normalise_adjacency
+
+
+class PropagationMatrix(ConstantMatrix, Protocol):
+    """Â of some rows."""
+
+    @property
+    def mean(self) -> ConstantMatrix:
+        """D^(-1) A of the same edges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +34,8 @@ class EncoderInput:
         propagated: Whether the first propagation is already in the features.
     """
 
-    propagation: SparseMatrix
-    features: Tensor | SparseMatrix
+    propagation: PropagationMatrix
+    features: Tensor | ConstantMatrix
     propagated: bool
 
 

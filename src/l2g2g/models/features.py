@@ -15,6 +15,7 @@ from l2g2g.core.randomness import Purpose, share_threshold, stream_key
 from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.graphs.graph import Features
 from l2g2g.models.sparse import (
+    ConstantMatrix,
     Dropout,
     SparseMatrix,
     add_parts,
@@ -108,6 +109,12 @@ class FeatureTable:
         features.sort_indices()
         return cls(SparseMatrix.from_scipy(features, device), nodes)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the rows."""
+        matrix = self.matrix
+        return self.nodes.nbytes + (matrix.nbytes if isinstance(matrix, Tensor) else matrix.num_bytes)
+
     def dropped(self, fraction: float, *, seed: int, epoch: int) -> Tensor | SparseMatrix:
         """The features with a fraction of the entries set to zero and the rest scaled up."""
         if fraction == 0:
@@ -135,12 +142,12 @@ class FeatureRows:
     """factor · (X − 1 meanᵀ): the rows that weights are multiplied with, without making sparse ones dense.
 
     Attributes:
-        rows: (num_rows, num_features) X, dense of any precision, or sparse.
+        rows: (num_rows, num_features) X, dense of any precision, sparse, or read block by block.
         mean: (num_features,) or None.
         factor: A number.
     """
 
-    rows: Tensor | SparseMatrix
+    rows: Tensor | ConstantMatrix
     mean: Tensor | None = None
     factor: float = 1.0
 
@@ -150,7 +157,7 @@ class FeatureRows:
         if self.mean is not None:
             shift = -(self.mean @ weight)
             bias = shift if bias is None else bias + shift
-        if isinstance(self.rows, SparseMatrix):
+        if not isinstance(self.rows, Tensor):
             return multiply(self.rows, weight, bias)
         if self.rows.dtype == weight.dtype:
             return self.rows @ weight if bias is None else torch.addmm(bias, self.rows, weight)
@@ -217,6 +224,7 @@ class FeatureRows:
         if isinstance(rows, SparseMatrix):
             found = multiply_transposed_table(rows, outer)
         else:
+            assert isinstance(rows, Tensor)
             sums = zero_table(num_parts(rows.numel()), rows.shape[1], outer.shape[1])
             for low in range(0, len(outer), _ROWS):
                 part = rows[low : low + _ROWS].to(torch.float32).contiguous().numpy()

@@ -7,24 +7,35 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def all_pairs_loss(left: Tensor, adjacency: Tensor, bias: Tensor | None = None, right: Tensor | None = None) -> Tensor:
+def all_pairs_loss(
+    left: Tensor,
+    adjacency: Tensor,
+    bias: Tensor | None = None,
+    right: Tensor | None = None,
+    rows: Tensor | None = None,
+    num_arcs: int | None = None,
+) -> Tensor:
     """The original GAE loss over every ordered pair, the diagonal counted as edges (Kipf and Welling 2016).
 
     left, right: the two sides of the score, as in `reconstruction_loss`.
-    adjacency: (num_nodes, num_nodes) dense, 0 or 1, without diagonal.
+    adjacency: (num_rows, num_nodes) dense, 0 or 1, without diagonal.
+    rows: (num_rows,) the nodes of its rows; None for all. num_arcs: entries of the rows of all nodes; None to count.
     Edges are weighted up by the ratio of non-edges to edges, and the mean is scaled back accordingly.
     """
-    target = adjacency + torch.eye(len(adjacency), dtype=adjacency.dtype, device=adjacency.device)
-    num_pairs = target.numel()
-    num_edges = target.sum()
+    rows = torch.arange(len(adjacency), device=adjacency.device) if rows is None else rows
+    target = adjacency.clone()
+    target[torch.arange(len(rows), device=rows.device), rows] += 1
+    num_pairs = len(left) ** 2
+    num_edges = (int(adjacency.sum()) if num_arcs is None else num_arcs) + len(left)
     num_others = num_pairs - num_edges
-    scores = left @ (left if right is None else right).t()
+    scores = left[rows] @ (left if right is None else right).t()
     if bias is not None:
         scores = scores + bias
     if num_others == 0:
-        return functional.softplus(-scores).mean()
-    norm = num_pairs / (2 * num_others)
-    return norm * functional.binary_cross_entropy_with_logits(scores, target, pos_weight=num_others / num_edges)
+        return functional.softplus(-scores).sum() / num_pairs
+    weight = scores.new_tensor(num_others / num_edges)
+    total = functional.binary_cross_entropy_with_logits(scores, target, pos_weight=weight, reduction="sum")
+    return total / (2 * num_others)
 
 
 def gaussian_divergence(mean: Tensor, log_deviation: Tensor, num_nodes: int) -> Tensor:

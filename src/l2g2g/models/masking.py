@@ -8,6 +8,7 @@ patch that holds it and in both directions, whichever patch, batch or rank looks
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +26,99 @@ def draw_groups(units: np.ndarray, num_groups: int, *, seed: int, epoch: int) ->
     """(num_rows,) int32 random group of every row in this epoch; rows of one unit (a node, a cluster) stay together."""
     words = hash_nodes(units.astype(np.int32), stream_key(seed, Purpose.MASK_GROUPS, epoch))
     return ((words.astype(np.uint64) * np.uint64(num_groups)) >> np.uint64(32)).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class MaskDraw:
+    """What decides which edges an epoch hides.
+
+    Attributes:
+        key: Of the stream of random numbers.
+        hidden, scored: Hashes of pairs below these are hidden, and scored; scored is at most hidden.
+        nodes: (num_columns,) int32 node numbers of the columns.
+        groups: (num_columns,) int32 only edges between groups are hidden; None for every node its own.
+    """
+
+    key: int
+    hidden: int
+    scored: int
+    nodes: np.ndarray
+    groups: np.ndarray | None = None
+
+    @classmethod
+    def of_epoch(
+        cls, hidden: float, scored: float, nodes: np.ndarray, groups: np.ndarray | None, *, seed: int, epoch: int
+    ) -> MaskDraw:
+        """hidden, scored: shares of the edges between groups."""
+        key = stream_key(seed, Purpose.MASK, epoch)
+        return cls(key, share_threshold(hidden), share_threshold(scored), nodes, groups)
+
+    @cached_property
+    def hashes(self) -> np.ndarray:
+        """(num_columns,) uint32 hashes of the nodes."""
+        return hash_nodes(self.nodes, self.key)
+
+
+SplitMemory = tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray, np.ndarray]
+
+
+def split_entries(
+    adjacency: SparseMatrix, indptr: np.ndarray, draw: MaskDraw, memory: SplitMemory, first_row: int = 0
+) -> SplitMemory:
+    """Sort the entries of every row: visible ones first, scored ones last.
+
+    adjacency: (num_rows, num_columns) all edges of some rows. indptr: (num_rows + 1,) its rows, without gaps.
+    first_row: the column of the node of the first row; the others follow. memory: where the result is written.
+
+    Returns:
+        Columns, values or None, ends of the visible and starts of the scored entries of every row, and
+        (num_rows,) 1 / sqrt(1 + weight of the visible entries).
+    """
+    if native() is not None:
+        bounds = draw.key, draw.hidden, draw.scored
+        native().split_masked(adjacency.csr, indptr, draw.hashes, draw.groups, *bounds, *memory, first_row)
+        return memory
+    starts, ends = indptr[:-1], indptr[1:]
+    rows, _ = row_entries(starts, ends)
+    own = rows + first_row
+    words = hash_pairs(draw.nodes[own], draw.nodes[adjacency.indices], draw.key)
+    between = np.ones(len(rows), bool)
+    if draw.groups is not None:
+        between = draw.groups[own] != draw.groups[adjacency.indices]
+    # What is visible first, then what is neither, then what is scored.
+    place = np.where(between & (words < draw.scored), 2, np.where(between & (words < draw.hidden), 1, 0))
+    order = np.lexsort((place, rows))
+    visible = np.bincount(rows[place == 0], minlength=len(starts))
+    weights = np.ones(len(rows), np.float32) if adjacency.values is None else adjacency.values
+    degrees = np.bincount(rows, weights=weights * (place == 0), minlength=len(starts))
+    return (
+        adjacency.indices[order],
+        None if adjacency.values is None else adjacency.values[order],
+        starts + visible,
+        ends - np.bincount(rows[place == 2], minlength=len(starts)),
+        (1.0 / np.sqrt(1.0 + degrees)).astype(np.float32),
+    )
+
+
+def split_memory(adjacency: SparseMatrix) -> SplitMemory:
+    """Memory for `split_entries`."""
+    num_rows = len(adjacency.starts)
+    return (
+        np.zeros_like(adjacency.indices),
+        None if adjacency.values is None else np.zeros_like(adjacency.values),
+        np.empty(num_rows, np.int64),
+        np.empty(num_rows, np.int64),
+        np.empty(num_rows, np.float32),
+    )
+
+
+def split_rows(adjacency: SparseMatrix, indptr: np.ndarray, draw: MaskDraw, first_row: int) -> SparseMatrix:
+    """The visible entries of some rows; arguments as in `split_entries`."""
+    indices, values, visible_ends, _, _ = split_entries(adjacency, indptr, draw, split_memory(adjacency), first_row)
+    visible = replace(adjacency, ends=visible_ends, indices=indices, values=values)
+    if native() is not None:  # a kernel made the pattern
+        vars(visible)["csr"] = native().Csr(visible.starts, visible_ends, indices, values, visible.num_columns, True)
+    return visible
 
 
 class EdgeMask:
@@ -62,13 +156,13 @@ class EdgeMask:
         hidden: share of the edges between groups that is hidden. scored: share that is scored, all of them hidden.
         groups: (num_rows,) int32; None for the nodes. The weights of the arcs are those of the edges, or all 1.
         """
-        key = stream_key(seed, Purpose.MASK, epoch)
-        bounds = share_threshold(hidden), share_threshold(scored)
-        asked = (key, *bounds, None if groups is None else groups.tobytes())
+        draw = MaskDraw.of_epoch(hidden, scored, self.nodes, groups, seed=seed, epoch=epoch)
+        asked = (draw.key, draw.hidden, draw.scored, None if groups is None else groups.tobytes())
         if self._last is not None and self._last[0] == asked:  # the encoder and the loss ask for the same
             return self._last[1]
-        split = self._split_native if native() is not None else self._split_plainly
-        indices, values, visible_ends, scored_starts, scale = split(key, *bounds, groups)
+        indices, values, visible_ends, scored_starts, scale = split_entries(
+            self._adjacency, self.indptr, draw, self._memory
+        )
         starts, ends = self.indptr[:-1], self.indptr[1:]
         visible = SparseMatrix(
             starts,
@@ -90,43 +184,12 @@ class EdgeMask:
         return visible, arcs
 
     @cached_property
-    def _csr(self) -> Any:
-        return native().Csr(self.indptr[:-1], self.indptr[1:], self.indices, self.values, len(self.nodes))
+    def _adjacency(self) -> SparseMatrix:
+        return SparseMatrix(self.indptr[:-1], self.indptr[1:], self.indices, self.values, len(self.nodes))
 
     @cached_property
-    def _memory(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray, np.ndarray]:
-        num_rows = len(self.nodes)
-        return (
-            np.zeros_like(self.indices),
-            None if self.values is None else np.zeros_like(self.values),
-            np.empty(num_rows, np.int64),
-            np.empty(num_rows, np.int64),
-            np.empty(num_rows, np.float32),
-        )
-
-    def _split_native(self, key: int, hidden: int, scored: int, groups: np.ndarray | None) -> Any:
-        hashes = hash_nodes(self.nodes, key)
-        native().split_masked(self._csr, self.indptr, hashes, groups, key, hidden, scored, *self._memory)
-        return self._memory
-
-    def _split_plainly(self, key: int, hidden: int, scored: int, groups: np.ndarray | None) -> Any:
-        starts, ends = self.indptr[:-1], self.indptr[1:]
-        rows, _ = row_entries(starts, ends)
-        words = hash_pairs(self.nodes[rows], self.nodes[self.indices], key)
-        between = np.ones(len(rows), bool) if groups is None else groups[rows] != groups[self.indices]
-        # What is visible first, then what is neither, then what is scored.
-        place = np.where(between & (words < scored), 2, np.where(between & (words < hidden), 1, 0))
-        order = np.lexsort((place, rows))
-        visible = np.bincount(rows[place == 0], minlength=len(starts))
-        weights = np.ones(len(rows), np.float32) if self.values is None else self.values
-        degrees = np.bincount(rows, weights=weights * (place == 0), minlength=len(starts))
-        return (
-            self.indices[order],
-            None if self.values is None else self.values[order],
-            starts + visible,
-            ends - np.bincount(rows[place == 2], minlength=len(starts)),
-            (1.0 / np.sqrt(1.0 + degrees)).astype(np.float32),
-        )
+    def _memory(self) -> SplitMemory:
+        return split_memory(self._adjacency)
 
 
 def hidden_pairs(

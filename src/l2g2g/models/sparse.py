@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +24,22 @@ warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", 
 
 _FEW_COLUMNS = 256  # sums over so many columns stay in the nearest cache: no transpose is made
 _WIDEST = 512  # columns of a table that a native kernel takes
+
+
+class ConstantMatrix(Protocol):
+    """A matrix that is only multiplied with, wherever its entries are.
+
+    Attributes:
+        in_one_block: Whether all entries are in memory of one process, as a `SparseMatrix`.
+    """
+
+    in_one_block: ClassVar[bool]
+
+    def product(self, dense: Tensor, added: Tensor | None = None) -> Tensor:
+        """The matrix times dense, and something added; without gradient. Arguments as in `multiply`."""
+
+    def transposed_product(self, dense: Tensor) -> Tensor:
+        """The transpose times dense."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +91,7 @@ class SparseMatrix:
     dropout: Dropout | None = None
     whole: SparseMatrix | None = None
     device: torch.device = torch.device("cpu")  # noqa: RUF009
+    in_one_block: ClassVar[bool] = True
 
     @classmethod
     def from_scipy(
@@ -131,6 +148,12 @@ class SparseMatrix:
         return len(self.indices)
 
     @property
+    def num_bytes(self) -> int:
+        """Bytes of its entries and rows."""
+        parts = self.starts, self.ends, self.indices, self.values
+        return sum(part.nbytes for part in parts if part is not None)
+
+    @property
     def entries_per_row(self) -> float:
         """Mean number of entries of a row."""
         return self.num_entries / max(1, len(self.starts))
@@ -171,11 +194,39 @@ class SparseMatrix:
             vars(found)["csr"] = self.csr
         return found
 
+    def compact(self) -> SparseMatrix:
+        """The same without the entries between its rows."""
+        lengths = self.ends - self.starts
+        if lengths.sum() == len(self.indices):
+            return self
+        stays = np.zeros(len(self.indices) + 1, np.int8)
+        stays[self.starts[lengths > 0]] += 1
+        stays[self.ends[lengths > 0]] -= 1
+        chosen = np.cumsum(stays[:-1], dtype=np.int8).view(np.bool_)
+        ends = np.cumsum(lengths)
+        values = None if self.values is None else self.values[chosen]
+        return replace(self, starts=ends - lengths, ends=ends, indices=self.indices[chosen], values=values)
+
     def thinned(self, dropout: Dropout) -> SparseMatrix:
         """The same with some entries left out; no longer symmetric, because both directions are drawn apart."""
         if self.loops:
             raise ValueError("dropout is for features, not for a propagation with loops")
         return self._with_pattern(dropout=dropout, symmetric_pattern=False, whole=self)
+
+    def product(self, dense: Tensor, added: Tensor | None = None) -> Tensor:
+        """See `ConstantMatrix`. dense: (columns, width) -> (rows, width)."""
+        if not runs_native(dense):
+            result = self.tensor.to(dense.dtype) @ dense.contiguous()
+            return result if added is None else result + added
+        table = dense.detach().contiguous().numpy()
+        rest = None if added is None else added.detach().contiguous().numpy().reshape(-1, dense.shape[1])
+        return torch.from_numpy(multiply_table(self, table, rest))
+
+    def transposed_product(self, dense: Tensor) -> Tensor:
+        """See `ConstantMatrix`. dense: (rows, width) -> (columns, width)."""
+        if not runs_native(dense):
+            return self.transposed_tensor.to(dense.dtype) @ dense.contiguous()
+        return torch.from_numpy(multiply_transposed_table(self, dense.detach().contiguous().numpy()))
 
     def to_scipy(self) -> sp.csr_array:
         """All of it as a scipy matrix: loops, scale and dropout are in the values."""
@@ -225,38 +276,27 @@ def runs_native(*tensors: Tensor) -> bool:
     return native() is not None and all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
 
 
-def multiply(sparse: SparseMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
-    """Sparse times dense, and something added. sparse: (rows, columns), dense: (columns, width) -> (rows, width).
+def multiply(matrix: ConstantMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
+    """Constant times dense, and something added. matrix: (rows, columns), dense: (columns, width) -> (rows, width).
 
     added: (width,) or (rows, width); it costs nothing where a pass of its own would.
     """
-    return _Multiply.apply(sparse, dense, added)
+    return _Multiply.apply(matrix, dense, added)
 
 
 class _Multiply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, sparse: SparseMatrix, dense: Tensor, added: Tensor | None) -> Tensor:
-        ctx.sparse, ctx.added_dim = sparse, None if added is None else added.dim()
-        return product(sparse, dense, added)
+    def forward(ctx: Any, matrix: ConstantMatrix, dense: Tensor, added: Tensor | None) -> Tensor:
+        ctx.matrix, ctx.added_dim = matrix, None if added is None else added.dim()
+        return matrix.product(dense, added)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
-        of_dense = transposed_product(ctx.sparse, gradient) if ctx.needs_input_grad[1] else None
+        of_dense = ctx.matrix.transposed_product(gradient) if ctx.needs_input_grad[1] else None
         of_added = None
         if ctx.needs_input_grad[2]:
             of_added = gradient.sum(0) if ctx.added_dim == 1 else gradient
         return None, of_dense, of_added
-
-
-def product(sparse: SparseMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
-    """The same as `multiply`, for those who take the gradient themselves."""
-    if not runs_native(dense):
-        matrix = sparse.tensor.to(dense.dtype)
-        result = matrix @ dense.contiguous()
-        return result if added is None else result + added
-    table = dense.detach().contiguous().numpy()
-    rest = None if added is None else added.detach().contiguous().numpy().reshape(-1, dense.shape[1])
-    return torch.from_numpy(multiply_table(sparse, table, rest))
 
 
 def multiply_table(
@@ -266,11 +306,13 @@ def multiply_table(
     *,
     is_scaled: bool = False,
     row_scale: np.ndarray | None = None,
+    out: np.ndarray | None = None,
 ) -> np.ndarray:
     """(rows, width) sparse @ table + added by the native kernel.
 
     table: (columns, width) float32. added: (1, width) or (rows, width). is_scaled: the rows of the table have the
     column scale already. row_scale: (rows,) factor of the result, for matrices without a scale of their own.
+    out: where the result is written; None for new memory.
     """
     width = table.shape[1]
     if width > _WIDEST:
@@ -280,10 +322,10 @@ def multiply_table(
             rest = None if added is None else np.ascontiguousarray(added[:, here])
             part = np.ascontiguousarray(table[:, here])
             parts.append(multiply_table(sparse, part, rest, is_scaled=is_scaled, row_scale=row_scale))
-        return np.concatenate(parts, axis=1)
+        return np.concatenate(parts, axis=1, out=out)
     if sparse.column_scale is not None and not is_scaled:
         table = scale_rows(table, sparse.column_scale)
-    out = blank_table(len(sparse.starts), width)
+    out = blank_table(len(sparse.starts), width) if out is None else out
     scale = sparse.row_scale if row_scale is None else row_scale
     native().multiply(
         sparse.csr, table, out, scale, sparse.loops, added, **_dropped(sparse), scale_added=row_scale is not None
@@ -296,14 +338,6 @@ def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
     scaled = blank_table(*table.shape)
     native().move_rows(table, scaled, None, scale)
     return scaled
-
-
-def transposed_product(sparse: SparseMatrix, dense: Tensor) -> Tensor:
-    """The transpose times dense. dense: (rows, width) -> (columns, width)."""
-    if not runs_native(dense):
-        return sparse.transposed_tensor.to(dense.dtype) @ dense.contiguous()
-    table = dense.detach().contiguous().numpy()
-    return torch.from_numpy(multiply_transposed_table(sparse, table))
 
 
 def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.ndarray:

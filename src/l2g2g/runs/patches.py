@@ -17,7 +17,7 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import resident_memory
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.patches.stored_cut import Cut, cut_stored_graph
 from l2g2g.patches.stored_partition import metis_memory
@@ -39,11 +39,13 @@ class RunPatches:
         patch_set: Node lists and overlaps.
         on_disk: Where their edges and features lie; None where they are induced from a graph in memory.
         needs: What training takes within a limit of memory; None without one.
+        by_rows: Whether the whole graph is one patch that is read by rows, of which each rank has a range.
     """
 
     patch_set: PatchSet
     on_disk: PatchStore | None = None
     needs: Needs | None = None
+    by_rows: bool = False
 
     def source(self, graph: GraphStore, inputs: InputRows) -> PatchSource:
         """The patches with the edges of a graph: that of training, or the whole one. inputs: what the encoder reads."""
@@ -60,6 +62,8 @@ class RunPatches:
 
     def kept_edge_fraction(self, graph: GraphStore) -> float:
         """Training edges that lie inside at least one patch."""
+        if self.by_rows:
+            return 1.0
         if self.on_disk is not None:
             return self.on_disk.num_covered_edges / self.on_disk.num_edges
         return self.patch_set.count_covered_edges(graph.to_graph().adjacency) / graph.num_edges
@@ -96,6 +100,8 @@ def find_patches(
             return RunPatches(found.patch_set)
         with clock.measure("partition"):
             return RunPatches(cut(graph.to_graph(), config))
+    if not config.definition.uses_patches:
+        return RunPatches(whole_graph(graph.num_nodes), None, fit_rows(graph, config, communicator.size), by_rows=True)
     assert graph.stored is not None
     folder = graph.stored.directory if folder is None else folder
     if communicator.is_first:
@@ -107,6 +113,14 @@ def find_patches(
     threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, stored, communicator.size)
     needs = find_needs(sizes, config, stored.num_patches, threads, resident_memory())
     return RunPatches(stored.patch_set, stored, needs)
+
+
+def fit_rows(graph: GraphStore, config: Config, num_ranks: int) -> Needs | None:
+    """What a training of the whole graph in rows takes; None without a limit. Refused where it is more than that."""
+    if config.memory is None:
+        return None
+    sizes = replace(StoredSizes.of(graph), num_ranks=num_ranks)
+    return fit_budget(sizes, config, choose_threads(config, 2 * graph.num_edges), graph.name)
 
 
 def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> PatchStore:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,18 @@ import torch
 from safetensors.numpy import load, save
 
 from l2g2g.config import Config
-from l2g2g.errors import InputError
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.patches import RunPatches
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.keeper import Keeper
+from l2g2g.training.row_shard import RowShard
 from l2g2g.training.shard import Shard, shared_parameters
 from l2g2g.training.shared_keeper import SharedKeeper
 
@@ -37,20 +37,24 @@ def make_shard(
     model: Autoencoder,
     config: Config,
     keeper: Keeper | None,
+    rows: LocalRows | None = None,
     *,
     validates: bool,
 ) -> tuple[Shard, Keeper | SharedKeeper | None]:
     """Who trains these patches: this process alone, or every rank a share of them; and who keeps the state.
 
-    graph: what the patches are cut from.
+    graph: what the patches are cut from. rows: those of this rank, where the whole graph is one patch in rows.
     keeper: of this process; of several ranks only the first has one. validates: whether training does.
     """
     patch_set = patches.patch_set
     if communicator.size == 1:
-        return Shard(patch_set), keeper
+        return Shard(patch_set) if rows is None else RowShard(rows), keeper
     communicator.check_same("graph, setting or partition", _digest(graph, patches, config))
-    owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     is_kept = bool(communicator.broadcast("check", b"" if keeper is None else b"kept"))
+    if rows is not None:
+        row_shard = RowShard(rows)
+        return row_shard, SharedKeeper(row_shard, keeper) if is_kept else None
+    owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     watched = validates or is_kept  # somebody looks at all patches while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
     shard = Shard(patch_set, communicator, owners, apart=apart)
@@ -64,12 +68,6 @@ def deal_patches(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> n
     return assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), num_ranks)
 
 
-def check_patches(num_patches: int, communicator: Communicator, config: Config) -> None:
-    """Refuse to share what is one piece."""
-    if num_patches == 1:
-        raise InputError(f"{config.method} has one patch and {communicator.size} ranks; use a method with patches")
-
-
 def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
     settings = config.to_dict()
     del settings["device"]
@@ -77,13 +75,12 @@ def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
     return hashlib.sha256(json.dumps(told).encode()).digest()
 
 
-def share_inputs(communicator: Communicator, find: Callable[[], InputMap]) -> InputMap:
-    """How nodes are read, as the first rank finds it: the passes over all rows and features are made once."""
+def share_inputs(communicator: Communicator, inputs: InputMap) -> InputMap:
+    """How nodes are read, as the first rank found it, so that all read the same bits."""
     if communicator.size == 1:
-        return find()
-    inputs = find() if communicator.is_first else None
-    data = communicator.broadcast("inputs", b"" if inputs is None else _pack(inputs))
-    return _unpack(data) if inputs is None else inputs
+        return inputs
+    data = communicator.broadcast("inputs", _pack(inputs) if communicator.is_first else b"")
+    return inputs if communicator.is_first else _unpack(data)
 
 
 def _pack(inputs: InputMap) -> bytes:

@@ -18,7 +18,6 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads
 from l2g2g.run_directory import RunDirectory
-from l2g2g.runs.ranks import check_patches
 from l2g2g.training.heap import return_freed_memory
 
 STORE = "store"
@@ -26,7 +25,7 @@ STORE = "store"
 
 def fits_memory(graph: GraphStore, config: Config) -> bool:
     """Whether a training in memory keeps to the limit, with the graph and what training sees of it beside it."""
-    if config.memory is None or not config.definition.uses_patches:
+    if config.memory is None:
         return True
     num_arcs = 2 * graph.num_edges
     columns = int(4 * StoredSizes.of(graph).entries_per_row * graph.num_nodes)
@@ -52,7 +51,6 @@ def check_settings(graph: GraphStore, config: Config, communicator: Communicator
     """Refuse what the graph or the number of ranks does not allow, before anything is read or written."""
     refuse_missing_weights(graph, config)
     if communicator.size > 1:
-        check_patches(2 if config.definition.uses_patches else 1, communicator, config)
         refuse_what_needs_memory(config, "leave torchrun or the option out")
 
 

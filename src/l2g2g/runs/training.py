@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.local_rows import LocalRows
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.preparation import (
     find_inputs,
@@ -40,15 +41,16 @@ from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
 from l2g2g.scoring import pair_scorer, score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
-from l2g2g.training.batches import BatchOptions, PatchBatches, group_patches
+from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
 from l2g2g.training.node_pairs import NodePairs
-from l2g2g.training.objective import GlobalPairs
+from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
-from l2g2g.training.rows import TrainingRows
+from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
+from l2g2g.training.rows import TrainingRows, share_rows
 from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
@@ -105,7 +107,7 @@ def run_split(
         model, shard, patch_set = setting.model, setting.shard, patches.patch_set
         batches = setting.make_batches(graph, setting.batch_bytes)
         global_pairs = setting.make_pairs(batches)
-        whole = setting.make_pass(setting.rows)
+        whole = setting.make_pass(graph, trains=True)
     with clock.measure("train"):
         trained = train(
             model,
@@ -141,7 +143,7 @@ def run_split(
             del batches  # large graphs need its memory for the next one
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
-                whole = setting.make_pass(TrainingRows(final_graph))
+                whole = setting.make_pass(final_graph)
                 return_freed_memory()
             once = None if final_graph.resident else 0
             batches = setting.make_batches(final_graph, once, none=whole is not None)
@@ -175,6 +177,8 @@ class _Setting:
         split, patches, config: As given.
         inputs: What the encoder reads.
         rows: The rows of all nodes; own_rows: of those that this rank owns; None where these are all.
+        local: The rows of this rank, where the whole graph is one patch in rows; None otherwise.
+        pass_bytes: What rows for passes over the whole graph may take, on several ranks.
         batch_bytes: What resident batches may take; None for no limit.
         units: (num_nodes,) what masks assign to groups; None for single nodes.
         negatives: Non-edges drawn for every edge.
@@ -190,13 +194,20 @@ class _Setting:
     keeper: Any
     rows: TrainingRows
     own_rows: TrainingRows | None
+    local: LocalRows | None
+    pass_bytes: int
     batch_bytes: int | None
     units: np.ndarray | None
     negatives: float
+    row_batch: RowBatch = field(init=False)
 
-    def make_batches(self, graph: GraphStore, keep_bytes: int | None, *, none: bool = False) -> PatchBatches:
+    def make_batches(self, graph: GraphStore, keep_bytes: int | None, *, none: bool = False) -> Batches:
         """The patches of this rank with the edges of a graph, as batches. none: nobody will ask for them."""
         config, shard = self.config, self.shard
+        if self.local is not None:
+            if not none:
+                self.row_batch = self._row_batch(self.local, keep_bytes)
+            return RowBatches([] if none else [self.row_batch])
         together = config.together and config.shares_encoder and keep_bytes is None
         groups = [] if none else group_patches(shard.patches, together=together)
         options = BatchOptions(
@@ -217,10 +228,22 @@ class _Setting:
             kept_bytes=kept_bytes(config, graph.weighted),
         )
 
-    def make_pairs(self, batches: PatchBatches) -> GlobalPairs | None:
+    def _row_batch(self, rows: LocalRows, keep_bytes: int | None) -> RowBatch:
+        """The rows of this rank as a batch. keep_bytes: for features and visible edges; None for no limit."""
+        device, room = self.config.device, _UNLIMITED if keep_bytes is None else keep_bytes
+        # Visible edges first: they are read four times an epoch, features twice.
+        visible = min(room, int(self.rows.num_edges * (8 + 8 * self.rows.graph.weighted)))
+        how: dict[str, Any] = {"keep_bytes": room - visible, "storage": self.config.feature_storage, "device": device}
+        features = self.inputs.of_range(rows.low, rows.high, **how)
+        return RowBatch(rows, features, units=self.units, keep_bytes=visible, device=device)
+
+    def make_pairs(self, batches: Batches) -> GlobalLoss | None:
         """Pairs of all nodes, where these are scored."""
         config, shard, patch_set = self.config, self.shard, self.patches.patch_set
-        if config.loss_scope != "global":
+        shares = patch_set.node_shares[shard.table.nodes]
+        if self.local is not None and config.loss_pairs != "sampled":
+            return NodeSample(self.local, self.rows.degrees, shard.table, shares)
+        if self.settings.scope != "global":
             return None
         pairs = NodePairs(
             self.own_rows or self.rows,
@@ -231,24 +254,33 @@ class _Setting:
             patch_set=patch_set if config.mask_by == "patches" else None,
             device=config.device,
             communicator=shard.communicator,
-            patch=batches[0].pairs if patch_set.num_patches == 1 else None,
+            patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
         )
         refuse_nothing_to_predict(pairs.num_scored)
-        return GlobalPairs(pairs, shard.table, patch_set.node_shares[shard.table.nodes])
+        return GlobalPairs(pairs, shard.table, shares)
 
-    def make_pass(self, rows: TrainingRows) -> WholePass | None:
-        """The pass over all nodes that gives the vectors, where there is one: the first rank makes it."""
-        if not passes_whole_graph(self.patches.patch_set, self.config):
-            return None
-        if not self.shard.is_first:
-            return lambda model: torch.empty(0, model.dim)
+    def make_pass(self, graph: GraphStore, *, trains: bool = False) -> WholePass | None:
+        """The pass over all nodes that gives the vectors, where there is one: each rank has a range of rows.
+
+        trains: whether the graph is that of training, whose rows are here.
+        """
         config = self.config
-        how: dict[str, Any] = {"storage": config.feature_storage, "device": config.device}
-        return WholeGraph(rows, self.inputs, propagate_once=propagates_once(config), **how)
+        if self.local is None and not passes_whole_graph(self.patches.patch_set, config):
+            return None
+        if graph.resident:
+            how: dict[str, Any] = {"storage": config.feature_storage, "device": config.device}
+            return WholeGraph(graph.to_graph().adjacency, self.inputs, propagate_once=propagates_once(config), **how)
+        if trains and self.local is not None:
+            return RowPass(self.row_batch)
+        rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
+        return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
     def forget_rows(self) -> None:
         """Give back the rows of training."""
-        del self.rows, self.own_rows
+        self.rows, self.own_rows = TrainingRows(self.rows.graph), None
+        if self.local is not None:
+            self.local.forget()
+            del self.row_batch
 
 
 def _prepare(
@@ -270,7 +302,7 @@ def _prepare(
     counts = _count_features(graph)
     found = start.inputs if start is not None else None
     if found is None:
-        found = share_inputs(communicator, lambda: find_inputs(RowSource(rows), counts, config))
+        found = share_inputs(communicator, find_inputs(RowSource(rows, communicator), counts, config))
     inputs = InputRows(graph, found)
     if start is None:
 
@@ -283,12 +315,21 @@ def _prepare(
         model = start.model
     model = model.to(config.device)
     validates = bool(config.patience) and split.validation is not None
-    shard, shared_keeper = make_shard(communicator, graph, patches, model, config, keeper, validates=validates)
+    local = None
+    if patches.by_rows:
+        keep_rows = keep_rows if alone else keep_rows // 2  # with places as columns, and as nodes for the pairs
+        local = share_rows(rows, communicator, keep_bytes=keep_rows)
+    shard, shared_keeper = make_shard(communicator, graph, patches, model, config, keeper, local, validates=validates)
     own_rows = None
     if not alone:
-        own_rows = TrainingRows(graph, nodes=np.flatnonzero(shard.table.is_owned), keep_bytes=keep_rows)
+        how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
+        if local is not None:
+            how = {"span": (local.low, local.high)}
+        own_rows = TrainingRows(graph, keep_bytes=keep_rows, **how)
     dropout = choose_feature_dropout(counts, inputs.num_columns, config)
     settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
+    if patches.by_rows:  # one patch: pairs inside it are pairs of all nodes
+        settings = replace(settings, scope="global")
     units, hidden = None, config.hidden_fraction or 1.0
     if config.mask_by == "clusters":
         units, share = mask_clusters(rows, config, communicator)
@@ -304,6 +345,8 @@ def _prepare(
         shared_keeper,
         rows,
         own_rows,
+        local,
+        _UNLIMITED if spare is None else 0,
         None if spare is None else spare - keep_rows,
         units,
         config.negatives_per_edge * hidden * settings.score_fraction,

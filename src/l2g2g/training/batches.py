@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,56 @@ from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.training.pair_source import PairOptions, PairSource, make_pairs
 from l2g2g.training.patch_source import LoadedPatches, PatchSource
+
+
+class Batch(Protocol):
+    """Rows that are encoded together."""
+
+    @property
+    def patches(self) -> np.ndarray:
+        """(num_patches,) the numbers of the patches that the rows are of."""
+
+    @property
+    def offsets(self) -> Tensor:
+        """(num_patches + 1,) the rows of each."""
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """(num_rows,) int64 node numbers of the rows."""
+
+    @property
+    def patch_sizes(self) -> list[int]:
+        """(num_patches,) nodes of the patches; some of them may be on other ranks."""
+
+    @property
+    def row_share(self) -> float:
+        """One over the rows of all batches."""
+
+    @property
+    def inputs(self) -> EncoderInput:
+        """What the encoder sees when nothing is hidden."""
+
+    def training_inputs(
+        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
+    ) -> EncoderInput:
+        """What the encoder sees in an epoch."""
+
+
+class Batches(Protocol):
+    """Batches that are gone through in order, once or twice an epoch."""
+
+    @property
+    def is_block(self) -> bool:
+        """Whether all patches are one batch that stays in memory."""
+
+    def holds(self, batch: Batch) -> bool:
+        """Whether a batch stays in memory, and what the encoder leaves for its gradient with it."""
+
+    def __len__(self) -> int:
+        """Number of batches."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All batches in order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +97,20 @@ class PatchBatch:
         return self.make_inputs()
 
     @property
-    def nodes(self) -> Tensor:
+    def nodes(self) -> np.ndarray:
         """(num_rows,) int64 node numbers of the rows; none stands twice in a patch."""
-        return torch.from_numpy(self.pairs.nodes).to(self.device)
+        return self.pairs.nodes
+
+    @property
+    def patch_sizes(self) -> list[int]:
+        """(num_patches,) nodes of the patches."""
+        sizes: list[int] = self.offsets.diff().tolist()
+        return sizes
+
+    @property
+    def row_share(self) -> float:
+        """One over the rows of all batches."""
+        return self.share / self.num_rows
 
     @property
     def adjacency(self) -> sp.csr_array:
@@ -183,7 +244,7 @@ class PatchBatches(Sequence[PatchBatch]):
         """Whether all patches are one batch that stays in memory."""
         return len(self) == 1 and 0 in self._kept
 
-    def holds(self, batch: PatchBatch) -> bool:
+    def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
         return any(batch is kept for kept in self._kept.values())
 

@@ -18,11 +18,11 @@ from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
-from l2g2g.training.batches import PatchBatches
+from l2g2g.training.batches import Batches
 from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.methods import AlignGradient, Schedule
-from l2g2g.training.objective import GlobalPairs, ObjectiveSettings, accumulate_gradients, in_patch_order
+from l2g2g.training.objective import GlobalLoss, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.shard import Shard
@@ -89,11 +89,11 @@ class Trained:
 
 def train(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     patch_set: PatchSet,
     settings: LoopSettings,
     *,
-    global_pairs: GlobalPairs | None = None,
+    global_pairs: GlobalLoss | None = None,
     whole: WholePass | None = None,
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: OnEpoch | None = None,
@@ -161,10 +161,10 @@ def _falls_fast(losses: list[float]) -> bool:
 
 def _run_epoch(
     state: LoopState,
-    batches: PatchBatches,
+    batches: Batches,
     shard: Shard,
     settings: LoopSettings,
-    global_pairs: GlobalPairs | None,
+    global_pairs: GlobalLoss | None,
 ) -> str | None:
     """Align where it is due, take the gradient, step. Returns what went wrong, if anything."""
     started, epoch = time.perf_counter(), state.epoch
@@ -196,7 +196,7 @@ def _run_epoch(
 
 def _validate(
     state: LoopState,
-    batches: PatchBatches,
+    batches: Batches,
     shard: Shard,
     settings: LoopSettings,
     whole: WholePass | None,
@@ -222,7 +222,7 @@ def _judge(embedding: Tensor, validate: Callable[[Tensor], float]) -> tuple[str 
     return trouble, 0.0 if trouble is not None else validate(embedding)
 
 
-def _report(state: LoopState, refreshed: bool, batches: PatchBatches, shard: Shard) -> EpochReport:
+def _report(state: LoopState, refreshed: bool, batches: Batches, shard: Shard) -> EpochReport:
     """The epoch that is just over. A rank that has some patches only cannot measure how well all agree."""
     patch_set = shard.patch_set
     history, model, frame = state.history, state.model, state.frame
@@ -245,7 +245,7 @@ def _report(state: LoopState, refreshed: bool, batches: PatchBatches, shard: Sha
 
 def embed_nodes(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     shard: Shard,
     settings: LoopSettings,
     frame: Frame,
@@ -267,7 +267,7 @@ def embed_nodes(
         return shard.assemble(stacked, frame), frame
 
 
-def encode_patches(model: Autoencoder, batches: PatchBatches) -> Tensor:
+def encode_patches(model: Autoencoder, batches: Batches) -> Tensor:
     """(Σ N_j, dim) mean embeddings of all patches, stacked by their numbers."""
     with torch.no_grad():
         rows, patches, sizes = [], [], []
@@ -280,7 +280,7 @@ def encode_patches(model: Autoencoder, batches: PatchBatches) -> Tensor:
 
 def _refresh(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     shard: Shard,
     settings: LoopSettings,
     frame: Frame,

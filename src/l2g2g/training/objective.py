@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,18 +14,22 @@ import torch
 from torch import Tensor
 
 from l2g2g.alignment.synchronise import Frame, apply_frame
-from l2g2g.core.randomness import Purpose, torch_generator
+from l2g2g.core.randomness import gaussian_numbers
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.pairs import row_entries
 from l2g2g.models.sampling import sample_nodes_by_degree
-from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
-from l2g2g.training.batches import PatchBatch, PatchBatches
+from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, Request
+from l2g2g.training.batches import Batch, Batches, PatchBatch
 from l2g2g.training.methods import Alignment, PairChoice, Scope
 from l2g2g.training.node_pairs import NodePairs
 
 FrameSolver = Callable[[Tensor], Frame]
+Scoring = Callable[[Tensor], tuple[float, Tensor]]  # vectors -> loss and its gradient, of the same shape
+_DENSE_NUMBERS = 1 << 22  # scores of all pairs that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -57,26 +62,56 @@ class ObjectiveSettings:
     seed: int = 0
 
 
+class GlobalLoss(ABC):
+    """What is scored on the vectors of all nodes, and the table in which these are added up.
+
+    Attributes:
+        table: Vectors of the nodes, and later their gradients.
+        shares: (num_local,) float32, one over the number of patches that hold a node, for the nodes of the table.
+    """
+
+    table: NodeTable
+    shares: np.ndarray
+    _placements: weakref.WeakKeyDictionary[Batch, Placement]
+
+    def place(self, batch: Batch) -> Placement:
+        """Where the rows of a batch stand in the table."""
+        if batch not in self._placements:
+            self._placements[batch] = self.table.place(batch.nodes, self.shares)
+        return self._placements[batch]
+
+    def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
+        """Replace the vectors in the table by their gradient; that of the decoder goes to its parameters.
+
+        Returns the loss of the pairs of this rank.
+        """
+        table = self.table
+        table.complete("overlap sums")
+        request, score = self.draw(model, settings, epoch)
+        loss, gradient = score(table.gather(request).detach())
+        table.clear()
+        table.scatter_add_to_owners(request, gradient)
+        table.return_ghosts("overlap gradients")
+        return loss
+
+    @abstractmethod
+    def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
+        """The nodes whose vectors an epoch scores, and what scores these."""
+
+
 @dataclass(frozen=True, eq=False)
-class GlobalPairs:
-    """Pairs of all nodes, and the table in which the vectors of the nodes are added up.
+class GlobalPairs(GlobalLoss):
+    """Sampled pairs of all nodes.
 
     Attributes:
         pairs: Edges and non-edges of the whole graph.
-        table: Vectors of the nodes, and later their gradients.
-        shares: (num_local,) float32, one over the number of patches that hold a node, for the nodes of the table.
+        table, shares: As in `GlobalLoss`.
     """
 
     pairs: NodePairs
     table: NodeTable
     shares: np.ndarray
-    _placements: weakref.WeakKeyDictionary[PatchBatch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
-
-    def place(self, batch: PatchBatch) -> Placement:
-        """Where the rows of a batch stand in the table."""
-        if batch not in self._placements:
-            self._placements[batch] = self.table.place(batch.pairs.nodes, self.shares)
-        return self._placements[batch]
+    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
 
     def assemble(self, aligned: Tensor, nodes: np.ndarray) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable; where this process has all rows.
@@ -89,13 +124,9 @@ class GlobalPairs:
         """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable."""
         return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
 
-    def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
-        """Replace the vectors in the table by their gradient; that of the decoder goes to its parameters.
-
-        Returns the loss of the pairs of this rank.
-        """
+    def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
+        """See `GlobalLoss`."""
         table = self.table
-        table.complete("overlap sums")
         edges: ScoredEdges
         non_edges: NonEdges
         if table.has_all:
@@ -107,20 +138,82 @@ class GlobalPairs:
             assert request.nodes is not None
             owned = owned.weighed(total).renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
-        loss, gradient = model.pair_gradient(table.gather(request), edges, non_edges)
-        table.clear()
-        table.scatter_add_to_owners(request, gradient)
-        table.return_ghosts("overlap gradients")
-        return loss
+        return request, lambda vectors: model.pair_gradient(vectors, edges, non_edges)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSample(GlobalLoss):
+    """Every pair of a node sample (FastGAE), or of all nodes; of several ranks each scores the rows of its own nodes.
+
+    Attributes:
+        rows: The edges of this rank's nodes.
+        degrees: (num_nodes,) edges of every node.
+        table, shares: As in `GlobalLoss`.
+    """
+
+    rows: LocalRows
+    degrees: np.ndarray
+    table: NodeTable
+    shares: np.ndarray
+    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
+
+    def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
+        """See `GlobalLoss`."""
+        how = {"seed": settings.seed, "epoch": epoch}
+        num_nodes, nodes = self.rows.num_nodes, np.arange(self.rows.num_nodes)
+        if settings.pairs == "subgraph":
+            nodes = sample_nodes_by_degree(self.degrees, settings.sample_size, **how)
+        wanted = np.zeros(num_nodes, np.bool_)
+        wanted[nodes] = True
+        ends = self._induce(wanted)
+        table = self.table
+        request, num_arcs = table.request(None if table.has_all else wanted, ends.shape[1])
+        nodes = nodes if request.nodes is None else request.nodes
+        places = np.zeros(num_nodes, np.int64)
+        places[nodes] = np.arange(len(nodes))
+        own = np.flatnonzero((nodes >= self.rows.low) & (nodes < self.rows.high))
+        rows, columns = places[ends]
+        order = np.argsort(rows, kind="stable")
+        rows, columns = rows[order], columns[order]
+
+        def score(vectors: Tensor) -> tuple[float, Tensor]:
+            """By slices of rows, so that the dense scores stay small."""
+            total, step = 0.0, max(1, _DENSE_NUMBERS // len(nodes))
+            vectors.requires_grad_().grad = torch.zeros_like(vectors)
+            for low in range(0, len(own), step):
+                here = own[low : low + step]
+                entries = slice(*np.searchsorted(rows, [here[0], here[-1] + 1]))
+                target = vectors.new_zeros(len(here), len(nodes))
+                target[np.searchsorted(here, rows[entries]), columns[entries]] = 1.0
+                sampled = vectors[torch.from_numpy(nodes).to(vectors.device)] if table.has_all else vectors
+                loss = model.all_pairs_loss(sampled, target, torch.from_numpy(here).to(vectors.device), round(num_arcs))
+                loss.backward()
+                total += float(loss.detach())
+            assert vectors.grad is not None
+            return total, vectors.grad
+
+        return request, score
+
+    def _induce(self, wanted: np.ndarray) -> np.ndarray:
+        """(2, num_arcs) nodes of the arcs between wanted nodes that begin with one of this rank's."""
+        found = [np.empty((2, 0), np.int64)]
+        for block in self.rows.blocks():
+            first = self.rows.low + block.low
+            chosen = np.flatnonzero(wanted[first : first + len(block.indptr) - 1])
+            rows, entries = row_entries(block.indptr[chosen], block.indptr[chosen + 1])
+            columns = self.rows.nodes[block.indices[entries]]
+            inside = wanted[columns]
+            found.append(np.stack([first + chosen[rows[inside]], columns[inside]]))
+        return np.concatenate(found, axis=1)
 
 
 def accumulate_gradients(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     frame: Frame,
     settings: ObjectiveSettings,
     epoch: int,
-    global_pairs: GlobalPairs | None = None,
+    global_pairs: GlobalLoss | None = None,
     solve: FrameSolver | None = None,
 ) -> float:
     """Add the gradient of this epoch's loss to the parameters, batch by batch. Returns the loss.
@@ -156,11 +249,11 @@ def accumulate_gradients(
 
 def _accumulate_through(
     model: Autoencoder,
-    batches: PatchBatches,
+    batches: Batches,
     solve: FrameSolver,
     settings: ObjectiveSettings,
     epoch: int,
-    global_pairs: GlobalPairs | None,
+    global_pairs: GlobalLoss | None,
 ) -> float:
     """Align this epoch's own embeddings inside the graph: the gradient also says how each patch moves the others.
 
@@ -183,8 +276,8 @@ def _accumulate_through(
     if not _is_without_effect(model, frame, settings):
         aligned = apply_frame(rows, offsets, frame.part(np.concatenate(patches)))
     if settings.scope == "global":
-        assert global_pairs is not None
-        nodes = np.concatenate([batch.pairs.nodes for batch in batches])
+        assert isinstance(global_pairs, GlobalPairs)
+        nodes = np.concatenate([batch.nodes for batch in batches])
         loss = global_pairs.loss(model, global_pairs.assemble(aligned, nodes), settings, epoch)
     else:
         parts = aligned.split(lengths)
@@ -212,13 +305,13 @@ def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[
     return torch.cat([parts[place] for place in np.argsort(numbers)])
 
 
-def encode(model: Autoencoder, batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
+def encode(model: Autoencoder, batch: Batch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
     """(num_rows, dim) embeddings of a batch as training sees them, each patch in its own frame, and the divergence."""
     output = model.encoder_of(int(batch.patches[0]))(_training_inputs(batch, settings, epoch))
     return _add_noise(model, output, batch, settings, epoch)
 
 
-def _training_inputs(batch: PatchBatch, settings: ObjectiveSettings, epoch: int) -> EncoderInput:
+def _training_inputs(batch: Batch, settings: ObjectiveSettings, epoch: int) -> EncoderInput:
     return batch.training_inputs(
         mask=settings.mask,
         scored=_shares(settings)[1],
@@ -230,7 +323,7 @@ def _training_inputs(batch: PatchBatch, settings: ObjectiveSettings, epoch: int)
 
 
 def _add_noise(
-    model: Autoencoder, output: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
+    model: Autoencoder, output: Tensor, batch: Batch, settings: ObjectiveSettings, epoch: int
 ) -> tuple[Tensor, Tensor]:
     """The embeddings that an encoder's output means, drawn where it is variational, and their divergence."""
     mean, log_deviation = model.split(output)
@@ -249,9 +342,7 @@ class EncodedBatch:
         vectors: (num_rows, dim), detached.
     """
 
-    def __init__(
-        self, model: Autoencoder, batch: PatchBatch, frame: Frame, settings: ObjectiveSettings, epoch: int
-    ) -> None:
+    def __init__(self, model: Autoencoder, batch: Batch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> None:
         self._encoding = model.begin(_training_inputs(batch, settings, epoch), int(batch.patches[0]))
         self.vectors = self._encoding.vectors
         self._roots: list[Tensor] = []  # what autograd made of the encoder's output, where something was done to it
@@ -289,9 +380,10 @@ def _is_without_effect(model: Autoencoder, frame: Frame, settings: ObjectiveSett
 
 
 def _inside_gradient(
-    model: Autoencoder, embedding: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
+    model: Autoencoder, embedding: Tensor, batch: Batch, settings: ObjectiveSettings, epoch: int
 ) -> tuple[float, Tensor]:
     """`inside_loss` and its gradient, (num_rows, dim); that of the decoder is added to its parameters."""
+    assert isinstance(batch, PatchBatch), "a range of rows is scored by pairs of all nodes"
     if settings.pairs == "sampled":
         return model.pair_gradient(embedding, *batch.pairs.draw(**_how_to_draw(settings, epoch)))
     vectors = embedding.requires_grad_()
@@ -301,10 +393,9 @@ def _inside_gradient(
     return float(loss.detach()), vectors.grad
 
 
-def inside_loss(
-    model: Autoencoder, embedding: Tensor, batch: PatchBatch, settings: ObjectiveSettings, epoch: int
-) -> Tensor:
+def inside_loss(model: Autoencoder, embedding: Tensor, batch: Batch, settings: ObjectiveSettings, epoch: int) -> Tensor:
     """The loss of pairs inside the patches of a batch. embedding: (num_rows, dim)."""
+    assert isinstance(batch, PatchBatch), "a range of rows is scored by pairs of all nodes"
     if settings.pairs == "subgraph":
         return _subgraph_loss(model, embedding, batch, settings, epoch)
     if settings.pairs == "all":
@@ -349,18 +440,13 @@ def _dense_loss(model: Autoencoder, embedding: Tensor, batch: PatchBatch) -> Ten
     return loss * batch.share / batch.num_rows
 
 
-def _divergence(mean: Tensor, log_deviation: Tensor, batch: PatchBatch) -> Tensor:
+def _divergence(mean: Tensor, log_deviation: Tensor, batch: Batch) -> Tensor:
     """Σ_j N_j KL_j / Σ_j N_j, every patch on the scale of its own pairs: one block or patch by patch is the same."""
     total = mean.new_zeros(())
-    for low, high in itertools.pairwise(batch.offsets.tolist()):
-        total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], high - low) * (high - low)
-    return total * batch.share / batch.num_rows
+    for (low, high), size in zip(itertools.pairwise(batch.offsets.tolist()), batch.patch_sizes, strict=True):
+        total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], size) * size
+    return total * batch.row_share
 
 
-def _noise(batch: PatchBatch, like: Tensor, seed: int, epoch: int) -> Tensor:
-    bounds = batch.offsets.tolist()
-    parts = [
-        torch.randn(high - low, like.shape[1], generator=torch_generator(seed, Purpose.NOISE, epoch, int(patch)))
-        for patch, low, high in zip(batch.patches, bounds[:-1], bounds[1:], strict=True)
-    ]
-    return torch.cat(parts).to(like)
+def _noise(batch: Batch, like: Tensor, seed: int, epoch: int) -> Tensor:
+    return torch.from_numpy(gaussian_numbers(batch.nodes, like.shape[1], seed=seed, epoch=epoch)).to(like)

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix
+from l2g2g.models.local_rows import LocalRows, balance_rows
+from l2g2g.parallel.communicator import Communicator
 
 _BLOCK_ARCS = 1 << 20
 
@@ -60,6 +60,7 @@ class TrainingRows:
     Args:
         graph: The edges that may be seen.
         nodes: (num_rows,) ascending, the nodes whose rows are read; None for all.
+        span: (low, high) the same for a range of nodes, which is read nearly in one go.
         keep_bytes: Blocks are kept in memory until they have this size together; the others are read every time.
         block_arcs: About so many arcs make a block.
     """
@@ -69,12 +70,16 @@ class TrainingRows:
         graph: GraphStore,
         *,
         nodes: np.ndarray | None = None,
+        span: tuple[int, int] | None = None,
         keep_bytes: int = 0,
         block_arcs: int = _BLOCK_ARCS,
     ) -> None:
-        self.graph, self.nodes = graph, nodes
+        self.graph, self.nodes, self._is_range = graph, nodes, nodes is None
         if nodes is None:
             self._bounds = graph.row_bounds(block_arcs)
+            if span is not None and span != (0, graph.num_nodes):
+                self.nodes = np.arange(*span)
+                self._bounds = np.unique(np.concatenate([span, np.clip(self._bounds, *span)]))
         else:
             step = max(1, int(block_arcs * graph.num_nodes / max(1, 2 * graph.num_edges)))
             self._bounds = np.append(np.arange(0, len(nodes), step), len(nodes))
@@ -136,31 +141,25 @@ class TrainingRows:
             total += int((own != labels[block.indices]).sum())
         return total
 
-    @cached_property
-    def scale(self) -> np.ndarray:
-        """(num_nodes,) float64 diagonal of D^(-1/2), where D counts weights and a self-loop; these are all rows."""
-        if not self.graph.weighted:
-            return 1.0 / np.sqrt(1.0 + self.degrees)
-        return np.concatenate([_scale(block) for block in self.blocks()])
-
-    def propagations(self, propagation: Propagation = SYMMETRIC) -> Iterator[tuple[int, SparseMatrix]]:
-        """All rows of a propagation in order, block by block, and the node that each block begins with."""
-        for block in self.blocks():
-            parts = block.indptr, block.indices, block.weights
-            yield block.low, propagation.of_rows(*parts, block.low, self.num_nodes, lambda: self.scale)
-
     def _read(self, low: int, high: int) -> NodeRows:
-        if self.nodes is None:
+        if self._is_range:
             block = self.graph.row_block(low, high)
             return NodeRows(np.arange(low, high), block.indptr, block.indices, block.weights)
+        assert self.nodes is not None
         nodes = self.nodes[low:high]
         rows = self.graph.read_adjacency_of(nodes)
         weights = rows.data if self.graph.weighted else None
         return NodeRows(nodes, rows.indptr.astype(np.int64), rows.indices, weights)
 
 
-def _scale(block: NodeRows) -> np.ndarray:
-    num_rows = len(block.indptr) - 1
-    rows = np.concatenate([np.arange(num_rows), np.repeat(np.arange(num_rows), np.diff(block.indptr))])
-    weights = np.empty(0, np.float32) if block.weights is None else block.weights
-    return 1.0 / np.sqrt(np.bincount(rows, np.concatenate([np.ones(num_rows), weights]), num_rows))
+def share_rows(rows: TrainingRows, communicator: Communicator, *, keep_bytes: int = 0) -> LocalRows:
+    """The rows of a range of nodes on each rank, of about as much work. rows: of all nodes, which one process takes.
+
+    keep_bytes: what blocks may take that stay in memory, on several ranks.
+    """
+    if communicator.size == 1:
+        return LocalRows(rows)
+    bounds = balance_rows(rows.graph.row_starts, communicator.size)
+    low, high = bounds[communicator.rank : communicator.rank + 2].tolist()
+    own = TrainingRows(rows.graph, span=(low, high))
+    return LocalRows(own, communicator, bounds, keep_bytes=keep_bytes)

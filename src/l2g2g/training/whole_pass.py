@@ -1,14 +1,10 @@
-"""Whole pass: one pass of a shared encoder over a whole graph, at once in memory or layer by layer over its rows.
-
-A layer needs the vectors that the one before gave to all nodes; these are in memory, the rows of the graph and its
-features are read block by block.
-"""
+"""Whole pass: what an encoder reads of the nodes of a graph, and one pass of it over a whole graph in memory."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,13 +15,12 @@ from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
-from l2g2g.models.encoders.base import Encoder
+from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix, normalise_adjacency, product, to_torch_csr
-from l2g2g.training.rows import TrainingRows
-
-_BLOCK_BYTES = 1 << 25
+from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.training.row_batch import propagate_rows
+from l2g2g.training.rows import TrainingRows, share_rows
 
 
 class InputRows:
@@ -50,6 +45,27 @@ class InputRows:
         stored = self.graph.read_features(slice(None)) if self.graph.num_features else None
         return self.inputs.read_nodes(stored, slice(None))
 
+    def of_range(
+        self,
+        low: int,
+        high: int,
+        *,
+        keep_bytes: int = 0,
+        storage: str = "float32",
+        device: torch.device | str = "cpu",
+    ) -> FeatureBlocks:
+        """Those of the nodes low:high, read block by block. keep_bytes: what may stay in memory."""
+
+        def read(first: int, last: int) -> Features:
+            here = slice(first, last)
+            if self.graph.resident:
+                return self.whole[here]
+            return self.inputs.read_nodes(self.graph.read_features(here) if self.graph.num_features else None, here)
+
+        how: dict[str, Any] = {"keep_bytes": keep_bytes, "storage": storage, "device": device}
+        columns, stored = self.num_columns, self.graph.num_features
+        return FeatureBlocks(FeatureReader(read, low, high, columns, num_stored=stored, **how))
+
     def blocks(self) -> Iterator[tuple[int, Features]]:
         """Those of all nodes in order, and where each block begins."""
         if self.graph.resident:
@@ -61,107 +77,34 @@ class InputRows:
 
 
 class WholeGraph:
-    """The pass that gives all nodes their vectors.
+    """The pass that gives all nodes their vectors at once; `RowPass` is the same for rows from disk and on ranks.
 
     Args:
-        rows: The edges that the encoder may see.
+        adjacency: (num_nodes, num_nodes) the edges that the encoder may see.
         inputs: What it reads of the nodes.
-        propagate_once, storage, device: As in `prepare_input`, for edges in memory; others are worked on by the CPU.
+        propagate_once, storage, device: As in `prepare_input`.
     """
 
     def __init__(
         self,
-        rows: TrainingRows,
+        adjacency: sp.csr_array,
         inputs: InputRows,
         *,
         propagate_once: bool = False,
         storage: str = "float32",
         device: torch.device | str = "cpu",
     ) -> None:
-        self.rows, self.inputs = rows, inputs
-        self._how = {"propagate_once": propagate_once, "storage": storage, "device": device}
+        self.adjacency, self.inputs = adjacency, inputs
+        self._how: dict[str, Any] = {"propagate_once": propagate_once, "storage": storage, "device": device}
 
     @cached_property
-    def _prepared(self) -> EncoderInput | None:
-        """The whole graph as the encoder sees it, where its edges are in memory."""
-        adjacency = self.rows.whole
-        return None if adjacency is None else prepare_input(adjacency, self.inputs.whole, **self._how)  # type: ignore[arg-type]
+    def _prepared(self) -> EncoderInput:
+        return prepare_input(self.adjacency, self.inputs.whole, **self._how)
 
     def __call__(self, model: Autoencoder) -> Tensor:
         """(num_nodes, dim) mean embeddings."""
         with torch.no_grad():
-            if self._prepared is not None:
-                return model.encode(self._prepared)[0]
-            encoder = copy.deepcopy(model.encoder_of(0)).cpu()
-            output = self._encode(encoder)
-        return output[:, : model.dim].contiguous() if model.variational else output
-
-    def _encode(self, encoder: Encoder) -> Tensor:
-        """The steps of the encoder, without anything as large as the edges or the features."""
-        num_nodes, width = self.rows.num_nodes, encoder.weights[-1].shape[1]
-        message, own = _Table(num_nodes), _Table(num_nodes)
-        direct = torch.zeros(num_nodes, width) if encoder.residual or encoder.skip is not None else None
-        for low, held in self._features():
-            rows = encoder.feature_rows(held)
-            first, second = encoder.project(0, rows)
-            message.write(low, first)
-            own.write(low, second)
-            if encoder.skip is not None and direct is not None:
-                direct[low : low + len(first)] = rows.multiply(encoder.skip)
-        vectors = _Table(num_nodes)
-        for step in range(encoder.num_layers):
-            is_last = step == encoder.num_layers - 1
-            next_message, next_own = _Table(num_nodes), _Table(num_nodes)
-            for low, summed in propagated_blocks(self.rows, message.rows, encoder.bias_of(step), encoder.propagation):
-                here = slice(low, low + len(summed))
-                summed = summed if own.table is None else summed + own.table[here]
-                hidden, more = encoder.finish(step, summed, None if direct is None else direct[here])
-                if direct is not None and more is not None:
-                    direct[here] = more
-                if is_last:
-                    vectors.write(low, hidden if more is None else hidden + more)
-                    continue
-                first, second = encoder.project(step + 1, hidden)
-                next_message.write(low, first)
-                next_own.write(low, second)
-            message, own = next_message, next_own
-        return vectors.rows
-
-    def _features(self) -> Iterator[tuple[int, Tensor | SparseMatrix]]:
-        """The features as the encoder reads them, some rows at a time, and where they begin."""
-        for low, rows in self.inputs.blocks():
-            if sp.issparse(rows):
-                yield low, SparseMatrix.from_scipy(sp.csr_array(rows))
-            else:
-                yield low, torch.from_numpy(np.ascontiguousarray(rows))
-
-
-class _Table:
-    """(num_rows, width) rows that are written range by range; it has no memory before the first."""
-
-    def __init__(self, num_rows: int) -> None:
-        self.num_rows = num_rows
-        self.table: Tensor | None = None
-
-    def write(self, low: int, part: Tensor | None) -> None:
-        if part is None:
-            return
-        if self.table is None:
-            self.table = torch.empty(self.num_rows, part.shape[1])
-        self.table[low : low + len(part)] = part
-
-    @property
-    def rows(self) -> Tensor:
-        assert self.table is not None
-        return self.table
-
-
-def propagated_blocks(
-    rows: TrainingRows, hidden: Tensor, bias: Tensor | None = None, propagation: Propagation = SYMMETRIC
-) -> Iterator[tuple[int, Tensor]]:
-    """P H + bias, some rows at a time, and where they begin."""
-    for low, matrix in rows.propagations(propagation):
-        yield low, product(matrix, hidden, None if bias is None else bias.detach())
+            return model.encode(self._prepared)[0]
 
 
 def feature_blocks(graph: GraphStore, width: int) -> Iterator[tuple[int, int, Features | None]]:
@@ -169,9 +112,8 @@ def feature_blocks(graph: GraphStore, width: int) -> Iterator[tuple[int, int, Fe
 
     width: of the widest rows that are made of them.
     """
-    step = graph.num_nodes if graph.resident else max(1, _BLOCK_BYTES // (4 * max(1, width)))
-    for low in range(0, graph.num_nodes, step):
-        high = min(low + step, graph.num_nodes)
+    bounds = [(0, graph.num_nodes)] if graph.resident else block_bounds(0, graph.num_nodes, width)
+    for low, high in bounds:
         yield low, high, graph.read_features(slice(low, high)) if graph.num_features else None
 
 
@@ -180,10 +122,12 @@ class RowSource:
 
     Args:
         rows: The edges that training may see.
+        communicator: Of the ranks, which share the products.
     """
 
-    def __init__(self, rows: TrainingRows) -> None:
-        self.rows, self.graph = rows, rows.graph
+    def __init__(self, rows: TrainingRows, communicator: Communicator = LOCAL) -> None:
+        self.rows, self.graph, self.communicator = rows, rows.graph, communicator
+        self._propagate: Callable[[Tensor], Tensor] | None = None
 
     @property
     def num_features(self) -> int:
@@ -200,16 +144,15 @@ class RowSource:
         rows = InputRows(self.graph, inputs)
         return lambda: (part for _, part in rows.blocks())
 
-    @cached_property
-    def _propagation(self) -> Tensor | None:
-        whole = self.rows.whole
-        return None if whole is None else to_torch_csr(normalise_adjacency(whole))
-
     def propagate(self, table: Tensor) -> Tensor:
         """(num_nodes, width) Â times a table."""
-        if self._propagation is not None:
-            return self._propagation @ table
-        result = torch.empty_like(table)
-        for low, part in propagated_blocks(self.rows, table):
-            result[low : low + len(part)] = part
-        return result
+        if self._propagate is None:
+            self._propagate = self._find_product()
+        return self._propagate(table)
+
+    def _find_product(self) -> Callable[[Tensor], Tensor]:
+        whole = self.rows.whole
+        if whole is not None and self.communicator.size == 1:
+            matrix = to_torch_csr(normalise_adjacency(whole))
+            return lambda table: matrix @ table
+        return propagate_rows(share_rows(self.rows, self.communicator))

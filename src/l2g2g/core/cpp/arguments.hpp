@@ -171,9 +171,10 @@ struct MaskArguments {
     const int64_t* indptr;
     const int32_t* indices;
     const float* values;          // weights of the entries; null: all ones
-    const uint32_t* node_hashes;  // (num_rows,) of the rows' nodes; columns are rows too
-    const int32_t* groups;        // (num_rows,): only entries between groups are hidden; null: all may be
+    const uint32_t* node_hashes;  // (num_columns,) of the columns' nodes
+    const int32_t* groups;        // (num_columns,): only entries between groups are hidden; null: all may be
     int64_t num_rows, num_entries;
+    int64_t first_row;  // row r has the node of column first_row + r
     uint64_t key;
     uint64_t hidden_below, scored_below;  // scored_below <= hidden_below
     int32_t* out_indices;                 // (num_entries,) rows as before: first what is visible, last what is scored

@@ -495,17 +495,18 @@ class PackedNegatives {
 
 void split_masked(const CsrMatrix& adjacency, Vector<int64_t> indptr, Vector<uint32_t> hashes, Maybe<Vector<int32_t>> groups, uint64_t key, uint64_t hidden_below,
                   uint64_t scored_below, VectorOut<int32_t> out_indices, Maybe<VectorOut<float>> out_values, VectorOut<int64_t> visible_ends, VectorOut<int64_t> scored_starts,
-                  Maybe<VectorOut<float>> scale) {
+                  Maybe<VectorOut<float>> scale, int64_t first_row) {
     const Csr csr = adjacency.csr();
-    const size_t rows = static_cast<size_t>(csr.num_rows);
-    check_shape(csr.starts == indptr.data() && indptr.size() == rows + 1 && adjacency.num_columns() == csr.num_rows, "indptr must be that of the square adjacency");
-    check_shape(hashes.size() == rows && (!groups || groups->size() == rows), "there must be a hash and a group per row");
+    const size_t rows = static_cast<size_t>(csr.num_rows), columns = static_cast<size_t>(adjacency.num_columns());
+    check_shape(csr.starts == indptr.data() && indptr.size() == rows + 1, "indptr must be that of the adjacency");
+    check_shape(first_row >= 0 && static_cast<size_t>(first_row) + rows <= columns, "every row must be one of the columns");
+    check_shape(hashes.size() == columns && (!groups || groups->size() == columns), "there must be a hash and a group per column");
     check_shape(static_cast<int64_t>(out_indices.size()) == csr.num_entries && (csr.values == nullptr) == !out_values.has_value(), "out_indices or out_values has the wrong length");
     check_shape(!out_values || static_cast<int64_t>(out_values->size()) == csr.num_entries, "out_values has the wrong length");
     check_shape(visible_ends.size() == rows && scored_starts.size() == rows && (!scale || scale->size() == rows), "there must be a number per row");
     check_shape(scored_below <= hidden_below, "only hidden entries are scored");
     const nb::gil_scoped_release release;
-    active->split_masked({indptr.data(), csr.indices, csr.values, hashes.data(), data(groups), csr.num_rows, csr.num_entries, key, hidden_below, scored_below, out_indices.data(),
+    active->split_masked({indptr.data(), csr.indices, csr.values, hashes.data(), data(groups), csr.num_rows, csr.num_entries, first_row, key, hidden_below, scored_below, out_indices.data(),
                           out_values ? out_values->data() : nullptr, visible_ends.data(), scored_starts.data(), scale ? scale->data() : nullptr});
 }
 
@@ -647,11 +648,11 @@ keys: (num_patches,) uint64 streams. node_key: of the node hashes. left, right, 
              "(rows, columns) int32 of the pairs that an epoch draws. wanted: (num_rows,) uint8, only these rows.");
     module.def("split_masked", &split_masked, "adjacency"_a, "indptr"_a.noconvert(), "node_hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "hidden_below"_a,
                "scored_below"_a, "out_indices"_a.noconvert(), "out_values"_a.noconvert().none(), "visible_ends"_a.noconvert(), "scored_starts"_a.noconvert(),
-               "scale"_a.noconvert().none() = nb::none(),
+               "scale"_a.noconvert().none() = nb::none(), "first_row"_a = 0,
                R"(Sort the entries of every row into visible ones, at its beginning, and scored ones, at its end.
 
 An entry is hidden if the hash of its two nodes is below hidden_below and its ends lie in different groups, and scored if
-it is also below scored_below. out_indices, out_values: (num_entries,). visible_ends, scored_starts: (rows,) int64.
+it is also below scored_below. node_hashes, groups: (columns,); row r has the node of column first_row + r. out_indices, out_values: (num_entries,). visible_ends, scored_starts: (rows,) int64.
 scale: (rows,) float32, 1 / sqrt(1 + weight of the visible entries).)");
     module.def("step_adam", &step_adam, "values"_a.noconvert(), "gradient"_a.noconvert(), "means"_a.noconvert(), "squares"_a.noconvert(), "rate"_a, "mean_correction"_a,
                "square_correction"_a,

@@ -42,7 +42,7 @@ void split_masked(const MaskArguments& a) {
         const int64_t end = item_start(rows, item + 1, items);
         for (int64_t row = item_start(rows, item, items); row < end; ++row) {
             const int64_t first = a.indptr[row], last = a.indptr[row + 1];
-            const uint32_t own = a.node_hashes[row], flip = static_cast<uint32_t>(a.key >> 32);
+            const uint32_t own = a.node_hashes[a.first_row + row], flip = static_cast<uint32_t>(a.key >> 32);
             int64_t left = first, right = last - 1;
             float weight = 1.0f;
             for (int64_t low = first; low < last; low += kBuffer) {
@@ -57,7 +57,7 @@ void split_masked(const MaskArguments& a) {
                 for (int64_t entry = low; entry < high; ++entry) {  // written always, counted only if it belongs there
                     const int32_t column = a.indices[entry];
                     const uint32_t word = words[entry - low];
-                    const bool between = !a.groups || a.groups[row] != a.groups[column];
+                    const bool between = !a.groups || a.groups[a.first_row + row] != a.groups[column];
                     const bool hidden = word < a.hidden_below && between, scored = word < a.scored_below && between;
                     a.out_indices[left] = column;
                     a.out_indices[right] = column;

@@ -92,10 +92,12 @@ class Decoder(nn.Module, ABC):
         assert vectors.grad is not None
         return float(loss.detach()), vectors.grad
 
-    def all_pairs_loss(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
-        """The loss over every pair of the rows. adjacency: (num_rows, num_rows) dense, without diagonal."""
+    def all_pairs_loss(
+        self, embedding: Tensor, adjacency: Tensor, rows: Tensor | None = None, num_arcs: int | None = None
+    ) -> Tensor:
+        """The loss over every pair of the embedding, or over those of some rows; see `losses.all_pairs_loss`."""
         sides = self._factors(embedding)
-        return all_pairs_loss(sides.left, adjacency, sides.bias, sides.right)
+        return all_pairs_loss(sides.left, adjacency, sides.bias, sides.right, rows, num_arcs)
 
     def score(self, vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """(num_pairs,) float64 scores. vectors: (num_nodes, dim); sources, targets: (num_pairs,) node numbers."""

@@ -1,7 +1,8 @@
 """Encoder: the contract of all encoders. Training, the last pass, row ranges and new nodes run the same steps.
 
 A step, one for each propagation P: rows -> activation(P message + own + bias), with (message, own) made from the rows
-by `Encoder.project`. Drivers differ in where rows come from and how P is multiplied with; none of them writes a layer.
+times a weight by `Encoder.divide`. Where P and X are, in one block of memory, in blocks on disk or over ranks, is known
+to these matrices only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.encoding import Encoding
 from l2g2g.models.features import FeatureRows
 from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix, multiply
+from l2g2g.models.sparse import ConstantMatrix, multiply
 
 Activation = Literal["relu", "elu"]
 ACTIVATIONS = {"relu": torch.relu, "elu": functional.elu}
@@ -29,7 +30,8 @@ Propagate = Callable[[int, Tensor, Tensor | None], Tensor]
 class Encoder(nn.Module, ABC):
     """Features and edges to vectors; a variational encoder has a second head for the logarithm of the deviation.
 
-    A subclass says which weights there are (`widths`) and what a step does (`project`, `bias_of`, `activates`).
+    A subclass says which weights there are (`widths`) and what a step does (`weight_of`, `divide`, `bias_of`,
+    `activates`).
 
     Args:
         activation: What follows every layer but the last.
@@ -93,12 +95,16 @@ class Encoder(nn.Module, ABC):
             ]
         )
 
-    def project(self, step: int, rows: FeatureRows | Tensor) -> tuple[Tensor, Tensor | None]:
+    def weight_of(self, step: int) -> Tensor | None:
+        """(width before, width after) what the rows of a step are multiplied with; None for nothing."""
+        return self.weights[step]
+
+    def divide(self, step: int, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         """(message, own) of a step: what is propagated, and what is added after; None for nothing.
 
-        rows: (num_rows, width) X for the first step, then what the step before gave; any range of rows.
+        rows: (num_rows, width) X, or what the step before gave, times the weight.
         """
-        return times(rows, self.weights[step]), None
+        return rows, None
 
     def bias_of(self, step: int) -> Tensor | None:
         """(width,) what a step adds to every row; None for nothing."""
@@ -119,7 +125,8 @@ class Encoder(nn.Module, ABC):
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
         self._check(inputs)
         matrix = self.propagation.of_graph(inputs.propagation)
-        return self._run(inputs, lambda _, message, added: multiply(matrix, message, added))
+        features = self.feature_rows(inputs.features)
+        return self._run(features, lambda _, message, added: multiply(matrix, message, added), inputs.propagated)
 
     def begin(self, inputs: EncoderInput) -> Encoding:
         """Encode, for those who bring the gradient of the vectors themselves. Shapes as in `forward`."""
@@ -127,7 +134,7 @@ class Encoder(nn.Module, ABC):
         return Encoding(vectors.detach(), vectors.backward)
 
     def encode_beside(
-        self, features: Tensor | SparseMatrix, matrix: SparseMatrix, known: list[Tensor] | None = None
+        self, features: Tensor | ConstantMatrix, matrix: ConstantMatrix, known: list[Tensor] | None = None
     ) -> tuple[Tensor, list[Tensor]]:
         """Encode rows that also read known ones, which stay what they are.
 
@@ -144,29 +151,40 @@ class Encoder(nn.Module, ABC):
             beside = message if known is None else torch.cat([known[step].to(message), message])
             return multiply(matrix, beside, added)
 
-        return self._run(EncoderInput(matrix, features, propagated=False), propagate), messages
+        return self._run(self.feature_rows(features), propagate), messages
 
-    def feature_rows(self, features: Tensor | SparseMatrix) -> FeatureRows:
+    def feature_rows(self, features: Tensor | ConstantMatrix) -> FeatureRows:
         """scale · (X − 1 meanᵀ), the rows of the first step."""
         factor = 1.0 if self.feature_mean is None else float(self.feature_scale)
         return FeatureRows(features, self.feature_mean, factor)
 
-    def _run(self, inputs: EncoderInput, propagate: Propagate) -> Tensor:
-        """All steps on all rows at once."""
-        features = self.feature_rows(inputs.features)
-        rows: FeatureRows | Tensor = features
-        direct = None if self.skip is None else features.multiply(self.skip)
-        for step in range(self.num_layers):
-            bias = self.bias_of(step)
-            if step == 0 and inputs.propagated:
-                summed = features.multiply(self.weights[0], bias)
-            else:
-                message, own = self.project(step, rows)
-                added = own if bias is None or own is None else own + bias
-                summed = propagate(step, message, bias if added is None else added)
-            rows, direct = self.finish(step, summed, direct)
-        assert isinstance(rows, Tensor)
+    def _run(self, features: FeatureRows, propagate: Propagate, propagated: bool = False) -> Tensor:
+        """All steps on all rows at once. propagated: whether the features are P X."""
+        direct: Tensor | None = None
+        weight, bias = self.weight_of(0), self.bias_of(0)
+        assert weight is not None
+        if propagated:
+            rows, direct = self.finish(0, features.multiply(weight, bias), direct)
+        elif self.skip is None:
+            rows, direct = self._step(0, features.multiply(weight), direct, propagate)
+        else:  # X is read once for both
+            both = features.multiply(torch.cat([weight, self.skip], dim=1))
+            first, direct = (part.contiguous() for part in both.split([weight.shape[1], self.skip.shape[1]], dim=1))
+            del both
+            rows, direct = self._step(0, first, direct, propagate)
+        for step in range(1, self.num_layers):
+            weight = self.weight_of(step)
+            rows, direct = self._step(step, rows if weight is None else rows @ weight, direct, propagate)
         return rows if direct is None else rows + direct
+
+    def _step(
+        self, step: int, rows: Tensor, direct: Tensor | None, propagate: Propagate
+    ) -> tuple[Tensor, Tensor | None]:
+        """What `finish` returns. rows: as in `divide`."""
+        message, own = self.divide(step, rows)
+        bias = self.bias_of(step)
+        added = own if bias is None or own is None else own + bias
+        return self.finish(step, propagate(step, message, bias if added is None else added), direct)
 
     def _check(self, inputs: EncoderInput) -> None:
         if inputs.propagated and (self.reads_own_rows or self.skip is not None or self.feature_mean is not None):
@@ -179,11 +197,6 @@ class Encoder(nn.Module, ABC):
         spare = self.weights[-1].shape[1] - hidden.shape[1]
         padded = functional.pad(hidden, (0, spare)) if spare else hidden
         return padded if direct is None else direct + padded
-
-
-def times(rows: FeatureRows | Tensor, weight: Tensor) -> Tensor:
-    """(num_rows, width) rows @ weight."""
-    return rows @ weight if isinstance(rows, Tensor) else rows.multiply(weight)
 
 
 def glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:

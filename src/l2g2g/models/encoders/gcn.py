@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from l2g2g.models.convolutions import Convolution, Network, can_convolve, convol
 from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.encoders.base import Encoder
 from l2g2g.models.encoding import Encoding, add_gradient
+from l2g2g.models.sparse import SparseMatrix
 
 
 class GCNEncoder(Encoder):
@@ -51,10 +53,12 @@ class GCNEncoder(Encoder):
 
     def _network(self, inputs: EncoderInput) -> Network | None:
         """What the native passes are told; None where they cannot do it."""
-        if len(self.weights) < 2 or self.activation is not torch.relu or self.residual:
+        plain = len(self.weights) > 1 and self.activation is torch.relu and not self.residual
+        if not plain or not inputs.propagation.in_one_block:
             return None
         rows = self.feature_rows(inputs.features)
-        network = Network(inputs.propagation, inputs.features, inputs.propagated, rows.mean, rows.factor)
+        propagation, features = cast(SparseMatrix, inputs.propagation), cast(Tensor | SparseMatrix, inputs.features)
+        network = Network(propagation, features, inputs.propagated, rows.mean, rows.factor)
         parameters = [*self.weights, *self.biases, *([] if self.skip is None else [self.skip])]
         return network if can_convolve(network, parameters) else None
 

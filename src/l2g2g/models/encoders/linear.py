@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from l2g2g.models.encoders.base import Encoder, times
-from l2g2g.models.features import FeatureRows
+from l2g2g.models.encoders.base import Encoder
 
 
 class LinearEncoder(Encoder):
@@ -15,9 +14,9 @@ class LinearEncoder(Encoder):
         """One weight."""
         return [num_features, dim]
 
-    def project(self, step: int, rows: FeatureRows | Tensor) -> tuple[Tensor, Tensor | None]:
+    def weight_of(self, step: int) -> Tensor | None:
         """Only the first step has a weight."""
-        return times(rows, self.weights[0]) if step == 0 else _as_tensor(rows), None
+        return self.weights[0] if step == 0 else None
 
     def bias_of(self, step: int) -> Tensor | None:
         """Only the last step has a bias."""
@@ -26,8 +25,3 @@ class LinearEncoder(Encoder):
     def activates(self, step: int) -> bool:
         """Never."""
         return False
-
-
-def _as_tensor(rows: FeatureRows | Tensor) -> Tensor:
-    assert isinstance(rows, Tensor)
-    return rows

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from l2g2g.models.encoders.base import Encoder, times
-from l2g2g.models.features import FeatureRows
+from l2g2g.models.encoders.base import Encoder
 from l2g2g.models.propagation import MEAN
 
 
@@ -36,8 +35,11 @@ class SageEncoder(Encoder):
         super().__init__(num_features, dim, hidden=hidden, layers=layers, generator=generator, **options)
         self.self_weights = self.make_weights(self.widths(num_features, hidden, layers, dim), generator)
 
-    def project(self, step: int, rows: FeatureRows | Tensor) -> tuple[Tensor, Tensor | None]:
-        """Both products in one pass over the rows."""
-        weights = [self.weights[step], self.self_weights[step]]
-        message, own = times(rows, torch.cat(weights, dim=1)).chunk(2, dim=1)
+    def weight_of(self, step: int) -> Tensor | None:
+        """Both weights side by side: one pass over the rows."""
+        return torch.cat([self.weights[step], self.self_weights[step]], dim=1)
+
+    def divide(self, step: int, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The neighbours' part is propagated, the node's own is added."""
+        message, own = rows.chunk(2, dim=1)
         return message, own

@@ -1,0 +1,111 @@
+"""Row batch: the whole graph as one patch, of which this rank has a range of rows, in memory or on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.feature_blocks import FeatureBlocks
+from l2g2g.models.local_rows import LocalRows
+from l2g2g.models.masking import MaskDraw, draw_groups
+from l2g2g.models.row_propagation import RowPropagation, VisibleRows
+from l2g2g.training.batches import Batch
+
+
+class RowBatch:
+    """The rows of this rank as a batch; the encoder reads the rest by layers. See `PatchBatch`.
+
+    Args:
+        rows: The training edges of this rank's nodes.
+        features: What the encoder reads of these nodes.
+        units: (num_nodes,) what masks assign to groups; None for single nodes.
+        keep_bytes: What the visible edges of an epoch may take to stay in memory between its passes.
+        device: Where products are computed.
+    """
+
+    def __init__(
+        self,
+        rows: LocalRows,
+        features: FeatureBlocks,
+        *,
+        units: np.ndarray | None = None,
+        keep_bytes: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.rows, self.features, self.keep_bytes = rows, features, keep_bytes
+        self.device = torch.device(device)
+        self._units = rows.nodes if units is None else units[rows.nodes]
+        self.patches, self.offsets = np.array([0]), torch.tensor([0, rows.num_owned], device=device)
+        self.nodes = np.arange(rows.low, rows.high)
+        self.row_share = 1.0 / rows.num_nodes
+
+    @property
+    def patch_sizes(self) -> list[int]:
+        """Nodes of the patch, those of other ranks among them."""
+        return [self.rows.num_nodes]
+
+    @cached_property
+    def inputs(self) -> EncoderInput:
+        """What the encoder sees when nothing is hidden."""
+        return self._inputs(self._propagation, 0.0, 0, 0)
+
+    @cached_property
+    def _propagation(self) -> RowPropagation:
+        return RowPropagation.symmetric(VisibleRows(self.rows, device=self.device))
+
+    def training_inputs(
+        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
+    ) -> EncoderInput:
+        """As in `PatchBatch`."""
+        if mask == 0:
+            return self._inputs(self._propagation, feature_dropout, seed, epoch)
+        groups = draw_groups(self._units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        draw = MaskDraw.of_epoch(mask, scored, self.rows.nodes, groups, seed=seed, epoch=epoch)
+        visible = VisibleRows(self.rows, draw, keep_bytes=self.keep_bytes, device=self.device)
+        return self._inputs(RowPropagation.symmetric(visible), feature_dropout, seed, epoch)
+
+    def _inputs(self, propagation: RowPropagation, dropout: float, seed: int, epoch: int) -> EncoderInput:
+        return EncoderInput(propagation, self.features.dropped(dropout, seed=seed, epoch=epoch), propagated=False)
+
+
+class RowBatches(list[RowBatch]):
+    """The one batch of a graph that is shared by rows; what the encoder leaves for its gradient stays in memory."""
+
+    is_block = False
+
+    def holds(self, batch: Batch) -> bool:
+        """Always."""
+        return True
+
+
+class RowPass:
+    """Encodes all nodes of a graph, each rank its own. (num_nodes, dim) mean vectors on the first, none on the others.
+
+    Args:
+        batch: The rows of this rank.
+    """
+
+    def __init__(self, batch: RowBatch) -> None:
+        self.batch = batch
+
+    def __call__(self, model: Autoencoder) -> Tensor:
+        """One pass, layer by layer."""
+        with torch.no_grad():
+            vectors = model.encode(self.batch.inputs)[0]
+        return self.batch.rows.gather_first(vectors.contiguous())
+
+
+def propagate_rows(rows: LocalRows) -> Callable[[Tensor], Tensor]:
+    """A function that multiplies Â with a (num_nodes, width) table that all ranks have, each its own rows."""
+    propagation = RowPropagation.symmetric(VisibleRows(rows))
+
+    def propagate(table: Tensor) -> Tensor:
+        return rows.gather_all(propagation.product(table[rows.low : rows.high]))
+
+    return propagate

@@ -1,0 +1,28 @@
+"""Row shard: a whole graph as one patch that ranks share by ranges of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from l2g2g.models.local_rows import LocalRows
+from l2g2g.parallel.node_table import NodeTable
+from l2g2g.patches.overlap import whole_graph
+from l2g2g.training.shard import Shard
+
+
+class RowShard(Shard):
+    """The rows of this rank; the one patch is on every rank.
+
+    Args:
+        rows: The training edges of this rank's nodes.
+    """
+
+    def __init__(self, rows: LocalRows) -> None:
+        super().__init__(whole_graph(rows.num_nodes), rows.communicator, np.zeros(1, np.int64))
+        self.rows, self.patches = rows, np.array([0])
+        self._table = NodeTable(self.communicator, rows.owners, np.arange(rows.low, rows.high))
+
+    @property
+    def table(self) -> NodeTable:
+        """Rows of all nodes, of which this rank holds those it owns."""
+        return self._table

@@ -1,0 +1,115 @@
+"""Rows of Â by hand: a path of three nodes with weights 1 and 3, in one block, in two and over two ranks."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.core import set_backend
+from l2g2g.graphs.graph import RowBlock
+from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
+from l2g2g.models.local_rows import LocalRows, balance_rows
+from l2g2g.models.masking import EdgeMask, MaskDraw
+from l2g2g.models.row_propagation import RowPropagation, VisibleRows
+from l2g2g.models.sparse import SparseMatrix
+
+from ..parallel.threads import run_ranks
+
+PATH = np.array([[0, 1, 0], [1, 0, 3], [0, 3, 0]], np.float32)  # degrees with the loop: 2, 5, 4
+
+
+class Rows:
+    """The rows low:high of a matrix, a block for each."""
+
+    def __init__(self, matrix, low, high):
+        self.matrix, self.low, self.high, self.num_nodes = sp.csr_array(matrix), low, high, len(matrix)
+
+    def blocks(self):
+        for low in range(self.low, self.high):
+            row = self.matrix[low : low + 1]
+            yield RowBlock(low, low + 1, row.indptr.astype(np.int64), row.indices.astype(np.int32), 0, row.data)
+
+
+@pytest.fixture(params=["native", "torch"])
+def backend(request):
+    set_backend(request.param)
+    yield request.param
+    set_backend("auto")
+
+
+def whole(mean):
+    if mean:
+        return PATH / PATH.sum(1, keepdims=True)
+    scale = 1 / np.sqrt(np.array([2.0, 5.0, 4.0]))
+    return scale[:, None] * (PATH + np.eye(3)) * scale
+
+
+@pytest.mark.parametrize("mean", [False, True])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+def test_products_and_their_transposes(backend, num_ranks, mean):
+    bounds = np.array([[0, 3], [0, 1, 3], [0, 1, 2, 3]][num_ranks - 1])
+    table = torch.tensor([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]])
+
+    def work(communicator):
+        low, high = bounds[communicator.rank : communicator.rank + 2]
+        rows = LocalRows(Rows(PATH, low, high), communicator, bounds)
+        matrix = RowPropagation.symmetric(VisibleRows(rows))
+        matrix = matrix.mean if mean else matrix
+        own = table[low:high]
+        return rows.nodes.tolist(), matrix.product(own, torch.tensor([1.0, 0.0])), matrix.transposed_product(own)
+
+    found = run_ranks(num_ranks, work)
+    expected = whole(mean) @ table.numpy() + np.array([1.0, 0.0])
+    np.testing.assert_allclose(torch.cat([part for _, part, _ in found]), expected, rtol=1e-6)
+    np.testing.assert_allclose(torch.cat([part for *_, part in found]), whole(mean).T @ table.numpy(), rtol=1e-6)
+    assert found[0][0] == ([0, 1, 2] if num_ranks == 1 else [0, 1])  # node 2 is no neighbour of node 0
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 150, 10**6])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_block_hides_what_the_whole_graph_hides(backend, grouped, keep_bytes):
+    generator = np.random.default_rng(0)
+    upper = np.triu(generator.random((40, 40)) < 0.4, 1) * generator.random((40, 40))
+    adjacency = sp.csr_array((upper + upper.T).astype(np.float32))
+    nodes = generator.permutation(100)[:40].astype(np.int32)
+    groups = generator.integers(0, 3, 40).astype(np.int32) if grouped else None
+    how = {"seed": 3, "epoch": 5}
+    expected = EdgeMask(adjacency, nodes, weighted=True).split(0.6, 0.6, groups=groups, **how)[0].to_scipy().toarray()
+    rows = LocalRows(Rows(adjacency.toarray(), 0, 40))
+    visible = VisibleRows(rows, MaskDraw.of_epoch(0.6, 0.6, nodes, groups, **how), keep_bytes=keep_bytes)
+    matrix = RowPropagation.symmetric(visible)
+    for _ in range(2):
+        np.testing.assert_allclose(matrix.product(torch.eye(40)), expected, rtol=1e-5, atol=1e-7)
+    assert 0 < (expected > 0).sum() < adjacency.nnz
+
+
+def test_a_matrix_without_the_entries_between_its_rows():
+    indices, values = np.array([3, 9, 1, 2, 9, 0], np.int32), np.arange(6, dtype=np.float32)
+    matrix = SparseMatrix(np.array([0, 2, 2, 5]), np.array([1, 2, 4, 6]), indices, values, 10)
+    found = matrix.compact()
+    assert found.indices.tolist() == [3, 1, 2, 0]
+    assert found.starts.tolist() == [0, 1, 1, 3]
+    assert (found.to_scipy() != matrix.to_scipy()).nnz == 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("keep_bytes", [0, 10**6])
+def test_products_with_features_in_blocks(monkeypatch, sparse, keep_bytes):
+    monkeypatch.setattr("l2g2g.models.feature_blocks.BLOCK_BYTES", 60)
+    features = np.arange(55, dtype=np.float32).reshape(11, 5) % 7
+    reads = []
+
+    def read(low, high):
+        reads.append((low, high))
+        return sp.csr_array(features[low:high]) if sparse else features[low:high]
+
+    blocks = FeatureBlocks(FeatureReader(read, 1, 11, 5, keep_bytes=keep_bytes))
+    weight, rows = torch.randn(5, 3), torch.randn(10, 3)
+    torch.testing.assert_close(blocks.product(weight, torch.ones(3)), torch.from_numpy(features[1:]) @ weight + 1)
+    torch.testing.assert_close(blocks.transposed_product(rows), torch.from_numpy(features[1:]).t() @ rows)
+    assert reads == block_bounds(1, 11, 5) * (1 if keep_bytes else 2)
+    assert len(block_bounds(1, 11, 5)) == 4
+
+
+def test_ranges_of_rows_have_about_the_same_work():
+    assert balance_rows(np.arange(0, 1010, 10), 4).tolist() == [0, 25, 50, 75, 100]

@@ -1,0 +1,243 @@
+"""A whole graph as one patch, in rows from disk and over ranks, trains as the same graph in one block of memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.splits import split_links
+from l2g2g.graphs.store import write_graph
+from l2g2g.models import feature_blocks
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.local_rows import balance_rows
+from l2g2g.models.sparse import normalise_adjacency
+from l2g2g.parallel.communicator import LOCAL
+from l2g2g.patches.overlap import whole_graph
+from l2g2g.training.loop import LoopSettings, train
+from l2g2g.training.node_pairs import NodePairs
+from l2g2g.training.objective import GlobalPairs, NodeSample, accumulate_gradients
+from l2g2g.training.pair_source import PairOptions
+from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
+from l2g2g.training.row_shard import RowShard
+from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.whole_pass import InputRows, RowSource
+
+from ..parallel.threads import run_ranks, unlock
+from .in_memory import prepare_batches, prepare_global_pairs
+
+unlock(NodePairs)
+SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
+
+
+@pytest.fixture(scope="module", params=["noisy", "planted", "weighted"])
+def stored(request, tmp_path_factory):
+    """A graph on disk with dense features, with sparse ones, and with weights."""
+    graph = request.getfixturevalue("noisy" if request.param == "weighted" else request.param)
+    if request.param == "planted":
+        graph = replace(graph, features=sp.csr_array(graph.features))
+    if request.param == "weighted":
+        sources, targets = graph.edges()
+        weights = 0.5 + np.random.default_rng(1).random(len(sources)).astype(np.float32)
+        graph = Graph.from_arcs(sources, targets, weights, num_nodes=graph.num_nodes, features=graph.features)
+    return write_graph(graph, tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(feature_blocks, "BLOCK_BYTES", 700)
+
+
+class Case:
+    """One training of a stored graph, in one block of memory and in rows."""
+
+    def __init__(self, graph, *, loop=None, model=None, by_degree=False, units=False):
+        self.graph, self.by_degree = graph, by_degree
+        self.split = split_links(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
+        self.train = self.split.train.to_graph()
+        self.inputs = InputMap(graph.num_features, "centred")
+        self.features = scale_features(graph.to_graph().features, "centred")
+        defaults = {
+            "scope": "global",
+            "mask": 0.6,
+            "epochs": 4,
+            "learning_rate": 0.02,
+            "seed": 9,
+            "sample_size": 40,
+            "alignment": "never",
+        }
+        self.settings = LoopSettings(**{**defaults, **(loop or {})})
+        self.model_options = {"hidden": 6, **(model or {})}
+        self.units = np.arange(graph.num_nodes) // 7 if units else None
+        self.options = PairOptions(by_degree=by_degree, weighted=graph.weighted)
+
+    def make_model(self):
+        mean, scale = feature_centre(self.features)
+        options = {"feature_mean": torch.from_numpy(mean), "feature_scale": scale, "seed": 2, **self.model_options}
+        model = Autoencoder(self.features.shape[1], 4, **options)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(1))
+        return model
+
+    def resident(self):
+        """(batches, what is scored) in one block."""
+        patch_set, adjacency = whole_graph(self.graph.num_nodes), self.train.adjacency
+        how = {"units": self.units, "options": self.options}
+        batches = prepare_batches(patch_set, adjacency, self.features, self.split.held_out, propagate_once=False, **how)
+        return batches, prepare_global_pairs(patch_set, adjacency, self.split.held_out, batches=batches, **how)
+
+    def in_rows(self, communicator, where, keep_bytes=0):
+        """(batches, what is scored, shard) in rows."""
+        graph = self.train if where == "memory" else self.split.train
+        rows = TrainingRows(graph, block_arcs=SMALL_BLOCKS)
+        local = share_rows(rows, communicator, keep_bytes=keep_bytes)
+        shard = RowShard(local)
+        features = InputRows(graph, self.inputs).of_range(local.low, local.high, keep_bytes=keep_bytes)
+        batches = RowBatches([RowBatch(local, features, units=self.units, keep_bytes=keep_bytes)])
+        shares = np.ones(local.num_owned, np.float32)
+        if self.settings.pairs != "sampled":
+            return batches, NodeSample(local, self.train.degrees, shard.table, shares), shard
+        own = TrainingRows(graph, span=(local.low, local.high), block_arcs=SMALL_BLOCKS)
+        how = {"options": self.options, "units": self.units, "communicator": communicator}
+        return batches, GlobalPairs(NodePairs(own, self.split.held_out, **how), shard.table, shares), shard
+
+    def epoch_alone(self, epoch):
+        """(loss, gradient by parameter)."""
+        batches, pairs = self.resident()
+        model, settings = self.make_model(), self.settings
+        if settings.pairs != "sampled":
+            settings = replace(settings, scope="inside")
+        loss = accumulate_gradients(model, batches, None, settings, epoch, pairs)
+        return loss, {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+
+    def epoch_in_rows(self, epoch, num_ranks, where, keep_bytes=0):
+        """The same, on every rank."""
+
+        def work(communicator):
+            batches, pairs, shard = self.in_rows(communicator, where, keep_bytes)
+            model = self.make_model()
+            loss = accumulate_gradients(model, batches, None, self.settings, epoch, pairs)
+            loss = shard.add_gradients(model, loss)
+            return loss, {name: each.grad for name, each in model.named_parameters() if each.grad is not None}
+
+        return run_ranks(num_ranks, work)
+
+
+def assert_same(found, expected):
+    (loss, gradients), (expected_loss, expected_gradients) = found, expected
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert set(gradients) >= set(expected_gradients)
+    length = np.sqrt(sum(float(each.square().sum()) for each in expected_gradients.values()))
+    for name, gradient in gradients.items():
+        difference = gradient - expected_gradients.get(name, torch.zeros_like(gradient))
+        assert float(difference.norm()) < 1e-5 * length, name
+    assert length > 0
+
+
+CASES = {
+    "gcn": {},
+    "gcn with a skip and dropout": {"model": {"skip": True}, "loop": {"feature_dropout": 0.3, "score_fraction": 0.8}},
+    "sage": {"model": {"kind": "sage"}, "loop": {"feature_dropout": 0.3}},
+    "sage of three layers": {"model": {"kind": "sage", "layers": 3, "residual": True, "hidden": 3}},
+    "linear": {"model": {"kind": "linear"}},
+    "one layer": {"model": {"layers": 1}},
+    "elu": {"model": {"layers": 3, "activation": "elu", "residual": True, "hidden": 3, "skip": True}},
+    "nothing hidden": {"loop": {"mask": 0.0}},
+    "old negatives": {"loop": {"mask": 0.0, "fresh_negatives": False}},
+    "variational": {"model": {"variational": True}},
+    "variational sage with a learned decoder": {"model": {"variational": True, "kind": "sage", "decoder": "product"}},
+    "negatives by degree": {"by_degree": True},
+    "mask by nodes": {"loop": {"mask": 1.0, "mask_groups": 3}},
+    "mask by clusters": {"loop": {"mask": 1.0, "mask_groups": 3}, "units": True},
+    "node sample": {"loop": {"mask": 0.0, "pairs": "subgraph"}},
+    "node sample with sage": {"loop": {"mask": 0.0, "pairs": "subgraph"}, "model": {"kind": "sage"}},
+    "all pairs": {"loop": {"mask": 0.0, "pairs": "all"}, "model": {"learn_bias": True}},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_epoch_has_the_loss_and_the_gradient_of_one_block(stored, name):
+    case = Case(stored, **CASES[name])
+    expected = case.epoch_alone(1)
+    for num_ranks, where, keep_bytes in [
+        (1, "store", 0),
+        (1, "store", 2000),
+        (1, "memory", 10**9),
+        (2, "memory", 10**9),
+        (3, "memory", 0),
+        (2, "store", 0),
+        (3, "store", 2000),
+    ]:
+        for found in case.epoch_in_rows(1, num_ranks, where, keep_bytes):
+            assert_same(found, expected)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize("where", ["memory", "store"])
+def test_a_training_with_validation_is_that_of_one_block(stored, where, num_ranks):
+    case = Case(stored, model={"skip": True}, loop={"validate_every": 2, "patience": 5})
+
+    def judge(vectors):
+        assert vectors.shape == (120, 4)
+        return float(vectors.square().mean())
+
+    batches, pairs = case.resident()
+    alone = train(case.make_model(), batches, whole_graph(120), case.settings, global_pairs=pairs, validate=judge)
+
+    def work(communicator):
+        batches, pairs, shard = case.in_rows(communicator, where)
+        shard.decide = lambda judge: judge() if shard.has_all else shared_decision(communicator, judge)
+        how = {"global_pairs": pairs, "whole": RowPass(batches[0]), "shard": shard}
+        return train(case.make_model(), batches, shard.patch_set, case.settings, validate=judge, **how)
+
+    for found in run_ranks(num_ranks, work):
+        np.testing.assert_allclose(found.history.losses, alone.history.losses, rtol=1e-4)
+        np.testing.assert_allclose(found.history.validations, alone.history.validations, rtol=1e-3)
+
+
+def shared_decision(communicator, judge):
+    """What the first rank finds, sent as numbers: threads have no broadcast of bytes."""
+    score = judge()[1] if communicator.is_first else 0.0
+    total = torch.tensor([score], dtype=torch.float64)
+    communicator.all_reduce("decision", total)
+    return None, float(total)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3])
+@pytest.mark.parametrize("where", ["memory", "store"])
+def test_products_for_structural_columns_are_those_of_memory(stored, where, num_ranks):
+    table = torch.from_numpy(np.random.default_rng(0).standard_normal((120, 5)).astype(np.float32))
+    whole = stored.to_graph()
+    expected = torch.from_numpy(normalise_adjacency(whole.adjacency) @ table.numpy())
+    rows = TrainingRows(whole if where == "memory" else stored, block_arcs=SMALL_BLOCKS)
+    for found in run_ranks(num_ranks, lambda communicator: RowSource(rows, communicator).propagate(table)):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_rank_without_a_row_takes_part(tmp_path):
+    sources, targets = np.zeros(60, int), np.arange(1, 61)
+    features = np.random.default_rng(0).standard_normal((61, 5)).astype(np.float32)
+    graph = Graph.from_arcs(sources, targets, num_nodes=61, features=features)
+    case = Case(write_graph(graph, tmp_path / "star"))
+    sizes = np.diff(balance_rows(case.train.adjacency.indptr, 8))
+    assert sizes.min() == 0
+    expected = case.epoch_alone(0)
+    for where in ("memory", "store"):
+        for found in case.epoch_in_rows(0, 8, where):
+            assert_same(found, expected)
+
+
+def test_edges_that_are_kept_are_not_read_again(stored, monkeypatch):
+    case, reads = Case(stored), []
+    batches, pairs, _ = case.in_rows(LOCAL, "store", 10**9)
+    rows = batches[0].rows.rows
+    read = rows._read
+    monkeypatch.setattr(rows, "_read", lambda low, high: reads.append(low) or read(low, high))
+    accumulate_gradients(case.make_model(), batches, None, case.settings, 0, pairs)
+    assert len(reads) == len(rows._bounds) - 1  # for the mask of the epoch
+    accumulate_gradients(case.make_model(), batches, None, case.settings, 1, pairs)
+    assert len(reads) == 2 * (len(rows._bounds) - 1)
