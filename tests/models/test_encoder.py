@@ -1,5 +1,7 @@
 """Encoder: the formula in dense matrices, however features and propagation are held."""
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -222,3 +224,32 @@ def test_initial_weights_follow_the_seed_within_glorot_bounds():
 def test_a_bias_of_the_decoder_is_an_option():
     assert Autoencoder(4, 3).decoder.bias is None
     assert float(Autoencoder(4, 3, learn_bias=True).decoder.bias.detach()) == 0
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("options", [{}, {"skip": True}, {"activation": "elu"}, {"variational": True}])
+def test_the_way_back_of_an_encoding_is_that_of_autograd(planted, dense_features, kind, options):
+    encoder = make_encoder(6, hidden=5, kind=kind, **options)
+    inputs = prepare_input(planted.adjacency, dense_features, propagate_once=False)
+    vectors = encoder(inputs)
+    gradient = torch.linspace(-1, 1, vectors.numel()).view_as(vectors)
+    vectors.backward(gradient)
+    expected = [parameter.grad.clone() for parameter in encoder.parameters()]
+    encoding = encoder.begin(inputs)
+    assert torch.equal(encoding.vectors, vectors.detach())
+    assert not encoding.vectors.requires_grad
+    encoding.backward(gradient)  # comes on top
+    for parameter, once in zip(encoder.parameters(), expected, strict=True):
+        assert torch.equal(parameter.grad, once + once)
+
+
+def test_a_copy_of_an_encoder_reads_its_own_parameters(planted, dense_features):
+    inputs = prepare_input(planted.adjacency, dense_features, propagate_once=False)
+    encoder = make_encoder(6, hidden=5)
+    before = encoder.begin(inputs).vectors
+    copied = copy.deepcopy(encoder)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.zero_()
+    assert not copied.begin(inputs).vectors.any()
+    assert torch.equal(encoder.begin(inputs).vectors, before)

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import softplus
 
 from l2g2g import core
+from l2g2g.models.decoders import DECODERS
 from l2g2g.models.pair_loss import GradientSums, reconstruction_loss
 from l2g2g.models.pairs import Arcs, PairList
 
@@ -226,3 +227,20 @@ def test_sums_of_several_lists_are_added():
     assert together.slope == pytest.approx(apart[0].slope + apart[1].slope, rel=1e-5)
     expected = apart[0].gradients()[0] + apart[1].gradients()[0]
     assert together.gradients()[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_the_gradient_of_a_decoder_is_that_of_autograd(kind, backend, monkeypatch):
+    monkeypatch.setattr(core, "_backend", backend)
+    decoder = DECODERS[kind](4, learn_bias=True, generator=torch.Generator().manual_seed(0))
+    edges, others = (list_of(random_matrix(12, False, seed), np.full(1, 0.1, np.float32)) for seed in (0, 1))
+    vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    expected = decoder.loss(vectors, edges, others)
+    expected.backward()
+    own = [parameter.grad.clone() for parameter in decoder.parameters()]
+    loss, gradient = decoder.gradient(vectors.detach(), edges, others)  # comes on top
+    assert loss == pytest.approx(float(expected.detach()), rel=1e-6)
+    assert torch.allclose(gradient, vectors.grad, rtol=1e-5, atol=1e-6)
+    for parameter, once in zip(decoder.parameters(), own, strict=True):
+        assert torch.allclose(parameter.grad, 2 * once, rtol=1e-5, atol=1e-6)

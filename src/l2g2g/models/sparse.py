@@ -230,23 +230,30 @@ class SparseMatrix:
 
     def to_scipy(self) -> sp.csr_array:
         """All of it as a scipy matrix: loops, scale and dropout are in the values."""
-        lengths = self.ends - self.starts
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.repeat(self.starts - indptr[:-1], lengths) + np.arange(indptr[-1])
-        rows, columns = np.repeat(np.arange(len(lengths)), lengths), self.indices[entries]
-        values = np.ones(len(entries), np.float32) if self.values is None else self.values[entries]
-        if self.dropout is not None:
-            ends = (columns, rows) if self.dropout.by_column else (rows, columns)
-            values = values * reference.keep_factors(self.dropout, *ends)
-        matrix = sp.csr_array((values, columns, indptr), shape=self.shape)
+        matrix = self._pattern_to_scipy()
         if self.loops:
             matrix = sp.csr_array(matrix + sp.eye_array(*self.shape, dtype=np.float32, format="csr"))
         if self.row_scale is not None:
             matrix = sp.csr_array(sp.diags_array(self.row_scale) @ matrix)
         if self.column_scale is not None:
             matrix = sp.csr_array(matrix @ sp.diags_array(self.column_scale))
-        matrix.sort_indices()
-        return matrix
+        return matrix if matrix.has_sorted_indices else matrix.sorted_indices()
+
+    def _pattern_to_scipy(self) -> sp.csr_array:
+        """Entries, values and dropout; memory is shared where rows have no gaps between them."""
+        lengths = self.ends - self.starts
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        has_gaps = indptr[-1] != self.num_entries or not np.array_equal(indptr[:-1], self.starts)
+        if not has_gaps and self.dropout is None:
+            values = np.ones(self.num_entries, np.float32) if self.values is None else self.values
+            return sp.csr_array((values, self.indices, indptr), shape=self.shape)
+        entries = np.repeat(self.starts - indptr[:-1], lengths) + np.arange(indptr[-1])
+        rows, columns = np.repeat(np.arange(len(lengths)), lengths), self.indices[entries]
+        values = np.ones(len(entries), np.float32) if self.values is None else self.values[entries]
+        if self.dropout is not None:
+            ends = (columns, rows) if self.dropout.by_column else (rows, columns)
+            values = values * reference.keep_factors(self.dropout, *ends)
+        return sp.csr_array((values, columns, indptr), shape=self.shape)
 
     @cached_property
     def tensor(self) -> Tensor:

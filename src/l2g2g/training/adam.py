@@ -70,13 +70,15 @@ class Adam:
             values, mean, square, steps = self._arrays(place)
             steps += 1
             count = float(steps)
-            step(values, gradient.contiguous().numpy(), mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
+            flat = gradient.contiguous().numpy().reshape(-1)
+            step(values, flat, mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
 
     def _arrays(self, place: int) -> tuple[np.ndarray, ...]:
         """A parameter, its moments and its steps as arrays that share their memory, made once."""
         parameter, moments = self.parameters[place], (self.means[place], self.squares[place], self.steps[place])
         found = self._known.get(place)
         if found is None or found[0] != parameter.data_ptr() or any(map(is_not, found[1], moments)):
-            arrays = tuple(each.detach().numpy() for each in (parameter, *moments))
+            *tables, steps = (each.detach().numpy() for each in (parameter, *moments))
+            arrays = *(table.reshape(-1) for table in tables), steps
             found = self._known[place] = parameter.data_ptr(), moments, arrays
         return found[2]

@@ -182,10 +182,11 @@ class PairSource:
             weights = np.zeros(len(arcs.indices), np.float32)
             weights[entries] = weigh_pairs(arcs.weights[entries], self._patch_of(rows), self.shares)
             return replace(arcs, weights=weights)
+        if len(self.shares) == 1:
+            total = max(1, int((arcs.ends - arcs.starts).sum()))
+            return replace(arcs, weights=(self.shares / total).astype(np.float32), kind="all")
         before = np.concatenate([[0], np.cumsum(arcs.ends - arcs.starts)])[self.offsets]
         per_patch = (self.shares / np.maximum(np.diff(before), 1)).astype(np.float32)
-        if len(per_patch) == 1:
-            return replace(arcs, weights=per_patch, kind="all")
         return replace(arcs, weights=np.repeat(per_patch, np.diff(self.offsets)), kind="row")
 
     def _weigh_list(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shares: np.ndarray) -> PairList:

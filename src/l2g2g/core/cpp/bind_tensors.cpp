@@ -527,8 +527,7 @@ void drop_dense(Matrix<float> values, Vector<uint32_t> hashes, uint64_t key, uin
     active->drop_dense({values.data(), hashes.data(), static_cast<int64_t>(values.shape(0)), static_cast<int64_t>(values.shape(1)), key, threshold, factor, out.data()});
 }
 
-template <class T> using Any = nb::ndarray<T, nb::c_contig, nb::device::cpu>;  // of any shape
-void step_adam(Any<float> values, Any<const float> gradient, Any<float> means, Any<float> squares, float rate, float mean_correction, float square_correction) {
+void step_adam(VectorOut<float> values, Vector<float> gradient, VectorOut<float> means, VectorOut<float> squares, float rate, float mean_correction, float square_correction) {
     const size_t count = values.size();
     check_shape(gradient.size() == count && means.size() == count && squares.size() == count, "parameters, gradient and moments must be as many");
     const nb::gil_scoped_release release;
@@ -656,7 +655,7 @@ it is also below scored_below. node_hashes, groups: (columns,); row r has the no
 scale: (rows,) float32, 1 / sqrt(1 + weight of the visible entries).)");
     module.def("step_adam", &step_adam, "values"_a.noconvert(), "gradient"_a.noconvert(), "means"_a.noconvert(), "squares"_a.noconvert(), "rate"_a, "mean_correction"_a,
                "square_correction"_a,
-               R"(One step of Adam with beta 0.9 and 0.999 and epsilon 1e-8, in place. All arrays: float32, of any shape, as large as each other.
+               R"(One step of Adam with beta 0.9 and 0.999 and epsilon 1e-8, in place. All arrays: (count,) float32.
 
 mean_correction, square_correction: 1 - beta^step.)");
     module.def("hash_nodes", &hash_nodes, "nodes"_a.noconvert(), "key"_a, "out"_a.noconvert(), "out[i] = hash of nodes[i]. nodes: int32, out: uint32.");

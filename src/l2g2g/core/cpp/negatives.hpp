@@ -52,6 +52,8 @@ INLINE int64_t find_excluded(const Excluded& excluded, int64_t row, int64_t low,
     return place;
 }
 
+constexpr int64_t kShortList = 64;  // excluded columns of a row that are all looked at
+
 // The draws of the rows of block `one` among the columns of block `other`, chunk by chunk.
 struct BlockDraws {
     const Round& round;
@@ -80,15 +82,17 @@ struct BlockDraws {
             int64_t row;
             int first, last;
         } runs[kChunk];
-        uint32_t words[kChunk];
-        int count = 0, num_runs = 0;
+        uint32_t words[kChunk + kGroup];
+        int count = 0, num_runs = 0, num_spare = 0;
+        int spare[kChunk];  // pairs that only fill the last group of a row
+        int32_t spare_rows[kChunk];
         while (count < kChunk && !rows.done()) {
             const int64_t left = rows.count - rows.taken, taken = left < kChunk - count ? left : kChunk - count;
             const int32_t row = static_cast<int32_t>(round.first_row + rows.row);
-            const uint32_t base = node_hashes[row];
-            for (int64_t k = 0; k < taken; ++k) {
-                chunk.rows[count + k] = row;
-                words[count + k] = base + static_cast<uint32_t>(rows.taken + k) * kSpread;
+            const uint32_t base = node_hashes[row] + static_cast<uint32_t>(rows.taken) * kSpread;
+            for (int64_t k = 0; k < taken; k += kGroup) {
+                chunk.rows[(count + k) / kGroup] = row;
+                for (uint32_t lane = 0; lane < kGroup; ++lane) words[count + k + lane] = base + (static_cast<uint32_t>(k) + lane) * kSpread;
             }
             runs[num_runs] = {row, count, count + static_cast<int>(taken)};
             if (special || (excluded.blocks[row] >> (block & 63) & 1)) {  // only these are looked at
@@ -96,6 +100,10 @@ struct BlockDraws {
                 ++num_runs;
             }
             count += static_cast<int>(taken);
+            for (; count % kGroup; ++count) {
+                spare_rows[num_spare] = row;
+                spare[num_spare++] = count;
+            }
             rows.taken += taken;
             if (taken == left) rows.advance();
         }
@@ -105,32 +113,72 @@ struct BlockDraws {
             chunk.columns[pair] = first + static_cast<int32_t>(scale_to(mix(words[pair] ^ flip), size));
             chunk.weights[pair] = round.weight;
         }
+        for (int k = 0; k < num_spare; ++k) {
+            chunk.columns[spare[k]] = spare_rows[k];
+            chunk.weights[spare[k]] = 0;
+        }
         for (int run = 0; run < num_runs; ++run) exclude(chunk, runs[run].row, runs[run].first, runs[run].last);
         chunk.count = count;
     }
 
-    // Draws of one row whose column is excluded, is the row itself or lies beyond the last row count nothing. Without a
-    // branch for each draw: where rows have many excluded columns, it would be mispredicted.
+    // The excluded columns of a row that lie in the block, and so many -1 that there are a multiple of kGroup of them. Returns
+    // how many that are; at most kBuffer, from `place` on, which is moved behind them.
+    MEMBER int64_t list_excluded(int64_t row, int64_t& place, int32_t* found) const {
+        const int64_t end = excluded.indptr[row + 1];
+        int64_t number = 0;
+#ifdef __AVX512F__
+        const __m512i low = _mm512_set1_epi32(static_cast<int>(first_column)), high = _mm512_set1_epi32(static_cast<int>(end_column));
+        for (; place < end && number + 16 <= kBuffer; place += 16) {
+            const __mmask16 valid = static_cast<__mmask16>(end - place < 16 ? (1u << (end - place)) - 1 : 0xffffu);
+            const __m512i columns = _mm512_maskz_loadu_epi32(valid, excluded.columns + place);
+            const __mmask16 inside = _mm512_mask_cmplt_epi32_mask(_mm512_mask_cmpge_epi32_mask(valid, columns, low), columns, high);
+            _mm512_storeu_si512(found + number, _mm512_maskz_compress_epi32(inside, columns));
+            number += __builtin_popcount(inside);
+            if (_mm512_mask_cmpge_epi32_mask(valid, columns, high)) {
+                place = end;
+                break;
+            }
+        }
+#else
+        for (; place < end && number < kBuffer; ++place) {
+            const int32_t column = excluded.columns[place];
+            if (column >= end_column) {
+                place = end;
+                break;
+            }
+            if (column >= first_column) found[number++] = column;
+        }
+#endif
+        for (int spare = 0; spare < kGroup - 1; ++spare) found[number + spare] = -1;
+        return (number + kGroup - 1) / kGroup * kGroup;
+    }
+
+    // Draws of one row whose column is excluded, is the row itself or lies beyond the last row count nothing. With few
+    // branches: where rows have many excluded columns, they would be mispredicted.
     MEMBER void exclude(Chunk& chunk, int64_t row, int first, int last) const {
         using Lanes = Ints<kLanes>;
-        const int64_t list_end = excluded.indptr[row + 1], low = find_excluded(excluded, row, first_column, part);
-        int64_t high = low;
-        while (high < list_end && excluded.columns[high] < end_column) ++high;
+        int32_t listed[kBuffer + 16];
+        int64_t place = excluded.indptr[row];
+        if (excluded.indptr[row + 1] - place > kShortList) place = find_excluded(excluded, row, first_column, part);
         Lanes number;
         for (int lane = 0; lane < kLanes; ++lane) number[lane] = lane;
         const Lanes own = Lanes{} + static_cast<int32_t>(row), beyond = Lanes{} + static_cast<int32_t>(last_column);
-        for (int pair = first; pair < last; pair += kLanes) {
-            Lanes columns;
-            Floats<kLanes> weights = load<kLanes>(chunk.weights + pair);
-            std::memcpy(&columns, chunk.columns + pair, sizeof columns);
-            Lanes found = special ? (columns == own) | (columns >= beyond) : Lanes{};
-            for (int64_t place = low; place < high; ++place) found |= columns == excluded.columns[place];
-            found &= number < last - pair;  // the others are of the next row
-            columns = found ? own : columns;
-            weights = found ? Floats<kLanes>{} : weights;
-            std::memcpy(chunk.columns + pair, &columns, sizeof columns);
-            store<kLanes>(chunk.weights + pair, weights);
-        }
+        do {
+            const int64_t count = list_excluded(row, place, listed);
+            for (int pair = first; pair < last; pair += kLanes) {
+                Lanes columns;
+                Floats<kLanes> weights = load<kLanes>(chunk.weights + pair);
+                std::memcpy(&columns, chunk.columns + pair, sizeof columns);
+                Lanes found = special ? (columns == own) | (columns >= beyond) : Lanes{};
+                for (int64_t each = 0; each < count; each += kGroup)
+                    for (int k = 0; k < kGroup; ++k) found |= columns == listed[each + k];
+                found &= number < last - pair;  // the others are of the next row
+                columns = found ? own : columns;
+                weights = found ? Floats<kLanes>{} : weights;
+                std::memcpy(chunk.columns + pair, &columns, sizeof columns);
+                store<kLanes>(chunk.weights + pair, weights);
+            }
+        } while (place < excluded.indptr[row + 1]);
     }
 };
 
@@ -145,7 +193,7 @@ template <int W> INLINE Sums meet(const NegativeArguments& a, const Round& round
     for (int side = 0; side < (one == other ? 1 : 2); ++side) {
         BlockDraws draws(round, a.excluded, a.node_hashes, side ? other : one, side ? one : other);
         const auto next = [&](Chunk& chunk) { draws.fill(chunk); };
-        const Sums found = a.tables.left == a.tables.right ? work_chunks<W, true, false, false>(a.tables, next) : work_chunks<W, true, true, false>(a.tables, next);
+        const Sums found = a.tables.left == a.tables.right ? work_chunks<W, true, false, false, kGroup>(a.tables, next) : work_chunks<W, true, true, false, kGroup>(a.tables, next);
         sums.loss += found.loss;
         sums.slope += found.slope;
     }
@@ -174,9 +222,10 @@ int64_t list_negatives(const ListDrawArguments& a) {
             draws.fill(chunk);
             if (chunk.count == 0) break;
             for (int pair = 0; pair < chunk.count; ++pair) {
-                a.rows[written] = chunk.rows[pair];
+                const int32_t row = chunk.rows[pair / kGroup];
+                a.rows[written] = row;
                 a.columns[written] = chunk.columns[pair];
-                written += chunk.weights[pair] != 0 && (!a.wanted || a.wanted[chunk.rows[pair]]);
+                written += chunk.weights[pair] != 0 && (!a.wanted || a.wanted[row]);
             }
         }
     }

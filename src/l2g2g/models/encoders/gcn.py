@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -38,8 +39,8 @@ class GCNEncoder(Encoder):
         network = self._network(inputs)
         if network is None:
             return super().begin(inputs)
-        parameters = [*self.weights, *self.biases, *([] if self.skip is None else [self.skip])]
-        tables, num_layers = self._tables(parameters), len(self.weights)
+        parameters, num_layers = self._all_parameters, self.num_layers
+        tables = self._tables(parameters)
         skip = None if self.skip is None else tables[-1]
         convolution = Convolution(network, tables[:num_layers], tables[num_layers : 2 * num_layers], skip)
 
@@ -51,16 +52,24 @@ class GCNEncoder(Encoder):
 
         return Encoding(torch.from_numpy(convolution.vectors), backward)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has parameters in memory of its own, and makes arrays of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_arrays"}
+
     def _network(self, inputs: EncoderInput) -> Network | None:
         """What the native passes are told; None where they cannot do it."""
-        plain = len(self.weights) > 1 and self.activation is torch.relu and not self.residual
+        plain = self.num_layers > 1 and self.activation is torch.relu and not self.residual
         if not plain or not inputs.propagation.in_one_block:
             return None
         rows = self.feature_rows(inputs.features)
         propagation, features = cast(SparseMatrix, inputs.propagation), cast(Tensor | SparseMatrix, inputs.features)
         network = Network(propagation, features, inputs.propagated, rows.mean, rows.factor)
-        parameters = [*self.weights, *self.biases, *([] if self.skip is None else [self.skip])]
-        return network if can_convolve(network, parameters) else None
+        return network if can_convolve(network, self._all_parameters) else None
+
+    @cached_property
+    def _all_parameters(self) -> list[Tensor]:
+        """Weights, biases and, where there is one, skip; looking them up takes longer than a pass over a few rows."""
+        return [*self.weights, *self.biases, *([] if self.skip is None else [self.skip])]
 
     def _tables(self, parameters: Sequence[Tensor]) -> list[np.ndarray]:
         """The parameters as arrays that share their memory, made anew only where that has moved."""
