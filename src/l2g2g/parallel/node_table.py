@@ -183,12 +183,17 @@ class NodeTable:
         if self.has_all:
             return owned
         lengths, expected = ([len(part) for part in parts] for parts in (self._held_elsewhere, self._ghosts))
-        asked = np.searchsorted(self._own_places, np.concatenate(self._held_elsewhere))
-        received = self.communicator.all_to_all(kind, owned.index_select(0, _tensor(asked, owned)), lengths, expected)
+        asked, own, ghosts = (places.to(owned.device) for places in self._exchanged)
+        received = self.communicator.all_to_all(kind, owned.index_select(0, asked), lengths, expected)
         rows = owned.new_empty(len(self.nodes), owned.shape[1])
-        rows[_tensor(self._own_places, rows)] = owned
-        rows[_tensor(np.concatenate(self._ghosts), rows)] = received
-        return rows
+        return rows.index_copy_(0, own, owned).index_copy_(0, ghosts, received)
+
+    @cached_property
+    def _exchanged(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of `with_ghosts`: owned rows that others ask for, and where owned and received rows stand."""
+        asked = np.searchsorted(self._own_places, np.concatenate(self._held_elsewhere))
+        parts = asked, self._own_places, np.concatenate(self._ghosts)
+        return torch.from_numpy(parts[0]), torch.from_numpy(parts[1]), torch.from_numpy(parts[2])
 
     def take(self, placement: Placement) -> Tensor:
         """(num_rows, width) the rows of nodes of this rank, times their shares."""
