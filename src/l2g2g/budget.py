@@ -13,6 +13,7 @@ from l2g2g.memory import resident_memory
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
 _PER_ARC, _PER_ARC_SCORED = 38, 40
 _PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the two ways of an epoch
+_PER_ROW_ACTIVATION = 20  # of a whole graph in rows: five tables of a hidden layer, on the way back
 _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
 _BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 20, 44  # of rows that are read and worked on
 _FEATURE_BLOCK = 1 << 25
@@ -162,7 +163,7 @@ def row_needs(sizes: StoredSizes, config: Config, threads: int, resident: int) -
     if config.loss_pairs == "sampled":
         config = replace(config, scope="global")  # one patch: pairs inside it are pairs of all nodes
     nodes, training = node_bytes(sizes, config, threads)
-    activations = _PER_ACTIVATION * config.numbers_per_row * sizes.num_nodes // sizes.num_ranks
+    activations = _PER_ROW_ACTIVATION * config.numbers_per_row * sizes.num_nodes // sizes.num_ranks
     if sizes.num_ranks > 1:  # rows of ghost nodes, which may be nearly all
         activations += 8 * max(config.hidden, config.dim) * config.tables_per_layer * sizes.num_nodes
     columns = int(4 * sizes.entries_per_row * sizes.num_nodes)

@@ -12,10 +12,12 @@ from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
 from l2g2g.runs.embed import embed_graph
+from l2g2g.training.methods import METHODS
 from l2g2g.training.shard import Shard
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 3, "lr": 0.01, "threads": 1, "patience": 0}
 SMALL |= {"min_overlap": 5, "target_overlap": 16}
+PATCH_OPTIONS = ("patches", "min_overlap", "target_overlap")
 # What every option of a training is set to; each changes the loss of one of the first epochs.
 OPTIONS = {
     "preset paper": {"preset": "paper", "patches": 5},
@@ -67,6 +69,18 @@ OPTIONS = {
     "schedule": {"schedule": "linear"},
     "seed": {"seed": 1},
     "patch by patch": {"together": False, "rotate": True},
+    "method gae": {"method": "gae"},
+    "method fastgae": {"method": "fastgae", "sample_size": 60},
+    "method vgae": {"method": "vgae"},
+    "gae preset paper": {"method": "gae", "preset": "paper"},
+    "gae sage": {"method": "gae", "encoder": "sage"},
+    "gae linear": {"method": "gae", "encoder": "linear"},
+    "gae mask clusters": {"method": "gae", "mask_by": "clusters"},
+    "gae weighted by degree": {"method": "gae", "weighted_loss": True, "negative_sampling": "degree"},
+    "gae all pairs": {"method": "gae", "pairs": "all"},
+    "gae feature dropout": {"method": "gae", "feature_dropout": 0.3},
+    "gae feature storage": {"method": "gae", "feature_storage": "float16"},
+    "gae structure": {"method": "gae", "structure": "blend", "structure_width": 5},
 }
 # Whose loss is that of another option, because they change no sum but its order.
 SAME = {"patch by patch": "rotate"}
@@ -105,7 +119,10 @@ def first_gradient():
 def run(options, graph=None, communicator=LOCAL, **more):
     """(the training, the gradient of its first epoch) on this rank."""
     given = {**SMALL, **options, **more}
-    config = make_config(given.pop("method", "l2g2g"), given.pop("preset", "default"), **given)
+    method = given.pop("method", "l2g2g")
+    if not METHODS[method].uses_patches:
+        given = {option: value for option, value in given.items() if option not in PATCH_OPTIONS}
+    config = make_config(method, given.pop("preset", "default"), **given)
     with first_gradient() as gradient:
         done = embed_graph(make_graph() if graph is None else graph, config, communicator=communicator)
     return done, gradient

@@ -22,6 +22,7 @@ PLENTY = 10**11
 STORAGES = ["disk", "2 ranks", "3 ranks"]
 # Columns made from the structure, and principal directions, are found by sums in another order.
 TOLERANCE = {"structure": 1e-3, "feature width": 1e-4, "feature storage": 1e-4}
+TOLERANCE |= {"gae structure": 1e-3, "gae feature storage": 1e-4}
 
 
 def launch(num_ranks, names, folder):

@@ -138,7 +138,10 @@ class LocalRows:
 
     def with_ghosts(self, table: Tensor) -> Tensor:
         """(num_local, width) the rows of owned and ghost nodes. table: (num_owned, width), those that are owned."""
-        return table if self._table is None else self._table.with_ghosts("layer rows", table)
+        if self._table is None:
+            return table
+        ghosts = self._table.fetch_ghosts("layer rows", table)  # ranges of nodes: those of lower ranks come first
+        return torch.cat([ghosts[: self.first], table, ghosts[self.first :]])
 
     def gather_all(self, table: Tensor) -> Tensor:
         """(num_nodes, width) the rows of all nodes, on all ranks."""

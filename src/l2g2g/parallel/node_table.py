@@ -175,20 +175,19 @@ class NodeTable:
         for places, rows in self._send(kind, self._held_elsewhere, self._ghosts):
             self.rows[places] = rows
 
-    def with_ghosts(self, kind: str, owned: Tensor) -> Tensor:
-        """(num_local, width) rows of owned and ghost nodes, the latter from their owners; nothing is kept.
+    def fetch_ghosts(self, kind: str, owned: Tensor) -> Tensor:
+        """(num_ghosts, width) rows of the ghost nodes from their owners, those of rank 0 first; nothing is kept.
 
         owned: (num_owned, width) the rows of the nodes of this rank, in their order.
         """
-        if self.has_all:
-            return owned
         lengths, expected = ([len(part) for part in parts] for parts in (self._held_elsewhere, self._ghosts))
-        asked = np.searchsorted(self._own_places, np.concatenate(self._held_elsewhere))
-        received = self.communicator.all_to_all(kind, owned.index_select(0, _tensor(asked, owned)), lengths, expected)
-        rows = owned.new_empty(len(self.nodes), owned.shape[1])
-        rows[_tensor(self._own_places, rows)] = owned
-        rows[_tensor(np.concatenate(self._ghosts), rows)] = received
-        return rows
+        rows = owned.index_select(0, self._asked.to(owned.device))
+        return self.communicator.all_to_all(kind, rows, lengths, expected)
+
+    @cached_property
+    def _asked(self) -> Tensor:
+        """Places among the owned nodes of those that are ghost nodes elsewhere, rank by rank."""
+        return torch.from_numpy(np.searchsorted(self._own_places, np.concatenate(self._held_elsewhere)))
 
     def take(self, placement: Placement) -> Tensor:
         """(num_rows, width) the rows of nodes of this rank, times their shares."""
