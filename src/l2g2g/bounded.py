@@ -18,10 +18,14 @@ from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.splits import EdgeSplit, split_edges
 from l2g2g.graphs.store import StoredGraph
+from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import estimate_bytes, resident_memory
+from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.node_states import Parts, encode_states
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import PatchStore
 from l2g2g.patches.stored_partition import metis_memory
@@ -39,7 +43,8 @@ from l2g2g.rank_share import check_patches, describe_messages, make_shard
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.scoring import score_pairs
+from l2g2g.runs.fitted import remember
+from l2g2g.scoring import pair_scorer, score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
 from l2g2g.training.heap import return_freed_memory
@@ -62,6 +67,7 @@ def embed_stored(
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
     patches: PatchStore | None = None,
+    keep: bool = False,
 ) -> Run:
     """Embed a graph on disk: in memory where `config.memory` allows it, otherwise patch by patch. Same result.
 
@@ -70,6 +76,7 @@ def embed_stored(
 
     communicator: of the ranks of a torchrun job. Each reads only its own patches, and keeps to `config.memory` by
     itself; the first cuts where that is needed, and gets the vectors. patches: used in memory, however they were cut.
+    keep: as in `run_split`.
     """
     refuse_missing_weights(graph, config)
     clock = Stopwatch()
@@ -91,11 +98,10 @@ def embed_stored(
         whole = graph.to_graph()
         link_split = split.in_memory(whole)
         found = None if patches is None else patches.patch_set
-        return run_split(
-            link_split, config, final_graph=whole, clock=clock, on_epoch=on_epoch, keeper=keeper, patch_set=found
-        )
-    how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "communicator": communicator}
-    return run_stored(graph, patches, split, config, needs, **how)
+        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "keep": keep}
+        return run_split(link_split, config, final_graph=whole, patch_set=found, **how)
+    how = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "keep": keep, "communicator": communicator}
+    return run_stored(graph, patches, split, config, needs, scores_validation=True, **how)
 
 
 def fits_memory(graph: StoredGraph, config: Config) -> bool:
@@ -136,10 +142,13 @@ def run_stored(
     on_epoch: OnEpoch | None = None,
     keeper: Keeper | None = None,
     communicator: Communicator = LOCAL,
+    keep: bool = False,
+    scores_validation: bool = False,
 ) -> Run:
     """Train from disk within the limit. All edges count in the final vectors, also those held back from training.
 
-    needs: None where there is no limit, and all that is read stays in memory.
+    needs: None where there is no limit, and all that is read stays in memory. keep: as in `run_split`.
+    scores_validation: whether the validation pairs are scored for the artefact; an evaluation has test pairs instead.
     """
     can_choose = graph.num_features > 0 and split.validation is not None
 
@@ -205,6 +214,20 @@ def run_stored(
             keeper=shared_keeper,
             shard=shard,
         )
+    inspection = Inspection()
+    if keep and shard.is_first:
+        with clock.measure("inspect"):
+            can_score = scores_validation and (validation is not None or not config.passes_whole_graph)
+            inspection = inspect_training(
+                model,
+                batches if shard.patches is None else make_batches(held=split.rule, own=None),
+                patches.patch_set,
+                settings,
+                trained.frame,
+                make_pass(rows),
+                validation=split.validation if can_score else None,
+                scorer=pair_scorer(model),
+            )
     del batches, global_pairs, rows
     return_freed_memory()
     with clock.measure("assemble"):
@@ -214,6 +237,11 @@ def run_stored(
     note_seconds(clock, trained.history, keeper)
     kept = patches.num_covered_edges / graph.num_edges
     used = replace(config, patches=patches.num_patches)
+    fitted = None
+    if keep and shard.is_first:
+        states = partial(_stored_states, model, inputs, graph, patches, used)
+        whole_pass = config.passes_whole_graph
+        fitted = remember(model, used, inputs, patches.patch_set, frame, states, whole=whole_pass)
     return Run(
         embedding.numpy(),
         Trained(model, frame, trained.history),
@@ -221,8 +249,32 @@ def run_stored(
         used,
         kept,
         clock.seconds,
+        fitted,
+        inspection,
         messages=describe_messages(shard),
     )
+
+
+def _stored_states(
+    model: Autoencoder,
+    inputs: InputMap,
+    graph: StoredGraph,
+    patches: PatchStore,
+    config: Config,
+    patch_set: PatchSet | None,
+) -> Parts:
+    """The states of the nodes of a graph on disk, by passes over its rows or patches. patch_set: None for whole."""
+    rows = StoredPass(StoredRows(graph), inputs)
+    if patch_set is None:
+        yield from rows.states(model)
+        return
+    loaded = (
+        (adjacency, inputs.read_nodes(features, patches.patch_set.nodes_of(patch)))
+        for patch in range(patches.num_patches)
+        for adjacency, features in [patches.load_patch(patch)]
+    )
+    yield from encode_states(model, loaded, whole=False, device=config.device, storage=config.feature_storage)
+    yield from rows.degrees()
 
 
 def _make_batches(
@@ -232,7 +284,7 @@ def _make_batches(
     config: Config,
     negatives_per_edge: float,
     *,
-    own: np.ndarray | None,
+    own: np.ndarray | None = None,
     units: np.ndarray | None = None,
     held: HeldOutRule | None = None,
     keep_bytes: int = 0,

@@ -30,7 +30,7 @@ from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, further_measures, pair_scorer, with_separation
+from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, further_measures, pair_scorer, with_scores
 from l2g2g.sources import open_shared_store, shared_folder
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
@@ -99,7 +99,8 @@ def evaluate_stored(
             patches = find_patches(train, config, clock)
         name = training_name(config)
         keeper = keep_stored(directory, name, train, config, patches, protocol=protocol, **name_split(pinned))
-        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
+        keep = directory is not None
+        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "keep": keep}
         if patches is None or (needs is None and communicator.size == 1):
             link_split = LinkSplit(train.to_graph(), split.validation, split.test, split.held_out, protocol)
             found = None if patches is None else patches.patch_set
@@ -113,7 +114,7 @@ def evaluate_stored(
         scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
     if directory is not None:
         with clock.measure("inspect"):
-            run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+            run = with_scores(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
     further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     if measures == "all":
         further = further_measures(graph, split.test if protocol == "heldout" else None, train_degrees, run, clock)

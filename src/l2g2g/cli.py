@@ -26,7 +26,6 @@ from l2g2g.model_commands import (
     check_one_of,
     embed_with_model,
     read_finished,
-    save_run,
 )
 from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.plan_commands import look_ahead, plan
@@ -178,8 +177,8 @@ def embed(
     from l2g2g.experiment import embed_graph
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.graphs.stored_ids import node_ids_of
-    from l2g2g.record_keeping import keep_record
     from l2g2g.resources import peak_memory
+    from l2g2g.runs.finished import keep_run
     from l2g2g.sources import open_source
     from l2g2g.stopwatch import Stopwatch
 
@@ -212,21 +211,22 @@ def embed(
             if isinstance(loaded, StoredGraph):
                 if before is not None:
                     raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
-                run = embed_stored(loaded, config, communicator=communicator, **how)
+                run = embed_stored(loaded, config, keep=run_dir is not None, communicator=communicator, **how)
             elif before is None:
-                run = embed_graph(loaded, config, keep=first and run_dir is not None, communicator=communicator, **how)
+                run = embed_graph(loaded, config, keep=run_dir is not None, communicator=communicator, **how)
             else:
+                from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+                from l2g2g.runs.saved_model import read_fitted
                 from l2g2g.warm_start import continue_training
 
-                finished = (before.for_new_nodes(), before.embedding, before.node_ids)
-                how |= {"best_epoch": before.history.best_epoch, "small_steps": "lr" not in given}
+                finished = (read_fitted(before), read_vectors(before), read_ids(before))
+                best_epoch = read_training_history(before).best_epoch
+                how |= {"best_epoch": best_epoch, "small_steps": "lr" not in given}
                 run, movement = continue_training(*finished, loaded, config, **how)
         if not first:
             return
         with clock.measure("write"):
             write_embedding(output, run.embedding, node_ids_of(loaded))
-            if run_dir is not None and not isinstance(loaded, StoredGraph):
-                save_run(run_dir, run, loaded)
         seconds = {**clock.seconds, **run.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
         row = {
@@ -238,7 +238,7 @@ def embed(
             "output": str(output),
             **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
-        keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
+        keep_run(directory, "embed", loaded, run, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
@@ -326,8 +326,8 @@ def evaluate(
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
     from l2g2g.bounded_evaluation import evaluate_source
     from l2g2g.experiment import training_name
-    from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
+    from l2g2g.runs.finished import keep_run
     from l2g2g.sources import open_source
 
     rows = []
@@ -355,7 +355,7 @@ def evaluate(
                 )
             if not is_first(communicator):
                 continue
-            keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
+            keep_run(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
             note_run(row)
             if as_json:

@@ -15,7 +15,6 @@ from l2g2g.errors import InputError, NumericalError
 from l2g2g.evaluation.limits import best_link_scores
 from l2g2g.evaluation.links import LinkScores, evaluate_links
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
-from l2g2g.fitted import Start, remember
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.split_files import PinnedSplit
@@ -23,6 +22,7 @@ from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.features import feature_centre
+from l2g2g.models.node_states import memory_states
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.preparation import (
@@ -39,6 +39,7 @@ from l2g2g.rank_share import describe_messages, make_shard
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.fitted import Start, remember
 from l2g2g.scoring import (
     FURTHER_MEASURES,
     describe_evaluation,
@@ -46,7 +47,7 @@ from l2g2g.scoring import (
     further_measures,
     pair_scorer,
     score_pairs,
-    with_separation,
+    with_scores,
 )
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.heap import return_freed_memory
@@ -54,6 +55,7 @@ from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import Trained, embed_nodes, train
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
+from l2g2g.training.shard import Shard
 
 Measures = Literal["auc", "all"]
 # Length of the two trainings that decide whether structure is blended in, and what it must gain in AUC.
@@ -177,20 +179,24 @@ def run_split(
             shard=shard,
         )
     inspection = Inspection()
-    if keeper is not None and communicator.size == 1:  # several ranks would have to send all overlaps once more
+    if keep and communicator.is_first:
         with clock.measure("inspect"):
+            local = prepared
+            if communicator.size > 1:
+                local = prepare(graph, split, Shard(patch_set), features, config, purpose)
             # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
             can_score = validation is not None or not passes_whole_graph(patch_set, config)
             inspection = inspect_training(
                 model,
-                prepared.batches,
+                local.batches,
                 patch_set,
                 settings,
                 trained.frame,
-                prepared.whole_pass,
+                local.whole_pass,
                 validation=split.validation if final_graph is not None and can_score else None,
                 scorer=pair_scorer(model),
             )
+            del local
     with clock.measure("assemble"):
         final_graph = final_graph or graph
         if final_graph is not graph or (passes_whole_graph(patch_set, config) and prepared.whole is None):
@@ -199,10 +205,18 @@ def run_split(
         embedding, frame = embed_nodes(model, prepared.batches, shard, settings, trained.frame, prepared.whole_pass)
         check_embedding(embedding, config)
         fitted = None
-        if keep:
+        if keep and communicator.is_first:
             prepared = None
+            make_states = partial(
+                memory_states,
+                model,
+                adjacency=final_graph.adjacency,
+                features=features,
+                device=config.device,
+                storage=config.feature_storage,
+            )
             whole = passes_whole_graph(patch_set, config)
-            fitted = remember(model, config, inputs, final_graph, features, patch_set, frame, whole=whole)
+            fitted = remember(model, config, inputs, patch_set, frame, make_states, whole=whole)
     note_seconds(clock, trained.history, keeper)
     return Run(
         embedding.cpu().numpy(),
@@ -249,7 +263,8 @@ def evaluate_graph(
         split = split_links(graph, protocol=protocol, seed=config.seed) if pinned is None else pinned.in_memory(graph)
     more = {"protocol": protocol, **name_split(pinned)}
     keeper = keep_training(directory, training_name(config), graph, split, config, **more)
-    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, communicator=communicator)
+    keep = directory is not None
+    run = run_split(split, config, clock=clock, on_epoch=on_epoch, keeper=keeper, keep=keep, communicator=communicator)
     assert split.test is not None
     if not communicator.is_first:
         return {}, run
@@ -260,7 +275,7 @@ def evaluate_graph(
             best = best_link_scores(graph.block_model, split.test)
     if directory is not None:
         with clock.measure("inspect"):
-            run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+            run = with_scores(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
     further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     if measures == "all":
         ranked = split.test if protocol == "heldout" else None

@@ -146,9 +146,9 @@ def open_published(path: Path, training: str | None = None) -> Published:
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
     if path.is_dir():
-        from l2g2g.record_keeping import open_record
+        from l2g2g.runs.artefact import open_artefact
 
-        return publish(open_record(path, training), str(path))
+        return publish(open_artefact(path, training), str(path))
     if training is not None:
         raise InputError(f"{path}: is an embedding file; --training names a training of a run directory")
     node_ids, vectors = read_embedding(path)

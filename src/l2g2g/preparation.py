@@ -12,7 +12,6 @@ import torch
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.feature_choices import FeatureCounts, compression_pays
-from l2g2g.fitted import make_autoencoder
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
 from l2g2g.graphs.store import StoredGraph
@@ -23,6 +22,7 @@ from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, InputSource, MemorySource, fit_inputs
 from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
 from l2g2g.patches.partition import partition
+from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.training.batches import ResidentBatches, prepare_batches
 from l2g2g.training.loop import LoopSettings, WholePass
 from l2g2g.training.objective import GlobalPairs, prepare_global_pairs

@@ -11,7 +11,7 @@ import torch
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
-from l2g2g.evaluation.separation import PairKind, separate
+from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
 from l2g2g.graphs.store import StoredGraph
@@ -71,10 +71,10 @@ def further_measures(
     return found
 
 
-def with_separation(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
-    """The run with what its record shows of how far apart the scores of edges and non-edges lie."""
-    separation = separate(kind, run.embedding, pairs, pair_scorer(run.trained.model), seed)
-    return replace(run, inspection=replace(run.inspection, separation=separation))
+def with_scores(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
+    """The run with the scores of these pairs, which its artefact keeps."""
+    scored = ScoredPairs.of(kind, run.embedding, pairs, pair_scorer(run.trained.model), seed)
+    return replace(run, inspection=replace(run.inspection, scored=scored))
 
 
 def describe_evaluation(

@@ -57,7 +57,7 @@ def split(
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.split_files import check_split_folder, write_split
     from l2g2g.graphs.splits import split_edges
-    from l2g2g.record_graph import ids_of
+    from l2g2g.graphs.stored_ids import read_node_ids
     from l2g2g.sources import open_source
 
     check_split_folder(output)
@@ -69,7 +69,7 @@ def split(
         )
         held_out = split_edges(loaded, **fractions, seed=seed, arcs=arcs)
         facts = {"seed": seed, **fractions, "fingerprint": known}
-        manifest = write_split(output, loaded, held_out, ids_of(loaded), **facts)
+        manifest = write_split(output, loaded, held_out, read_node_ids(loaded), **facts)
     if as_json:
         typer.echo(json.dumps({**manifest, "output": str(output)}))
     elif not quiet:
@@ -85,12 +85,12 @@ def read_pinned(folder: Path | None, graph: Graph | StoredGraph, config: Config)
     if folder is None:
         return None
     from l2g2g.graphs.split_files import read_split
+    from l2g2g.graphs.stored_ids import read_node_ids
     from l2g2g.memory import resident_memory
-    from l2g2g.record_graph import ids_of
 
     # The pairs are held in memory, and a matrix of them takes about three times as much.
     limit = None if config.memory is None else max(0, config.memory - resident_memory()) // 4
-    what = folder, ids_of(graph), graph.num_nodes, graph.name
+    what = folder, read_node_ids(graph), graph.num_nodes, graph.name
     return read_split(*what, directed=config.directed, memory_limit=limit)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.core import kernels
 from l2g2g.errors import InputError
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.newcomers import Newcomers
@@ -18,6 +19,7 @@ Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no type
 # Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
 _LARGEST_SPARE = 10_000_000
 _SPARE_NODES_PER_ARC = 100
+FORTH, BACK = np.uint8(1), np.uint8(2)  # bits: the arc row → column of an entry exists, and column → row
 
 
 class EdgeModel(Protocol):
@@ -66,6 +68,8 @@ class RowBlock:
         indices: int32 columns, ascending in each row.
         first_entry: Entries of the matrix before these.
         weights: (num_entries,) float32; None where every weight is 1, or where they were not asked for.
+        directions: (num_entries,) uint8, FORTH where the arc row → column exists, BACK where column → row does; None
+            for an undirected graph, or where they were not asked for.
     """
 
     low: int
@@ -74,6 +78,7 @@ class RowBlock:
     indices: np.ndarray
     first_entry: int
     weights: np.ndarray | None = None
+    directions: np.ndarray | None = None
 
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
@@ -150,7 +155,9 @@ class Graph:
         upper = rows < self.adjacency.indices
         return rows[upper], self.adjacency.indices[upper]
 
-    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time, as of a store."""
         indptr, low = self.adjacency.indptr, 0
         while low < self.num_nodes:
@@ -159,7 +166,10 @@ class Graph:
             values = self.adjacency.data[first:last] if weights and self.weighted else None
             bounds = indptr[low : high + 1].astype(np.int64) - first
             indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
-            yield RowBlock(low, high, bounds, indices, first, values)
+            ways = None
+            if directions and self.arcs is not None:
+                ways = find_directions(self.arcs, np.repeat(np.arange(low, high), np.diff(bounds)), indices)
+            yield RowBlock(low, high, bounds, indices, first, values, ways)
             low = high
 
     def edge_weights(self) -> np.ndarray:
@@ -419,6 +429,14 @@ def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
     kept = sp.csr_array(arcs.multiply(pattern))
     kept.sort_indices()
     return _narrow(kept)
+
+
+def find_directions(arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist."""
+    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
+    ends = rows.astype(np.int64), columns.astype(np.int64)
+    forth, back = (kernels().find_entries(indptr, indices, *pair) >= 0 for pair in (ends, ends[::-1]))
+    return FORTH * forth.astype(np.uint8) + BACK * back.astype(np.uint8)
 
 
 def symmetric_adjacency(

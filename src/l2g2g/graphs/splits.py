@@ -173,7 +173,7 @@ def split_edges(
             f"{graph.name}: {num_edges} edges leave none to train on after holding back "
             f"{num_validation} for validation and {num_test} for test; use a larger graph"
         )
-    blocks = partial(_edge_blocks, graph, block_entries)
+    blocks = partial(edge_blocks, graph, block_entries)
     held = smallest_pairs(blocks, num_edges, num_held, split_key(seed), graph.name)
 
     def draw(owners: np.ndarray, stream: int = 0) -> np.ndarray:
@@ -262,7 +262,7 @@ def _hash_directions(pairs: np.ndarray, seed: int) -> np.ndarray:
     return hash_node_pairs(pairs[:, 0], pairs[:, 1], stream_key(seed, Purpose.DIRECTIONS))
 
 
-def _edge_blocks(graph: EdgeSource, block_entries: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def edge_blocks(graph: EdgeSource, block_entries: int = BLOCK_ENTRIES) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(sources, targets) of all edges u < v in order."""
     for block in graph.row_blocks(block_entries):
         sources, targets, _ = block.upper()

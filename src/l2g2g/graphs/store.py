@@ -85,6 +85,11 @@ class StoredGraph:
         """Whether nodes have ids of their own; otherwise a node is its row number."""
         return "ids" in self.arrays or "ids_offsets" in self.arrays
 
+    @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+        return False
+
     def read_node_ids(self, low: int = 0, high: int | None = None) -> np.ndarray | None:
         """Ids of the nodes low:high, integers or strings; None where a node is its row number."""
         return _read_names(self.arrays, "ids", low, high)
@@ -118,7 +123,9 @@ class StoredGraph:
         found, indptr = np.concatenate(indices), np.concatenate([[0], np.cumsum(counts)])
         return sp.csr_array((np.ones(len(found), np.float32), found, indptr), shape=(self.num_nodes,) * 2)
 
-    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
         low = 0
         while low < self.num_nodes:

@@ -36,3 +36,9 @@ def node_ids_of(graph: Graph | StoredGraph) -> NodeIds | None:
     if isinstance(graph, Graph):
         return graph.node_ids
     return StoredIds(graph) if graph.has_node_ids else None
+
+
+def read_node_ids(graph: Graph | StoredGraph) -> np.ndarray | None:
+    """The same in memory."""
+    ids = node_ids_of(graph)
+    return None if ids is None else ids[:]

@@ -17,8 +17,9 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoders.base import Encoder
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.node_states import LAYER, NODE_DEGREES, Parts
 from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix, product
+from l2g2g.models.sparse import SparseMatrix, product, sum_weights
 from l2g2g.training.stored_rows import StoredRows
 
 _BLOCK_BYTES = 1 << 25
@@ -37,14 +38,33 @@ class StoredPass:
 
     def __call__(self, model: Autoencoder) -> Tensor:
         """(num_nodes, dim) mean embeddings."""
-        encoder = model.encoders[0]
-        assert isinstance(encoder, Encoder)
-        with torch.no_grad():
-            output = self._encode(encoder)
-        return output[:, : model.dim].contiguous() if model.variational else output
+        encoder, vectors = model.encoder_of(0), _Table(self.rows.num_nodes)
+        for step, low, rows in self._encode(encoder):
+            if step == encoder.num_layers:
+                vectors.write(low, rows)
+        return vectors.rows[:, : model.dim].contiguous() if model.variational else vectors.rows
 
-    def _encode(self, encoder: Encoder) -> Tensor:
-        """The steps of the encoder, without anything as large as the edges or the features."""
+    def states(self, model: Autoencoder) -> Parts:
+        """The states of all nodes, in order, layer after layer; see `node_states`."""
+        yield from self.degrees()
+        encoder = model.encoder_of(0)
+        for step, _, rows in self._encode(encoder):
+            if step == encoder.num_layers:
+                return
+            yield f"{LAYER}{step}", rows.numpy()
+
+    def degrees(self) -> Parts:
+        """The degrees of all nodes, as a part of their states."""
+        for block in self.rows.blocks():
+            parts = block.indptr[:-1].astype(np.int64), block.indptr[1:].astype(np.int64), block.weights
+            yield NODE_DEGREES, (sum_weights(*parts) + 1).astype(np.float32)
+
+    @torch.no_grad()
+    def _encode(self, encoder: Encoder) -> Iterator[tuple[int, int, Tensor]]:
+        """The steps of the encoder, without anything as large as the edges or the features.
+
+        Gives (step, first node, messages) of some rows at a time, and the vectors as messages of a step after the last.
+        """
         num_nodes, width = self.rows.num_nodes, encoder.weights[-1].shape[1]
         message, own = _Table(num_nodes), _Table(num_nodes)
         direct = torch.zeros(num_nodes, width) if encoder.residual or encoder.skip is not None else None
@@ -53,9 +73,9 @@ class StoredPass:
             first, second = encoder.project(0, rows)
             message.write(low, first)
             own.write(low, second)
+            yield 0, low, first
             if encoder.skip is not None and direct is not None:
                 direct[low : low + len(first)] = rows.multiply(encoder.skip)
-        vectors = _Table(num_nodes)
         for step in range(encoder.num_layers):
             is_last = step == encoder.num_layers - 1
             next_message, next_own = _Table(num_nodes), _Table(num_nodes)
@@ -66,13 +86,13 @@ class StoredPass:
                 if direct is not None and more is not None:
                     direct[here] = more
                 if is_last:
-                    vectors.write(low, hidden if more is None else hidden + more)
+                    yield step + 1, low, hidden if more is None else hidden + more
                     continue
                 first, second = encoder.project(step + 1, hidden)
                 next_message.write(low, first)
                 next_own.write(low, second)
+                yield step + 1, low, first
             message, own = next_message, next_own
-        return vectors.rows
 
     def _features(self) -> Iterator[tuple[int, Tensor | SparseMatrix]]:
         """The features as the encoder reads them, some rows at a time, and where they begin."""
