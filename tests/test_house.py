@@ -22,7 +22,7 @@ ROOMS = [
     "runs",
     "reports",
 ]
-RIM = {"reproduce"}  # folders that wire rooms together, as experiment.py and cli.py do
+RIM = {"reproduce", "runs"}  # folders that wire rooms together, as experiment.py and cli.py do
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -14,22 +14,21 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from l2g2g.bounded import embed_stored
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimator_input import read_grown, read_training, set_columns
-from l2g2g.experiment import embed_graph
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.matching import match_nodes
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.graphs.store import StoredGraph
 from l2g2g.link_questions import LinkQuestions
 from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.run import Run
 from l2g2g.run_directory import open_run
 from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
-from l2g2g.runs.finished import ESTIMATORS, AnyGraph, describe_run
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.finished import ESTIMATORS, describe_run
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.record import read_ids, read_training_history, read_vectors
 from l2g2g.runs.saved_model import read_config, read_fitted
@@ -172,20 +171,10 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
             if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
-            if isinstance(graph, StoredGraph):
-                fraction = self.validation_fraction
-                run = embed_stored(
-                    graph,
-                    config,
-                    validation_fraction=fraction,
-                    on_epoch=on_epoch,
-                    directory=directory,
-                    keep=True,
-                )
-                self.n_features_in_ = graph.num_features or graph.num_nodes
-                self.remember(run, graph)
-                return self
-            graph = read_training(self, graph, directed=self.directed)
+            if getattr(graph, "stored", None) is None:
+                graph = read_training(self, graph, directed=self.directed)
+            else:
+                set_columns(self, graph)
             run = embed_graph(
                 graph,
                 config,
@@ -292,10 +281,10 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         model.n_features_in_ = model.fitted.inputs.num_features or len(model.embedding_)
         return model
 
-    def remember(self, run: Run, graph: AnyGraph, movement: Movement | None = None) -> None:
+    def remember(self, run: Run, graph: GraphStore, movement: Movement | None = None) -> None:
         """Take over a finished run on a graph, as `fit` does, and keep it in the run directory."""
         row = {**run.describe(), "seconds": run.seconds, **({} if movement is None else movement.describe())}
-        edges = True if isinstance(graph, Graph) else None
+        edges = True if graph.resident else None
         contents = describe_run(graph, run, row, parameters=self._saved_parameters(run.config.seed), keeps_edges=edges)
         self.run_: Run | None = replace(run, fitted=None)
         self.movement_ = movement

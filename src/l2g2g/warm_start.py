@@ -12,13 +12,13 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.experiment import embed_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.node_states import weigh_nodes
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory, differences
+from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.fitted import Fitted, Start
 from l2g2g.training.report import OnEpoch
 

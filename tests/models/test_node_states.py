@@ -1,14 +1,20 @@
 """Node states: a graph in two parts, the second encoded beside the state of the first, is the graph encoded at once."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import prepare_input
-from l2g2g.models.node_states import NodeStates, collect, memory_states, weigh_nodes
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.node_states import NodeStates, collect, encode_states, weigh_nodes
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import make_patches
+from l2g2g.training.patch_source import InducedPatches
+from l2g2g.training.rows import TrainingRows
+from l2g2g.training.whole_pass import InputRows, WholeGraph
 
 KINDS = [
     {},
@@ -36,9 +42,14 @@ def make_model(num_features, **options):
 
 
 def states_of(model, graph, patch_set=None):
-    parts = memory_states(model, patch_set, graph.adjacency, graph.features)
-    patches = None if patch_set is None else (patch_set.global_nodes, patch_set.offsets)
-    return NodeStates.of_arrays(collect(parts), patches)
+    inputs = InputRows(graph, InputMap(graph.num_features, "raw"))
+    whole = WholeGraph(TrainingRows(graph), inputs)
+    if patch_set is None:
+        return NodeStates.of_arrays(collect(whole.states(model)), None)
+    source = InducedPatches(patch_set, graph.adjacency, graph.features)
+    loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
+    parts = chain(encode_states(model, ((edges.adjacency, rows) for edges, rows in loaded)), whole.degrees())
+    return NodeStates.of_arrays(collect(parts), (patch_set.global_nodes, patch_set.offsets))
 
 
 def beside(encoder, inputs):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from torch import Tensor
 
 from l2g2g.errors import InputError
@@ -16,7 +14,6 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import FeatureScaling, scale_features
-from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products
 
 
@@ -99,41 +96,6 @@ class InputSource(Protocol):
 
     def propagate(self, table: Tensor) -> Tensor:
         """(num_nodes, width) Â times a table."""
-
-
-class MemorySource:
-    """A graph in memory.
-
-    Args:
-        adjacency: (num_nodes, num_nodes).
-        features: (num_nodes, num_features), or None.
-    """
-
-    def __init__(self, adjacency: sp.csr_array, features: Features | None) -> None:
-        self.adjacency, self.features = adjacency, features
-
-    @property
-    def num_features(self) -> int:
-        """Feature columns; 0 without features."""
-        return 0 if self.features is None else self.features.shape[1]
-
-    @property
-    def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
-        return np.diff(self.adjacency.indptr)
-
-    def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
-        """One block, read once."""
-        rows = [inputs.read(self.features, None)]
-        return lambda: rows
-
-    @cached_property
-    def _propagation(self) -> Tensor:
-        return to_torch_csr(normalise_adjacency(self.adjacency))
-
-    def propagate(self, table: Tensor) -> Tensor:
-        """(num_nodes, width) Â times a table."""
-        return self._propagation @ table
 
 
 def fit_inputs(

@@ -17,7 +17,6 @@ from torch import Tensor
 from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import prepare_input
-from l2g2g.patches.overlap import PatchSet
 
 Parts = Iterator[tuple[str, np.ndarray]]
 StateParts = Callable[[], Parts]  # every call makes them anew
@@ -95,47 +94,20 @@ def encode_states(
     model: Autoencoder,
     patches: Iterable[tuple[sp.csr_array, Features]],
     *,
-    whole: bool,
     device: torch.device | str = "cpu",
     storage: str = "float32",
 ) -> Parts:
-    """States of all patches in order, one pass of the encoder. patches: adjacency and what the encoder reads, of each.
+    """States of all patches in order, one pass of the encoder, without the degrees of the nodes in the whole graph.
 
-    whole: the only patch is the whole graph, and the degrees in it are those of the nodes.
+    patches: adjacency and what the encoder reads, of each.
     """
     for patch, (adjacency, rows) in enumerate(patches):
         inputs = prepare_input(adjacency, rows, device=device, propagate_once=False, storage=storage)
         encoder = model.encoder_of(patch)
         messages = encoder.encode_beside(inputs.features, encoder.propagation.of_graph(inputs.propagation))[1]
-        yield NODE_DEGREES if whole else DEGREES, weigh_nodes(adjacency)
+        yield DEGREES, weigh_nodes(adjacency)
         for step, message in enumerate(messages):
             yield f"{LAYER}{step}", message.cpu().contiguous().numpy()
-
-
-def memory_states(
-    model: Autoencoder,
-    patch_set: PatchSet | None,
-    adjacency: sp.csr_array,
-    features: Features,
-    *,
-    device: torch.device | str = "cpu",
-    storage: str = "float32",
-) -> Parts:
-    """States of a graph in memory.
-
-    patch_set: None for the whole graph as one patch. adjacency: (num_nodes, num_nodes) the graph that the final vectors
-    were computed on. features: what the encoder reads, (num_nodes, num_columns).
-    """
-
-    def cut(patches: PatchSet) -> Iterator[tuple[sp.csr_array, Features]]:
-        for patch in range(patches.num_patches):
-            part = patches.select(np.array([patch]))
-            yield part.induce(adjacency), features[patches.nodes_of(patch)]
-
-    pieces = iter([(adjacency, features)]) if patch_set is None else cut(patch_set)
-    yield from encode_states(model, pieces, whole=patch_set is None, device=device, storage=storage)
-    if patch_set is not None:
-        yield NODE_DEGREES, weigh_nodes(adjacency)
 
 
 def weigh_nodes(adjacency: sp.csr_array) -> np.ndarray:
