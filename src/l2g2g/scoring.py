@@ -32,12 +32,12 @@ def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> fl
 
 def directed_measures(graph: GraphStore, split: LinkSplit[Any], run: Run) -> dict[str, float | int | None]:
     """The two questions of a directed graph apart; nothing for an undirected one."""
-    if graph.arcs is None or split.test is None:
+    if graph.num_arcs is None or split.test is None:
         return {}
     scorer = pair_scorer(run.trained.model)
     joined = evaluate_links(run.embedding, split.test.without_reversed(), scorer).auc
     way = evaluate_links(run.embedding, split.test.only_reversed(), scorer).auc if split.test.num_reversed else None
-    return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.arcs.nnz}
+    return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.num_arcs}
 
 
 FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")

@@ -62,7 +62,7 @@ def split(
     config = make_config("l2g2g", "default", seed=seed, directed=directed)
     fractions: dict[str, Any] = {"validation_fraction": _VALIDATION_FRACTION, "test_fraction": _TEST_FRACTION}
     with open_source(graph, features, config, data_dir=data_dir) as loaded:
-        held_out = split_edges(loaded, **fractions, seed=seed, arcs=loaded.arcs)
+        held_out = split_edges(loaded, **fractions, seed=seed)
         facts = {"seed": seed, **fractions, "fingerprint": fingerprint(loaded)}
         manifest = write_split(output, loaded, held_out, read_node_ids(loaded), **facts)
     if as_json:

@@ -25,7 +25,7 @@ import numpy as np
 
 from l2g2g.errors import InputError
 
-FORMAT = "l2g2g arrays 1"
+FORMAT = "l2g2g arrays 2"
 MANIFEST = "manifest.json"
 HEADER_BYTES = 128
 _BLOCK_BYTES = 1 << 24

@@ -75,6 +75,8 @@ class RowBlock:
         weights: (num_entries,) float32; None where every weight is 1, or where they were not asked for.
         directions: (num_entries,) uint8, FORTH where the arc row → column exists, BACK where column → row does; None
             for an undirected graph, or where they were not asked for.
+        arc_weights: (num_entries,) float32 weight of the arc row → column, 0 where there is none; None where there are
+            no directions, or every weight is 1.
     """
 
     low: int
@@ -84,11 +86,14 @@ class RowBlock:
     first_entry: int
     weights: np.ndarray | None = None
     directions: np.ndarray | None = None
+    arc_weights: np.ndarray | None = None
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of its arrays."""
-        return sum(part.nbytes for part in (self.indptr, self.indices, self.weights) if part is not None)
+    def arcs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(sources, targets, places) of the arcs row → column of a directed graph, places among the entries."""
+        assert self.directions is not None
+        places = np.flatnonzero(self.directions & FORTH)
+        rows = np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))
+        return rows[places], self.indices[places].astype(np.int64), places
 
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
@@ -134,6 +139,11 @@ class Graph:
     def directed(self) -> bool:
         """Whether edges have a direction."""
         return self.arcs is not None
+
+    @property
+    def num_arcs(self) -> int | None:
+        """Number of arcs; None for an undirected graph."""
+        return None if self.arcs is None else self.arcs.nnz
 
     @property
     def num_nodes(self) -> int:
@@ -184,6 +194,14 @@ class Graph:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
         return self.adjacency[nodes]
 
+    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
+        if self.arcs is None:
+            return None, None
+        rows = self.adjacency[nodes]
+        sources = np.repeat(np.asarray(nodes), np.diff(rows.indptr))
+        return find_directions(self.arcs, sources, rows.indices, weighted=self.weighted)
+
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """(len(nodes), num_features) feature rows, dense or CSR."""
         if self.features is None:
@@ -230,10 +248,11 @@ class Graph:
             values = self.adjacency.data[first:last] if weights and self.weighted else None
             bounds = indptr[low : high + 1].astype(np.int64) - first
             indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
-            ways = None
+            ways: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
             if directions and self.arcs is not None:
-                ways = find_directions(self.arcs, np.repeat(np.arange(low, high), np.diff(bounds)), indices)
-            yield RowBlock(low, high, bounds, indices, first, values, ways)
+                rows = np.repeat(np.arange(low, high), np.diff(bounds))
+                ways = find_directions(self.arcs, rows, indices, weighted=self.weighted)
+            yield RowBlock(low, high, bounds, indices, first, values, *ways)
             low = high
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
@@ -507,12 +526,33 @@ def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
     return _narrow(kept)
 
 
-def find_directions(arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist."""
+def find_directions(
+    arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray, *, weighted: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist.
+
+    weighted: also the weights of the arcs row → column; otherwise None.
+    """
     indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
     ends = rows.astype(np.int64), columns.astype(np.int64)
-    forth, back = (kernels().find_entries(indptr, indices, *pair) >= 0 for pair in (ends, ends[::-1]))
-    return FORTH * forth.astype(np.uint8) + BACK * back.astype(np.uint8)
+    forth, back = (kernels().find_entries(indptr, indices, *pair) for pair in (ends, ends[::-1]))
+    directions = FORTH * (forth >= 0).astype(np.uint8) + BACK * (back >= 0).astype(np.uint8)
+    if not weighted:
+        return directions, None
+    return directions, np.where(forth >= 0, arcs.data[np.maximum(forth, 0)], 0).astype(np.float32)
+
+
+def select_arcs(
+    indptr: np.ndarray, indices: np.ndarray, directions: np.ndarray, weights: np.ndarray | None, num_columns: int
+) -> sp.csr_array:
+    """(num_rows, num_columns) CSR of the arcs row → column among the entries of a symmetric CSR.
+
+    directions, weights: (num_entries,) as in `RowBlock`.
+    """
+    is_arc = (directions & FORTH) > 0
+    before = np.concatenate([[0], np.cumsum(is_arc)])[indptr]
+    data = np.ones(int(before[-1]), np.float32) if weights is None else weights[is_arc]
+    return _narrow(sp.csr_array((data, indices[is_arc], before), shape=(len(indptr) - 1, num_columns)))
 
 
 def symmetric_adjacency(

@@ -120,7 +120,7 @@ def _pin(graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicat
 
 
 def _write_training_graph(graph: StoredGraph, split: PinnedSplit, folder: Path) -> None:
-    edges = split.training_edges(graph.num_nodes)
+    edges = split.training_edges(graph.num_nodes, directed=graph.directed)
     source = {"split_of": graph.sha256, "split": split.sha256}
     how: dict[str, Any] = {"num_edges": edges.num_edges, "weighted": edges.weighted, "source": source}
-    write_training_graph(graph, edges.row_blocks(weights=True), folder, **how)
+    write_training_graph(graph, edges.row_blocks(weights=True, directions=True), folder, **how)
