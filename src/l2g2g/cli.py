@@ -207,17 +207,19 @@ def embed(
             how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if before is None:
                 run = embed_graph(loaded, config, keep=run_dir is not None, communicator=communicator, **how)
-            elif not loaded.resident:
-                raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
             else:
                 from l2g2g.runs.record import read_ids, read_training_history, read_vectors
                 from l2g2g.runs.saved_model import read_fitted
+                from l2g2g.runs.storage import place_graph
                 from l2g2g.warm_start import continue_training
 
+                placed = place_graph(loaded, config, communicator)
+                if not placed.resident:
+                    raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
                 finished = (read_fitted(before), read_vectors(before), read_ids(before))
                 best_epoch = read_training_history(before).best_epoch
                 how |= {"best_epoch": best_epoch, "small_steps": "lr" not in given}
-                run, movement = continue_training(*finished, loaded.to_graph(), config, **how)
+                run, movement = continue_training(*finished, placed.to_graph(), config, **how)
         if not first:
             return
         with clock.measure("write"):

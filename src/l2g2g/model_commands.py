@@ -54,13 +54,13 @@ def embed_with_model(
     if given:
         name = sorted(given)[0].replace("_", "-")
         raise InputError(f"--model trains nothing; leave --{name} out, or go on training with --warm-start")
-    from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.new_nodes import embed_grown
     from l2g2g.resources import peak_memory
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.record import read_ids, read_vectors
     from l2g2g.runs.saved_model import read_fitted
+    from l2g2g.sources import read_whole
     from l2g2g.stopwatch import Stopwatch
 
     clock = Stopwatch()
@@ -68,7 +68,7 @@ def embed_with_model(
         artefact = open_artefact(folder)
         fitted, vectors, ids = read_fitted(artefact), read_vectors(artefact), read_ids(artefact)
         config, known_ids = fitted.config, None if new_graph else ids
-        loaded = read_graph(graph, features, data_dir=data_dir, directed=config.directed, known_ids=known_ids)
+        loaded = read_whole(graph, features, directed=config.directed, data_dir=data_dir, known_ids=known_ids)
     check_output(output, loaded.node_ids)
     with clock.measure("embed"):
         vectors, matched = embed_grown(fitted, vectors, ids, loaded, all_new=new_graph)

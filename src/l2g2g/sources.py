@@ -10,6 +10,7 @@ from typing import Any
 from l2g2g.budget import show_size
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read import find_graph_file, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
@@ -37,6 +38,16 @@ def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
     if graph.directed and not directed:
         raise InputError(f"{graph.directory}: keeps directions; add --directed, or prepare another store without them")
     return graph
+
+
+def read_whole(source: str, features: Path | None = None, *, directed: bool, **how: Any) -> Graph:
+    """A graph in memory: a store, or anything that `read_graph` reads. how: more for `read_graph`."""
+    if not is_store(source):
+        return read_graph(source, features, directed=directed, **how)
+    if features is not None:
+        raise InputError(f"{source}: is a store, which has its features; leave --features out")
+    graph = open_graph(source)
+    return (check_directions(graph, directed=True) if directed else graph).to_graph()
 
 
 @contextmanager

@@ -109,3 +109,13 @@ def test_every_command_reads_it(runs, graph, tmp_path, method, way):
     if method == "whole pass":
         row = json.loads(call("embed", *grown, "--warm-start", run_dir, "-o", tmp_path / "warm.csv", "--json"))
         assert row["num_new"] == 1
+
+
+def test_stores_are_graphs_for_finished_runs_too(runs, graph, tmp_path):
+    run_dir, store = runs["whole pass", "store"], write_graph(graph, tmp_path / "store").directory
+    row = json.loads(call("embed", store, "--model", run_dir, "-o", tmp_path / "o.npy", "--json"))
+    assert (row["num_known"], row["num_new"]) == (120, 0)
+    assert np.array_equal(np.load(tmp_path / "o.npy"), load_model(run_dir).embedding_)
+    assert json.loads(call("embed", store, "--warm-start", run_dir, "-o", tmp_path / "o.npy", "--json"))["num_new"] == 0
+    found, known = (call("predict", run_dir, "--top", 3, "--quiet", *more) for more in ([], ["--graph", store]))
+    assert found == known
