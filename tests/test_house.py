@@ -151,3 +151,50 @@ def test_no_pickle(path):
             assert node.value.value is False, f"{path}:{node.value.lineno}"
         # torch.load unpickles unless weights_only is set; safetensors is what this house uses.
         assert not (isinstance(node, ast.Attribute) and ast.unparse(node) in ("torch.load", "torch.save")), path
+
+
+STORAGE = {"Graph", "StoredGraph", "TrainingGraph", "GraphStore", "PatchStore", "InducedPatches", "StoredPatches"}
+STORAGE |= {"Communicator", "RankCommunicator", "NodeTable", "PatchBatches"}
+# Where what a user gives is looked at, to make one of them.
+FACTORIES = {"graphs/read.py", "estimator_input.py"}
+
+
+def type_switches(path):
+    """Lines that ask what type a storage or a communicator has, or take one or another of them."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = set()
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            names = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.Compare) and "type(" in ast.unparse(node.left):
+            names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            both = {each.id for each in (node.left, node.right) if isinstance(each, ast.Name)}
+            names = both if both <= STORAGE and len(both) == 2 else set()
+        elif isinstance(node, ast.match_case):
+            names = {each.id for each in ast.walk(node.pattern) if isinstance(each, ast.Name)}
+        if names & STORAGE:
+            found.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_invariant_2_no_type_switch_on_storage_or_communicator_outside_factories(path):
+    if str(path.relative_to(SOURCE)) not in FACTORIES:
+        assert type_switches(path) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "isinstance(graph, StoredGraph)",
+        "isinstance(graph, (int, Graph))",
+        "type(graph) is StoredGraph",
+        "def read(graph: Graph | StoredGraph): ...",
+        "isinstance(communicator, RankCommunicator)",
+    ],
+)
+def test_invariant_2_notices_a_type_switch(line, monkeypatch, tmp_path):
+    monkeypatch.setattr(f"{__name__}.SOURCE", tmp_path)
+    (tmp_path / "module.py").write_text(line)
+    assert len(type_switches(tmp_path / "module.py")) == 1

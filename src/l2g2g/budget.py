@@ -14,7 +14,7 @@ from l2g2g.memory import resident_memory
 _PER_ARC, _PER_ARC_SCORED = 38, 40
 _PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the two ways of an epoch
 _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
-_BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 22, 44  # of rows that are read and worked on
+_BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 20, 44  # of rows that are read and worked on
 _FEATURE_BLOCK = 1 << 25
 _ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patches are cut
 _MARGIN = 0.12  # of the limit, for what no formula knows

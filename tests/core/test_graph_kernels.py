@@ -105,6 +105,31 @@ def test_places_of_entries(seed):
     assert seed == 0 or (found >= 0).any()
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_edges_that_a_mask_hides(seed, share, grouped):
+    generator = np.random.default_rng(seed)
+    indptr, indices, _ = random_graph(generator, 60, 9)
+    hashes = generator.integers(0, 2**32, 60, dtype=np.uint32)
+    groups = generator.integers(0, 3, 60).astype(np.int32) if grouped else None
+    key, bound = int(generator.integers(2**63)), round(share * 2**32)
+    nodes = np.arange(60, dtype=np.int32)
+    (rows, columns, entries), _ = both("hidden_edges", indptr, indices, nodes, hashes, groups, key, bound)
+    assert (rows < columns).all()
+    assert indices[entries].tolist() == columns.tolist()
+    if not grouped and share == 1:
+        assert len(rows) == len(indices) // 2
+    few = np.sort(generator.choice(60, 20, replace=False)).astype(np.int32)
+    part = _bounds_of(few, indptr), np.concatenate([indices[indptr[node] : indptr[node + 1]] for node in few])
+    (some, _, _), _ = both("hidden_edges", *part, few, hashes, groups, key, bound)
+    assert some.tolist() == rows[np.isin(rows, few)].tolist()
+
+
+def _bounds_of(nodes, indptr):
+    return np.concatenate([[0], np.cumsum(np.diff(indptr)[nodes])])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_fennel_in_one_block_and_in_two(seed):
     generator = np.random.default_rng(seed)
@@ -234,6 +259,14 @@ GOOD = {
     "cut_edges": {**PATTERN, "held_indptr": np.arange(4), "held": np.array([0, 0, 1], np.int32)},
     "count_between": {**PATTERN, **LABELS},
     "find_entries": {**PATTERN, "rows": np.array([0]), "columns": np.array([1])},
+    "hidden_edges": {
+        **PATTERN,
+        "nodes": np.arange(3, dtype=np.int32),
+        "hashes": np.zeros(3, np.uint32),
+        "groups": None,
+        "key": 1,
+        "bound": 5,
+    },
     "fennel": {
         **PATTERN,
         "first_node": 0,
@@ -298,6 +331,10 @@ BAD = [
     ("find_entries", {"rows": np.array([3])}, IndexError),
     ("find_entries", {"rows": np.array([-1])}, IndexError),
     ("find_entries", {"columns": np.array([1, 2])}, ValueError),
+    ("hidden_edges", {"nodes": np.arange(2, dtype=np.int32)}, ValueError),
+    ("hidden_edges", {"nodes": np.array([0, 1, 3], np.int32)}, IndexError),
+    ("hidden_edges", {"groups": np.zeros(2, np.int32)}, ValueError),
+    ("hidden_edges", {"hashes": np.zeros(2, np.uint32)}, IndexError),
     ("find_entries", {"indptr": np.array([0, 9, 9, 9])}, ValueError),
     ("fennel", {"first_node": 1}, ValueError),
     ("fennel", {"first_node": -1}, ValueError),

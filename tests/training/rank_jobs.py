@@ -1,12 +1,8 @@
-"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER CASE..., started by torchrun.
-
-Each rank leaves the gradient of its first epoch.
-"""
+"""Trainings that the tests run on one rank and on several: python rank_jobs.py FOLDER CASE..., started by torchrun."""
 
 import json
 import os
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +13,6 @@ from l2g2g.graphs.block_model import BlockModel
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
-from l2g2g.training.shard import Shard
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 12, "lr": 0.01, "threads": 1, "target_overlap": 16}
 CASES = {
@@ -48,40 +43,19 @@ def make_graph():
     return replace(graph, features=features.astype(np.float32))
 
 
-@contextmanager
-def first_gradient():
-    """A dictionary that gets the gradient of every parameter in the first epoch, zeros where this rank has none."""
-    found, add_gradients = {}, Shard.add_gradients
-
-    def noted(self, model, loss):
-        loss = add_gradients(self, model, loss)
-        for name, parameter in model.named_parameters():
-            gradient = parameter.grad
-            found.setdefault(name, np.zeros(parameter.shape) if gradient is None else gradient.numpy().copy())
-        return loss
-
-    try:
-        Shard.add_gradients = noted
-        yield found
-    finally:
-        Shard.add_gradients = add_gradients
-
-
 def run(name, communicator=LOCAL):
-    """(AUC or None, the training, the gradient of its first epoch)."""
+    """(AUC or None, the training)."""
     graph, config = make_graph(), make_config(**{**SMALL, **CASES[name]})
-    with first_gradient() as gradient:
-        if name.startswith("evaluated"):
-            row, done = evaluate_graph(graph, config, communicator=communicator)
-            return row.get("auc"), done, gradient
-        return None, embed_graph(graph, config, communicator=communicator), gradient
+    if name.startswith("evaluated"):
+        row, done = evaluate_graph(graph, config, communicator=communicator)
+        return row.get("auc"), done
+    return None, embed_graph(graph, config, communicator=communicator)
 
 
 def main(folder, names):
     with join_ranks(Place.read(os.environ), timeout=60) as communicator:
         for number, name in enumerate(names):
-            auc, done, gradient = run(name, communicator)
-            np.savez(folder / f"{number}-{communicator.rank}.npz", **gradient)
+            auc, done = run(name, communicator)
             if communicator.is_first:
                 told = json.dumps({"messages": done.messages, "auc": auc})
                 losses = np.array(done.trained.history.losses)

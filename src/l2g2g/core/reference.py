@@ -146,6 +146,29 @@ def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, colu
     return np.where(keys[places] == wanted, places, -1)
 
 
+def hidden_edges(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    nodes: np.ndarray,
+    hashes: np.ndarray,
+    groups: np.ndarray | None,
+    key: int,
+    bound: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, columns, entries) of the edges u < v of some rows that a mask hides. nodes: (num_rows,) of the rows.
+
+    hashes: (num_nodes,) of all nodes under the key. groups: (num_nodes,) inside which no edge is hidden. bound: hashes
+    of pairs below it are hidden.
+    """
+    rows = np.repeat(nodes, np.diff(indptr))
+    words = mix((hashes[rows] + hashes[indices]) ^ np.uint32(key >> 32))
+    chosen = (indices > rows) & (words < bound)
+    if groups is not None:
+        chosen &= groups[rows] != groups[indices]
+    entries = np.flatnonzero(chosen)
+    return rows[entries], indices[entries], entries
+
+
 def fennel(
     indptr: np.ndarray,
     indices: np.ndarray,

@@ -74,8 +74,7 @@ class PatchSet:
         if (np.diff(patches) != 1).any():  # consecutive ones need no copy
             nodes = np.concatenate([self.nodes_of(patch) for patch in patches])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[patches])])
-        nothing = index_overlaps([np.empty(0, np.int64)] * len(patches), np.empty((0, 2), np.int64))
-        return PatchSet(self.num_nodes, nodes, offsets, nothing)
+        return PatchSet(self.num_nodes, nodes, offsets, OverlapIndex.none(len(patches)))
 
     def induce(self, matrix: sp.csr_array) -> sp.csr_array:
         """Block-diagonal (num_rows, num_rows) CSR: the induced submatrix of every patch."""

@@ -36,6 +36,12 @@ class OverlapIndex:
     first_rows: Tensor
     second_rows: Tensor
 
+    @classmethod
+    def none(cls, num_patches: int) -> OverlapIndex:
+        """Of patches that share nothing."""
+        nothing = torch.empty(0, dtype=torch.int64)
+        return cls(num_patches, nothing.view(0, 2), torch.zeros(1, dtype=torch.int64), nothing, nothing)
+
     @property
     def num_pairs(self) -> int:
         """Number of pairs of patches that share nodes."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from safetensors.numpy import load, save
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.patches import RunPatches
@@ -70,6 +75,35 @@ def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
     del settings["device"]
     told = [settings, str(torch.__version__), fingerprint(graph), patches.digest()]
     return hashlib.sha256(json.dumps(told).encode()).digest()
+
+
+def share_inputs(communicator: Communicator, find: Callable[[], InputMap]) -> InputMap:
+    """How nodes are read, as the first rank finds it: the passes over all rows and features are made once."""
+    if communicator.size == 1:
+        return find()
+    inputs = find() if communicator.is_first else None
+    data = communicator.broadcast("inputs", b"" if inputs is None else _pack(inputs))
+    return _unpack(data) if inputs is None else inputs
+
+
+def _pack(inputs: InputMap) -> bytes:
+    structure = inputs.structure
+    arrays = {"centre": inputs.centre, "projection": inputs.projection}
+    numbers: list[Any] = [inputs.num_features, inputs.scaling, inputs.structure_factor]
+    if structure is not None:
+        arrays |= {"columns": structure.columns, "eigenvalues": structure.eigenvalues}
+        numbers += [structure.degree_mean, structure.degree_spread]
+    told = json.dumps(numbers).encode()
+    known = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
+    return len(told).to_bytes(8, "little") + told + save(known)
+
+
+def _unpack(data: bytes) -> InputMap:
+    end = 8 + int.from_bytes(data[:8], "little")
+    num_features, scaling, factor, *degrees = json.loads(data[8:end])
+    arrays = load(data[end:])
+    structure = StructureMap(arrays["columns"], arrays["eigenvalues"], *degrees) if degrees else None
+    return InputMap(num_features, scaling, arrays.get("centre"), arrays.get("projection"), structure, factor)
 
 
 def describe_messages(shard: Shard) -> dict[str, dict[str, float]]:

@@ -40,7 +40,7 @@ from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
-from l2g2g.runs.ranks import describe_messages, make_shard
+from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
 from l2g2g.scoring import pair_scorer, score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import BatchOptions, PatchBatches, group_patches
@@ -287,7 +287,10 @@ def _prepare(
     alone = communicator.size == 1
     rows = TrainingRows(graph, keep_bytes=keep_rows if alone else 0)
     counts = _count_features(graph)
-    inputs = InputRows(graph, find_inputs(RowSource(rows), counts, config) if start is None else start.inputs)
+    found = start.inputs if start is not None else None
+    if found is None:
+        found = share_inputs(communicator, lambda: find_inputs(RowSource(rows), counts, config))
+    inputs = InputRows(graph, found)
     if start is None:
 
         def find_centre() -> tuple[np.ndarray, float]:

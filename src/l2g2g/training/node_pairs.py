@@ -14,7 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.core import kernels
+from l2g2g.core import hash_nodes, kernels
+from l2g2g.core.randomness import Purpose, share_threshold, stream_key
 from l2g2g.graphs.graph import BACK, FORTH
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
@@ -130,18 +131,20 @@ class NodePairs:
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
         units = nodes if self.units is None else self.units
         groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        key, bound = stream_key(seed, Purpose.MASK, epoch), share_threshold(scored)
+        mask = _Mask(hash_nodes(nodes, key), groups, key, bound)
 
         def choose(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> _Entries:
             if scored == 1.0 and not num_groups:
                 return rows, columns, entries
             chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
-            chosen = np.flatnonzero(chosen)  # few of many: quicker than a selection by truth values
             return rows[chosen], columns[chosen], entries[chosen]
 
         edges, values, allowed = [_NO_PAIRS], [np.empty(0, np.float32)], [_NO_PAIRS]
         reversed_arcs = [_NO_PAIRS]
         for block in self.rows.blocks():
-            rows, columns, entries = choose(*self._scored(block))
+            directed = block.directions is not None
+            rows, columns, entries = choose(*self._arcs(block)) if directed else self._edges(block, mask)
             edges.append((rows, columns))
             weights = block.weights if block.directions is None else block.arc_weights
             if self._counts_weights and weights is not None:
@@ -241,8 +244,11 @@ class NodePairs:
 
     def _scored(self, block: NodeRows) -> _Entries:
         """(rows, columns, entries) of a block that are to be predicted: edges u < v, or arcs row → column."""
-        if block.directions is None:
-            return self._edges(block)
+        return self._edges(block) if block.directions is None else self._arcs(block)
+
+    def _arcs(self, block: NodeRows) -> _Entries:
+        """(rows, columns, entries) of the arcs row → column of a directed graph."""
+        assert block.directions is not None
         return self._select(block, np.flatnonzero(block.directions & FORTH))
 
     def _reversed(self, block: NodeRows) -> _Entries:
@@ -250,15 +256,23 @@ class NodePairs:
         assert block.directions is not None
         return self._select(block, np.flatnonzero(block.directions == BACK))
 
-    def _edges(self, block: NodeRows) -> _Entries:
-        """(rows, columns, entries) of the edges u < v of a block, whatever their direction."""
-        rows = np.repeat(block.nodes.astype(np.int32), np.diff(block.indptr))
-        return self._select(block, np.flatnonzero(block.indices > rows))
-
     def _select(self, block: NodeRows, entries: np.ndarray) -> _Entries:
         """(rows, columns, entries) of some entries of a block, without those that are not predicted."""
         rows = block.nodes.astype(np.int32)[np.searchsorted(block.indptr, entries, side="right") - 1]
-        columns = block.indices[entries]
+        return self._between(rows, block.indices[entries], entries)
+
+    def _edges(self, block: NodeRows, mask: _Mask | None = None) -> _Entries:
+        """(rows, columns, entries) of the edges u < v of a block, whatever their direction, that are to be predicted.
+
+        mask: those of an epoch; None for all.
+        """
+        mask = mask or _Mask(np.zeros(self.rows.num_nodes, np.uint32), None, 0, share_threshold(1.0))
+        indices = np.ascontiguousarray(block.indices, dtype=np.int32)
+        parts = block.indptr, indices, block.nodes.astype(np.int32)
+        return self._between(*kernels().hidden_edges(*parts, mask.hashes, mask.groups, mask.key, mask.bound))
+
+    def _between(self, rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> _Entries:
+        """Those of some entries that lie in no patch, where only these are predicted."""
         if self.patch_set is not None:
             between = ~self.patch_set.share_patch(rows, columns)
             rows, columns, entries = rows[between], columns[between], entries[between]
@@ -276,6 +290,16 @@ class NodePairs:
         is_held = kernels().find_entries(*held, rows, columns) >= 0
         allowed = np.flatnonzero(~(is_edge | is_held | (rows == columns)))
         return rows[allowed].astype(np.int32), columns[allowed].astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Mask:
+    """Which edges an epoch scores; see `kernels().hidden_edges`."""
+
+    hashes: np.ndarray
+    groups: np.ndarray | None
+    key: int
+    bound: int
 
 
 _NO_PAIRS: tuple[np.ndarray, np.ndarray] = np.empty(0, np.int32), np.empty(0, np.int32)

@@ -13,7 +13,7 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.propagation import SYMMETRIC, Propagation
 from l2g2g.models.sparse import SparseMatrix
 
-_BLOCK_ARCS = 1 << 22
+_BLOCK_ARCS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)

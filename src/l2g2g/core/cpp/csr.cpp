@@ -1,6 +1,9 @@
 // Patterns in CSR form: induced subgraphs, edges between clusters, edges that no patch holds, look-ups.
 #include "graphs.hpp"
 
+#define INLINE inline
+#include "hashing.hpp"
+
 namespace l2g2g {
 namespace {
 
@@ -196,6 +199,51 @@ NewVector<int64_t> find_entries(const Vector<int64_t>& indptr, const Vector<int3
     return to_numpy(std::move(found));
 }
 
+struct Hidden {
+    std::vector<int32_t> rows, columns;
+    std::vector<int64_t> entries;
+};
+
+// The edges u < v of some rows whose hash is below a bound and whose groups differ. Parts of the rows are listed in
+// parallel and joined in order.
+std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> hidden_edges(
+    const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<int32_t>& nodes, const Vector<uint32_t>& hashes,
+    std::optional<Vector<int32_t>> groups, uint64_t key, uint64_t bound) {
+    Hidden all;
+    {
+        nb::gil_scoped_release release;
+        const auto num_nodes = static_cast<int64_t>(hashes.shape(0));
+        const Pattern graph = check_pattern(indptr, indices, num_nodes);
+        require(static_cast<int64_t>(nodes.shape(0)) == graph.num_rows, "nodes must have one number for each row");
+        check_indices(nodes.data(), nodes.shape(0), num_nodes);
+        require(!groups || static_cast<int64_t>(groups->shape(0)) == num_nodes, "groups must have one number for each node");
+        constexpr int64_t kRows = 1 << 11;
+        std::vector<Hidden> parts(static_cast<size_t>((graph.num_rows + kRows - 1) / kRows));
+        parallel_ranges(graph.num_rows, kRows, [&](int64_t low, int64_t high, int) {
+            Hidden& part = parts[static_cast<size_t>(low / kRows)];
+            for (int64_t row = low; row < high; ++row) {
+                const int32_t node = nodes.data()[row];
+                const uint32_t own = hashes.data()[node];
+                const int32_t* begin = graph.indices + graph.indptr[row];
+                const int32_t* end = graph.indices + graph.indptr[row + 1];
+                for (const int32_t* place = std::upper_bound(begin, end, node); place < end; ++place) {
+                    if (hash_pair(key, own, hashes.data()[*place]) >= bound) continue;
+                    if (groups && groups->data()[node] == groups->data()[*place]) continue;
+                    part.rows.push_back(node);
+                    part.columns.push_back(*place);
+                    part.entries.push_back(place - graph.indices);
+                }
+            }
+        });
+        for (const Hidden& part : parts) {
+            all.rows.insert(all.rows.end(), part.rows.begin(), part.rows.end());
+            all.columns.insert(all.columns.end(), part.columns.begin(), part.columns.end());
+            all.entries.insert(all.entries.end(), part.entries.begin(), part.entries.end());
+        }
+    }
+    return {to_numpy(std::move(all.rows)), to_numpy(std::move(all.columns)), to_numpy(std::move(all.entries))};
+}
+
 }  // namespace
 
 void bind_csr(nb::module_& module) {
@@ -227,6 +275,12 @@ void bind_csr(nb::module_& module) {
                "(num_pairs,) int64 place of each pair's entry in a CSR pattern, -1 where there is none.\n\n"
                "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32, ascending in each row: CSR pattern.\n"
                "rows, columns: (num_pairs,) int64.");
+    module.def("hidden_edges", &hidden_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "nodes"_a.noconvert(),
+               "hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "bound"_a,
+               "(rows int32, columns int32, entries int64): the edges u < v of some rows that a mask hides, by their nodes.\n\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32, ascending in each row: CSR pattern of the rows.\n"
+               "nodes: (num_rows,) int32 the node of each row; hashes: (num_nodes,) uint32 of all nodes under the key.\n"
+               "groups: (num_nodes,) int32; edges inside a group are not hidden. bound: hashes of pairs below it are hidden.");
 }
 
 }  // namespace l2g2g
