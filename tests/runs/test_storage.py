@@ -431,3 +431,26 @@ def test_estimators_take_stores_and_limits(store, plain, tmp_path):
     assert np.array_equal(model.transform(plain), model.embedding_)
     with pytest.raises(ResourceError, match="would do"):
         L2G2G(dim=4, memory="20MB").fit(str(edge_list(plain, tmp_path / "edges.csv")))
+
+
+@pytest.mark.parametrize("method", ["gae", "fastgae", "vgae"])
+def test_a_whole_graph_in_rows_is_refused_with_a_limit_that_would_do(store, from_disk, method):
+    config = make_config(method, dim=4, hidden=6, epochs=3, threads=1, memory=10_000_000)
+    with pytest.raises(ResourceError, match="too small; ") as caught:
+        embed_graph(store, config)
+    assert "patches" not in str(caught.value)
+    named = parse_size(str(caught.value).split("too small; ")[1].split(" would do")[0])
+    run = embed_graph(store, replace(config, memory=named + 10_000_000))
+    assert run.embedding.shape == (store.num_nodes, 4)
+    assert not has_patches(store.directory)
+    assert run.kept_edge_fraction == 1.0
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_tables_of_a_whole_graph_are_shared_by_ranks(ranks):
+    config = make_config("gae", threads=1, memory=PLENTY)
+    sizes = StoredSizes(1_000_000, 10_000_000, 100, 100.0, num_ranks=ranks)
+    needs = fit_budget(sizes, config, 1, "sized", resident=0)
+    alone = fit_budget(replace(sizes, num_ranks=1), config, 1, "sized", resident=0)
+    assert needs.training <= alone.training
+    assert needs.total > 20 * config.numbers_per_row * sizes.num_nodes / ranks
