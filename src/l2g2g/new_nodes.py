@@ -50,7 +50,7 @@ def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
     _check_links(fitted, new)
     columns = None
     if inputs.structure is not None:
-        columns = inputs.structure.extend(new.propagation(known.node_degrees), new.degrees)
+        columns = inputs.structure.extend(new.propagation(known.node_degrees, loops=False), new.degrees)
     features = inputs.read(new.features, columns)
     shares = share_patches(known.membership(), new)
     total = torch.zeros(new.num_new, fitted.config.dim)

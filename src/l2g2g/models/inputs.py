@@ -94,6 +94,14 @@ class InputSource(Protocol):
     def degrees(self) -> np.ndarray:
         """(num_nodes,) number of neighbours."""
 
+    @property
+    def strengths(self) -> np.ndarray:
+        """(num_nodes,) float64 sum of the weights of a node's edges."""
+
+    @property
+    def components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node."""
+
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Gives what these inputs read of all nodes, in order, some at a time; called once for every pass."""
 
@@ -122,6 +130,16 @@ class MemorySource:
         """(num_nodes,) number of neighbours."""
         return np.diff(self.adjacency.indptr)
 
+    @property
+    def strengths(self) -> np.ndarray:
+        """(num_nodes,) float64 sum of the weights of a node's edges."""
+        return np.asarray(self.adjacency.sum(axis=1, dtype=np.float64)).ravel()
+
+    @property
+    def components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node."""
+        return sp.csgraph.connected_components(self.adjacency, directed=False)[1]
+
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """One block, read once."""
         rows = [inputs.read(self.features, None)]
@@ -149,7 +167,11 @@ def fit_inputs(
     feature_width: columns to which features are compressed; 0 for not. structure_width: columns made from the
     structure; 0 for none. A graph without features always needs some.
     """
-    structure = fit_products(source.propagate, source.degrees, structure_width, seed=seed) if structure_width else None
+    structure = None
+    if structure_width:
+        structure = fit_products(
+            source.propagate, source.degrees, source.strengths, source.components, structure_width, seed=seed
+        )
     if source.num_features == 0:
         if structure is None:
             raise InputError("a graph without features needs columns made from its structure")

@@ -157,6 +157,16 @@ class StoredSource:
         """(num_nodes,) number of neighbours."""
         return self.rows.degrees
 
+    @property
+    def strengths(self) -> np.ndarray:
+        """(num_nodes,) float64 sum of the weights of a node's edges."""
+        return 1.0 / np.square(self.rows.scale) - 1.0
+
+    @property
+    def components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node, in one pass."""
+        return self.rows.find_components()
+
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Block by block, read anew in every pass. inputs: without structural columns."""
         return lambda: (part for _, part in feature_blocks(self.rows, inputs))

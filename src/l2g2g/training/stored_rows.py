@@ -102,6 +102,16 @@ class StoredRows:
             total += int((own != labels[block.indices]).sum())
         return total
 
+    def find_components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node: block by block, components are joined."""
+        labels = np.arange(self.num_nodes)
+        for block in self.blocks():
+            rows = np.repeat(labels[block.low : block.high], np.diff(block.indptr))
+            ends = rows, labels[block.indices]
+            joined = sp.coo_array((np.ones(len(rows), np.int8), ends), shape=(self.num_nodes,) * 2)
+            labels = sp.csgraph.connected_components(sp.csr_array(joined), directed=False)[1][labels]
+        return labels
+
     @cached_property
     def scale(self) -> np.ndarray:
         """(num_nodes,) float64 diagonal of D^(-1/2), where D counts weights and a self-loop."""
