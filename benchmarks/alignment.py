@@ -415,9 +415,9 @@ def runs(options: argparse.Namespace) -> None:
     """Two GAE runs of one graph with different seeds, all nodes shared: residual before and after, and link AUC."""
     from l2g2g.config import Config
     from l2g2g.evaluation.links import evaluate_links
-    from l2g2g.experiment import run_split
     from l2g2g.graphs.datasets import load_dataset
     from l2g2g.graphs.splits import split_links
+    from l2g2g.runs.training import run_split
 
     graph = load_dataset(options.dataset, options.data_dir)
     split = split_links(graph, seed=0)

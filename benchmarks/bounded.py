@@ -49,11 +49,14 @@ def write_store(dataset: str, folder: str, data_dir: Path) -> Row:
 
 
 def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
-    from l2g2g.bounded import embed_stored, fits_memory
+
     from l2g2g.config import make_config
     from l2g2g.graphs.store import open_graph
     from l2g2g.patches.store import open_patches
     from l2g2g.resources import peak_memory
+    from l2g2g.runs.embed import embed_graph
+    from l2g2g.runs.patches import RunPatches
+    from l2g2g.runs.storage import fits_memory
     from l2g2g.training.report import EpochReport
 
     config = make_config(
@@ -76,8 +79,9 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
 
     note.before = None
     fraction = 0.0 if options.no_validation else 0.05
-    same = None if memory else open_patches(folder, graph=graph)  # those that the training within the limit has cut
-    run = embed_stored(graph, config, validation_fraction=fraction, on_epoch=note, patches=same)
+    # Those that the training within the limit has cut.
+    same = None if memory else RunPatches(open_patches(folder, graph=graph).patch_set)
+    run = embed_graph(graph, config, validation_fraction=fraction, on_epoch=note, patches=same)
     history = run.trained.history
     return {
         "stage": "train",

@@ -16,8 +16,8 @@ import sys
 import warnings
 from statistics import median
 
-from l2g2g.experiment import run_split
 from l2g2g.graphs.splits import split_links
+from l2g2g.runs.training import run_split
 from machine import describe_machine, load_graph, progress
 from ours import Ours
 

@@ -81,9 +81,9 @@ def patches_for_cache(num_nodes: int) -> int:
 def measure(folder: Path, method: str, partition: str, threads: int, repeats: int, clock: str) -> Row:
     """One size, in this process."""
     from l2g2g.config import make_config
-    from l2g2g.experiment import run_split
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.splits import keep_all
+    from l2g2g.runs.training import run_split
 
     tiny = Graph.from_arcs(list(range(400)), [(node + 1) % 400 for node in range(400)])
     options: Row = {"negatives": "fresh", "partition": partition, "threads": threads}

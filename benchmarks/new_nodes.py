@@ -23,11 +23,11 @@ import numpy as np
 
 from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.experiment import embed_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import Pairs
 from l2g2g.new_nodes import embed_grown
+from l2g2g.runs.embed import embed_graph
 from l2g2g.scoring import pair_scorer
 from l2g2g.warm_start import continue_training
 

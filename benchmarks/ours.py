@@ -11,14 +11,17 @@ from unittest.mock import patch
 
 import torch
 
-from l2g2g import experiment
 from l2g2g.config import Config, make_config
-from l2g2g.experiment import run_split
+from l2g2g.feature_choices import FeatureCounts
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
-from l2g2g.models.inputs import InputMap
+from l2g2g.models.inputs import InputMap, InputSource
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.run import Run
+from l2g2g.runs import patches, training
+from l2g2g.runs.training import run_split
+from l2g2g.training.rows import TrainingRows
+from l2g2g.training.whole_pass import InputRows, RowSource
 
 SHORT = 2
 LEAST_SECONDS = 2.0  # what a long run should last longer than a short one
@@ -32,7 +35,7 @@ class Ours:
     def __init__(self, split: LinkSplit, threads: int = 0, clock: Callable[[], float] = time.perf_counter) -> None:
         self.split, self.threads, self.clock = split, threads, clock
         self._patches: dict[tuple, PatchSet] = {}
-        self._inputs: dict[tuple, tuple[InputMap, Features]] = {}
+        self._inputs: dict[tuple, InputMap] = {}
         self._epochs: dict[tuple, int] = {}
 
     def config(self, method: str, preset: str, **options: Any) -> Config:
@@ -57,12 +60,15 @@ class Ours:
     def patch_set(self, config: Config) -> PatchSet:
         """The patches of a setting."""
         with self._kept():
-            return experiment.cut(self.split.train, config)
+            return patches.cut(self.split.train, config)
 
     def features(self, config: Config) -> Features:
         """What the encoder sees."""
         with self._kept():
-            return experiment.read_inputs(self.split.train, config)[1]
+            train = self.split.train
+            counts = None if train.features is None else FeatureCounts.of(train.features, train.adjacency.nnz)
+            inputs = training.find_inputs(RowSource(TrainingRows(train)), counts, config)
+            return InputRows(train, inputs).whole
 
     def threads_used(self) -> int:
         """Threads of the last run."""
@@ -80,7 +86,7 @@ class Ours:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        cut, read_inputs = experiment.cut, experiment.read_inputs
+        cut, find_inputs = patches.cut, training.find_inputs
 
         def cut_once(graph: Graph, config: Config) -> PatchSet:
             key = (config.method, config.partition, config.patches, config.seed)
@@ -88,11 +94,11 @@ class Ours:
                 self._patches[key] = cut(graph, config)
             return self._patches[key]
 
-        def read_once(graph: Graph, config: Config) -> tuple[InputMap, Features]:
+        def find_once(source: InputSource, counts: FeatureCounts | None, config: Config) -> InputMap:
             key = (config.feature_scaling, config.feature_width, config.structure, config.structure_width, config.seed)
             if key not in self._inputs:
-                self._inputs[key] = read_inputs(graph, config)
+                self._inputs[key] = find_inputs(source, counts, config)
             return self._inputs[key]
 
-        with patch.object(experiment, "cut", cut_once), patch.object(experiment, "read_inputs", read_once):
+        with patch.object(patches, "cut", cut_once), patch.object(training, "find_inputs", find_once):
             yield

@@ -26,11 +26,11 @@ from threadpoolctl import threadpool_limits
 
 from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.experiment import run_split
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import LinkSplit, split_links
 from l2g2g.run import Run
+from l2g2g.runs.training import run_split
 from l2g2g.scoring import pair_scorer
 from peer_process import PEERS, PeerSkipped, default_environments, run_peer
 from peer_scores import score_peer

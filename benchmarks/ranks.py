@@ -33,9 +33,9 @@ COUNTED_EPOCHS = 3  # in which ends of pairs are counted; they are not timed
 def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
     """The work of one process: train, and leave clocks, losses, vectors and message counts in the folder."""
     from l2g2g.config import make_config
-    from l2g2g.experiment import evaluate_graph
     from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
     from l2g2g.parallel.node_table import NodeTable
+    from l2g2g.runs.evaluate import evaluate_graph
 
     place = Place.read(os.environ)
     rank = 0 if place is None else place.rank

@@ -14,8 +14,8 @@ import numpy as np
 from l2g2g import align, read_graph
 from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.experiment import run_split
 from l2g2g.graphs.splits import split_links
+from l2g2g.runs.training import run_split
 
 
 def run(graph: Any = "sbm-small", epochs: int | None = None) -> dict[str, float]:

@@ -12,11 +12,12 @@ from pathlib import Path
 from rich.console import Console
 
 from l2g2g.config import make_config
-from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.write import write_embedding
 from l2g2g.reports.plots import plot_training
 from l2g2g.reports.tables import render_scores
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
 
 METHODS = ("gae", "fastgae", "gae+l2g", "l2g2g")
 

@@ -21,7 +21,7 @@ ROOMS = [
     "neighbours",
     "reports",
 ]
-RIM = {"reproduce"}  # folders that wire rooms together, as experiment.py and cli.py do
+RIM = {"reproduce", "runs"}  # folders that wire rooms together, as experiment.py and cli.py do
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

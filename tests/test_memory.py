@@ -19,7 +19,7 @@ MEASURE = """
 import sys
 import numpy as np
 from l2g2g.config import make_config
-from l2g2g.experiment import embed_graph
+from l2g2g.runs.embed import embed_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.memory import estimate_memory
 

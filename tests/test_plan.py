@@ -104,7 +104,7 @@ def test_seconds():
 
 def test_the_plan_of_a_small_graph_is_near_its_run():
     """The seconds of an epoch, within a wide factor on a busy machine; memory a test process cannot tell."""
-    from l2g2g.experiment import embed_graph
+    from l2g2g.runs.embed import embed_graph
 
     graph = read_graph("sized-6000-40000-32")
     config = make_config(threads=1, epochs=6, patience=0)

@@ -6,10 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from l2g2g import experiment
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.experiment import evaluate_graph
 from l2g2g.profiling import (
     Recording,
     _functions_of,
@@ -21,6 +19,8 @@ from l2g2g.profiling import (
     render_profile,
     write_profile,
 )
+from l2g2g.runs import training
+from l2g2g.runs.evaluate import evaluate_graph
 
 
 def evaluate(graph):
@@ -79,7 +79,7 @@ def test_a_run_is_the_same_under_the_clock_and_free_after_it(planted):
     assert row["auc"] == plain["auc"]
     np.testing.assert_array_equal(recorded.embedding, run.embedding)
     assert before == after
-    assert experiment.train is before["training.loop.train"]
+    assert training.train is before["training.loop.train"]
     names = {each["name"]: each for each in functions}
     assert names["graphs.splits.split_links"]["calls"] == 1
     assert names["training.loop.train"]["calls"] == 1

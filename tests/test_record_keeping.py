@@ -9,13 +9,14 @@ from l2g2g import GAE, L2G2G, record_keeping
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.record_graph import sample_pairs
 from l2g2g.record_keeping import keep_record, list_rows, make_record, open_record
 from l2g2g.run_directory import open_run
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.scoring import pair_scorer
 
 SMALL = {"dim": 4, "hidden": 8, "patches": 3, "threads": 1, "epochs": 6}

@@ -9,9 +9,10 @@ import pytest
 from l2g2g import GAE, cli
 from l2g2g.config import make_config
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.run_directory import differences, open_run
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.training.checkpoint import CheckpointWarning
 
 SMALL = {"dim": 4, "hidden": 8, "patches": 3, "threads": 1}

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from l2g2g import bounded_evaluation
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.graphs.write import write_embedding
+from l2g2g.runs import storage
 
 FAST = ["--epochs", 6, "--dim", 4, "--hidden", 6, "--patches", 3, "--threads", 1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "l2g2g"]
@@ -82,7 +82,7 @@ def test_a_pinned_split_gives_the_same_bits(ask, files, tmp_path, method, option
 
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_pinned_split_of_a_store_gives_the_same_bits(ask, files, tmp_path, monkeypatch, limited):
-    monkeypatch.setattr(bounded_evaluation, "fits_memory", lambda *_: not limited)
+    monkeypatch.setattr(storage, "fits_memory", lambda *_: not limited)
     store = files[2]
     ask("split", store, "-o", tmp_path / "split", "--seed", 2)
     base = ["evaluate", store, "--seed", 2, "--memory", "20GB", *FAST]

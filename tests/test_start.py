@@ -44,7 +44,7 @@ def test_help_and_version_load_nothing_heavy(what):
 
 
 def test_nothing_loads_numba():
-    assert "numba" not in loaded_by("import l2g2g.experiment, l2g2g.bounded, l2g2g.neighbours.search")
+    assert "numba" not in loaded_by("import l2g2g.runs.embed, l2g2g.runs.evaluate, l2g2g.neighbours.search")
 
 
 def test_the_probe_notices_what_is_loaded():

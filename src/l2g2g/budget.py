@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.memory import resident_memory
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
@@ -44,11 +44,9 @@ class StoredSizes:
     num_ranks: int = 1
 
     @classmethod
-    def of(cls, graph: StoredGraph) -> StoredSizes:
+    def of(cls, graph: GraphStore) -> StoredSizes:
         """Those of a graph whose patches are not cut yet."""
-        entries = float(graph.num_features)
-        if graph.has_sparse_features:
-            entries = 2 * len(graph.arrays["features_data"]) / graph.num_nodes
+        entries = (2 if graph.has_sparse_features else 1) * graph.entries_per_row
         return cls(graph.num_nodes, graph.num_edges, graph.num_features, entries)
 
 

@@ -41,8 +41,7 @@ from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.graphs.graph import Graph
-    from l2g2g.graphs.store import StoredGraph
+    from l2g2g.graphs.graph_store import GraphStore
 
 app = typer.Typer(
     name="l2g2g",
@@ -174,12 +173,10 @@ def embed(
         where = (model, graph, features, data_dir, output)
         note_run(embed_with_model(*where, new_graph=new_graph, given=given, as_json=as_json, quiet=quiet))
         return
-    from l2g2g.bounded import embed_stored
-    from l2g2g.experiment import embed_graph
-    from l2g2g.graphs.store import StoredGraph
     from l2g2g.graphs.stored_ids import node_ids_of
     from l2g2g.record_keeping import keep_record
     from l2g2g.resources import peak_memory
+    from l2g2g.runs.embed import embed_graph
     from l2g2g.sources import open_source
     from l2g2g.stopwatch import Stopwatch
 
@@ -209,23 +206,21 @@ def embed(
         ) as on_epoch:
             fraction = 0.05 if validation else 0.0
             how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
-            if isinstance(loaded, StoredGraph):
-                if before is not None:
-                    raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
-                run = embed_stored(loaded, config, communicator=communicator, **how)
-            elif before is None:
+            if before is None:
                 run = embed_graph(loaded, config, keep=first and run_dir is not None, communicator=communicator, **how)
+            elif not loaded.resident:
+                raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
             else:
                 from l2g2g.warm_start import continue_training
 
                 finished = (before.for_new_nodes(), before.embedding, before.node_ids)
                 how |= {"best_epoch": before.history.best_epoch, "small_steps": "lr" not in given}
-                run, movement = continue_training(*finished, loaded, config, **how)
+                run, movement = continue_training(*finished, loaded.to_graph(), config, **how)
         if not first:
             return
         with clock.measure("write"):
             write_embedding(output, run.embedding, node_ids_of(loaded))
-            if run_dir is not None and not isinstance(loaded, StoredGraph):
+            if run_dir is not None and run.fitted is not None:
                 save_run(run_dir, run, loaded)
         seconds = {**clock.seconds, **run.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
@@ -324,10 +319,9 @@ def evaluate(
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
-    from l2g2g.bounded_evaluation import evaluate_source
-    from l2g2g.experiment import training_name
     from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
+    from l2g2g.runs.evaluate import evaluate_graph, training_name
     from l2g2g.sources import open_source
 
     rows = []
@@ -350,7 +344,7 @@ def evaluate(
             curves = None if tensorboard is None or not is_first(communicator) else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
                 choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, run = evaluate_source(
+                row, run = evaluate_graph(
                     loaded, config, **choices, on_epoch=on_epoch, communicator=communicator, pinned=pinned
                 )
             if not is_first(communicator):
@@ -425,7 +419,7 @@ def _seeds(seeds: int | None, seed: int | None) -> list[int]:
     return [seed or 0] if seeds is None else list(range(seeds))
 
 
-def _describe(loaded: Graph | StoredGraph, silent: bool) -> None:
+def _describe(loaded: GraphStore, silent: bool) -> None:
     """Say what was read."""
     if not silent:
         cleaned = loaded.cleaning.describe()
@@ -435,7 +429,7 @@ def _describe(loaded: Graph | StoredGraph, silent: bool) -> None:
         )
 
 
-def _look_ahead(loaded: Graph | StoredGraph, config: Config, silent: bool) -> None:
+def _look_ahead(loaded: GraphStore, config: Config, silent: bool) -> None:
     """Say what a long run will take before it starts."""
     expected = None if silent else look_ahead(loaded, config)
     if expected is not None:

@@ -69,8 +69,9 @@ class Config:
         feature_storage: In what dense features are held in training: float32, or float16 or bfloat16 in half of it.
         weighted_loss: An edge counts in the loss by its weight (propagation always uses weights).
         directed: Edges have a direction, which the loss and the evaluation keep; the encoder sees them joined.
-        structure: Whether columns made from the structure stand beside the features: none, blend, or auto (two short
-            trainings decide by the validation pairs). A graph without features always has them.
+        structure: What is made of the structure alone: none; blend: eigenvectors as columns beside the features (a
+            graph without features always reads them); spectral: the vectors are eigenvectors, nothing is trained; auto:
+            the validation pairs decide, where there are some.
         structure_width: Columns made from the structure.
         learn_bias: A learned bias in the inner-product decoder; the other decoders always have one.
         decoder: inner (the inner product), cosine or distance (with a learned scale), product (a small learned network
@@ -126,7 +127,7 @@ class Config:
     feature_storage: Literal["float32", "float16", "bfloat16"] = "float32"
     weighted_loss: bool = False
     directed: bool = False
-    structure: Literal["none", "blend", "auto"] = "none"
+    structure: Literal["none", "blend", "spectral", "auto"] = "auto"
     structure_width: int = 64
     learn_bias: bool = True
     decoder: str = "inner"
@@ -189,6 +190,11 @@ class Config:
             self._check_alignment()
         if self.assembly == "whole" and not self.shares_encoder:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
+        if self.structure == "spectral" and not self.can_be_spectral:
+            raise InputError(
+                "--structure spectral needs one shared encoder with a skip and the inner product; leave out "
+                "--no-skip, --decoder, --directed and variational or separate encoders"
+            )
         if isinstance(self.sample_size, str) and self.sample_size not in ("sqrt", "authors"):
             raise InputError(f"--sample-size is '{self.sample_size}'; give a number, sqrt or authors")
 
@@ -298,6 +304,12 @@ class Config:
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
     @property
+    def can_be_spectral(self) -> bool:
+        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product."""
+        plain = self.decoder == "inner" and not self.directed and not self.definition.variational
+        return self.skip and self.shares_encoder and plain
+
+    @property
     def overlap_range(self) -> tuple[int, int]:
         """(least, wanted) number of nodes that joined patches share."""
         least = self.dim + 1 if self.min_overlap is None else self.min_overlap
@@ -376,7 +388,7 @@ CHOICES: dict[str, list[Any]] = {
     "scope": [None, "inside", "global"],
     "mask_by": ["edges", "nodes", "clusters", "patches"],
     "assembly": [None, "mean", "whole"],
-    "structure": ["none", "blend", "auto"],
+    "structure": ["none", "blend", "spectral", "auto"],
     "decoder": list(DECODERS),
     "negative_sampling": ["uniform", "degree"],
     "backend": ["auto", "native", "torch"],
@@ -395,6 +407,7 @@ _PAPER = {
     "feature_dropout": 0.0,
     "skip": False,
     "assembly": "mean",
+    "structure": "none",
     "learn_bias": False,
     "lr": 0.001,
     "epochs": 200,
@@ -410,6 +423,7 @@ _ACCURATE = {
     "decoder": "product",
     "mask": 0.55,
     "feature_width": 256,
+    "structure": "none",
     "lr": 0.02,
     "schedule": "linear",
     "validate_every": 20,

@@ -13,11 +13,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from l2g2g.bounded import embed_stored
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, Interrupted, MissingAttributeError
 from l2g2g.estimator_input import read_grown, read_training, set_columns
-from l2g2g.experiment import embed_graph
 from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import match_nodes
@@ -29,6 +27,7 @@ from l2g2g.new_nodes import embed_grown, embed_newcomers
 from l2g2g.record_keeping import keep_record
 from l2g2g.run import Run
 from l2g2g.run_directory import open_run
+from l2g2g.runs.embed import embed_graph
 from l2g2g.saved_model import ESTIMATORS, SavedModel, read_model, write_model
 from l2g2g.sources import is_store_path, open_source
 from l2g2g.torch_module import EncoderModule
@@ -168,20 +167,20 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
             if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
-            if isinstance(graph, StoredGraph):
-                fraction = self.validation_fraction
-                run = embed_stored(graph, config, validation_fraction=fraction, on_epoch=on_epoch, directory=directory)
-                self._remember_stored(run, graph)
-                return self
-            graph = read_training(self, graph, directed=self.directed)
+            stored = getattr(graph, "stored", None)
+            if stored is None:
+                graph = read_training(self, graph, directed=self.directed)
             run = embed_graph(
                 graph,
                 config,
                 validation_fraction=self.validation_fraction,
                 on_epoch=on_epoch,
                 directory=directory,
-                keep=True,
+                keep=stored is None,
             )
+            if stored is not None:
+                self._remember_stored(run, stored)
+                return self
             keep_record(directory, "embed", graph, run, {**run.describe(), "seconds": run.seconds})
             self.remember(run, graph)
             if self.run_dir is not None:

@@ -12,7 +12,7 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.graph_store import GraphStore
     from l2g2g.run import Run
     from l2g2g.saved_model import SavedModel
 
@@ -115,9 +115,10 @@ def read_finished(folder: Path, given: dict[str, Any]) -> tuple[SavedModel, Conf
     return before, check_continues(before.config, replace(before.config, **given))
 
 
-def save_run(run_dir: Path, run: Run, graph: Graph) -> None:
+def save_run(run_dir: Path, run: Run, graph: GraphStore) -> None:
     """Leave the finished model in its run directory, for `--model` and `--warm-start`."""
+    from l2g2g.record_graph import ids_of
     from l2g2g.saved_model import ESTIMATORS, SavedModel, write_model
 
     name, history = ESTIMATORS[run.config.method], run.trained.history
-    write_model(run_dir, SavedModel(name, None, run.config, run.embedding, graph.node_ids, history, run.fitted))
+    write_model(run_dir, SavedModel(name, None, run.config, run.embedding, ids_of(graph), history, run.fitted))

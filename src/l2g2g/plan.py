@@ -16,18 +16,19 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.bounded import run_stored
 from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, show_size
 from l2g2g.config import Config
-from l2g2g.experiment import run_split
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import keep_all, split_edges, split_links
-from l2g2g.graphs.store import StoredGraph, write_graph
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.splits import keep_all, split_links
+from l2g2g.graphs.store import write_graph
 from l2g2g.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.resources import choose_threads, prepare_torch
+from l2g2g.runs.patches import RunPatches
+from l2g2g.runs.training import run_split
 from l2g2g.stopwatch import Stopwatch
 
 _SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 80_000, 1_200_000, 8_000_000
@@ -61,18 +62,10 @@ class GraphSizes:
     on_disk: bool = field(default=False, compare=False)
 
     @classmethod
-    def of(cls, graph: Graph | StoredGraph) -> GraphSizes:
+    def of(cls, graph: GraphStore) -> GraphSizes:
         """Those of a graph in memory or on disk."""
-        if isinstance(graph, StoredGraph):
-            sparse, entries = graph.has_sparse_features, float(graph.num_features)
-            if sparse:
-                entries = len(graph.arrays["features_data"]) / graph.num_nodes
-        else:
-            features: Any = graph.features
-            sparse = sp.issparse(features)
-            entries = features.nnz / graph.num_nodes if sparse else float(graph.num_features)
-        on_disk = isinstance(graph, StoredGraph)
-        return cls(graph.name, graph.num_nodes, graph.num_edges, graph.num_features, entries, sparse, on_disk)
+        sizes = graph.name, graph.num_nodes, graph.num_edges, graph.num_features
+        return cls(*sizes, graph.entries_per_row, graph.has_sparse_features, not graph.resident)
 
     @property
     def feature_bytes(self) -> int:
@@ -223,7 +216,7 @@ class Sample:
         prepare_torch(self.config, self.graph.adjacency.nnz)
         with torch.random.fork_rng(devices=[]):
             if in_memory:
-                run = run_split(keep_all(self.graph), self.config, clock=clock, patch_set=self.patch_set)
+                run = run_split(keep_all(self.graph), self.config, clock=clock, patches=RunPatches(self.patch_set))
             else:
                 run = self._train_from_disk(clock)
         epochs = run.trained.history.epoch_seconds
@@ -264,10 +257,9 @@ class Sample:
         with tempfile.TemporaryDirectory(prefix="l2g2g-plan-") as folder:
             stored = write_graph(self.graph, folder)
             patches = write_patches(stored, self.patch_set)
-            split = split_edges(stored, validation_fraction=0.0, test_fraction=0.0)
-            config = replace(self.config, memory=1)
             nothing_to_spare = Needs(0, 0, 0, 2, 0, patches.num_patches)
-            return run_stored(stored, patches, split, config, nothing_to_spare, clock=clock)
+            on_disk = RunPatches(patches.patch_set, patches, nothing_to_spare)
+            return run_split(keep_all(stored), replace(self.config, memory=1), clock=clock, patches=on_disk)
 
 
 def _draw_edges(labels: np.ndarray, num_edges: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -13,8 +13,7 @@ from l2g2g.training_options import takes_settings
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.graphs.graph import Graph
-    from l2g2g.graphs.store import StoredGraph
+    from l2g2g.graphs.graph_store import GraphStore
     from l2g2g.plan import GraphSizes
 
 _LONG = 60.0
@@ -66,7 +65,7 @@ def find_sizes(graph: str, features: Path | None, data_dir: Path | None) -> Grap
     return GraphSizes.of(read_graph(graph, features, data_dir=data_dir))
 
 
-def look_ahead(graph: Graph | StoredGraph, config: Config) -> str | None:
+def look_ahead(graph: GraphStore, config: Config) -> str | None:
     """The plan of a run in one line, where it is expected to take more than a minute; None otherwise."""
     from l2g2g.plan import GraphSizes, make_plan
 

@@ -1,10 +1,8 @@
-"""Preparation: a graph and a config become the patches, inputs, pairs and settings that the loop wants."""
+"""Preparation: what the settings of a run mean for the patches, inputs, pairs and the loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,110 +11,29 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.feature_choices import FeatureCounts, compression_pays
 from l2g2g.fitted import make_autoencoder
-from l2g2g.graphs.graph import Features, Graph
-from l2g2g.graphs.splits import LinkSplit
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.memory import resident_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders import DECODERS
-from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.encoders import ENCODERS
-from l2g2g.models.inputs import InputMap, InputSource, MemorySource, fit_inputs
-from l2g2g.patches.overlap import PatchSet, count_cut_edges, make_patches, whole_graph
+from l2g2g.models.inputs import InputMap, InputSource, fit_inputs
+from l2g2g.models.structure import StructureMap
+from l2g2g.parallel.communicator import Communicator
+from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import ResidentBatches, prepare_batches
-from l2g2g.training.loop import LoopSettings, WholePass
-from l2g2g.training.objective import GlobalPairs, prepare_global_pairs
+from l2g2g.patches.stored_partition import metis_memory, partition_stored
+from l2g2g.training.loop import LoopSettings
 from l2g2g.training.pair_source import PairOptions
-from l2g2g.training.shard import Shard
+from l2g2g.training.rows import TrainingRows
 
 # Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
 _REVERSED_SHARE = 0.5
-Purpose = Literal["train", "train and validate", "embed"]
 
 
 def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
     """Whether vectors come from a pass over the whole graph and not from the patches."""
     return config.passes_whole_graph and patch_set.num_patches > 1
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A graph as the loop wants it."""
-
-    batches: ResidentBatches
-    global_pairs: GlobalPairs | None
-    whole: EncoderInput | None
-    elsewhere: bool = False
-
-    @property
-    def whole_pass(self) -> WholePass | None:
-        """The pass of a shared encoder over the whole graph, where vectors come from one. The first rank has it."""
-        if self.elsewhere:
-            return lambda model: torch.empty(0, model.dim)
-        whole = self.whole
-        return None if whole is None else lambda model: model.encode(whole)[0]
-
-
-def prepare(
-    graph: Graph,
-    split: LinkSplit,
-    shard: Shard,
-    features: Features,
-    config: Config,
-    purpose: Purpose,
-) -> Prepared:
-    """What the purpose needs of a graph, and nothing else: each part of it is as large as the graph."""
-    patch_set = shard.patch_set
-    scored = config.scored_fraction(graph.num_nodes, graph.num_edges)
-    units, hidden = None, config.hidden_fraction or 1.0
-    if config.mask_by == "clusters":
-        units = mask_clusters(graph, config)
-        hidden *= max(count_cut_edges(graph.adjacency, units, int(units.max()) + 1).sum() / graph.adjacency.nnz, 1e-9)
-    negatives = config.negatives_per_edge * hidden * scored
-    plain = propagates_once(config)
-    options = pair_options(graph, config)
-    whole = None
-    elsewhere = passes_whole_graph(patch_set, config) and not shard.is_first
-    if passes_whole_graph(patch_set, config) and shard.is_first and purpose != "train":
-        whole = prepare_input(
-            graph.adjacency,
-            features,
-            device=config.device,
-            propagate_once=plain,
-            storage=config.feature_storage,
-        )
-    if purpose == "embed" and (elsewhere or whole is not None):
-        return Prepared(ResidentBatches(), None, whole, elsewhere)
-    batches = prepare_batches(
-        patch_set,
-        graph.adjacency,
-        features,
-        split.held_out,
-        negatives_per_edge=negatives,
-        together=config.together and config.shares_encoder,
-        propagate_once=plain,
-        units=units,
-        options=options,
-        storage=config.feature_storage,
-        device=config.device,
-        patches=shard.patches,
-    )
-    global_pairs = None
-    if config.loss_scope == "global" and purpose != "embed":
-        global_pairs = prepare_global_pairs(
-            patch_set,
-            graph.adjacency,
-            split.held_out,
-            negatives_per_edge=negatives,
-            only_between=config.mask_by == "patches",
-            units=units,
-            options=options,
-            device=config.device,
-            table=shard.table,
-            batches=batches,
-        )
-        refuse_nothing_to_predict(global_pairs.pairs.num_scored)
-    return Prepared(batches, global_pairs, whole, elsewhere)
 
 
 def refuse_nothing_to_predict(num_scored: int) -> None:
@@ -131,13 +48,13 @@ def propagates_once(config: Config) -> bool:
     return not (config.hidden_fraction or needs_features)
 
 
-def refuse_missing_weights(graph: Graph | StoredGraph, config: Config) -> None:
+def refuse_missing_weights(graph: GraphStore, config: Config) -> None:
     """Refuse a loss that counts weights on a graph that has none, in memory or on disk."""
     if config.weighted_loss and not graph.weighted:
         raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
 
 
-def pair_options(graph: Graph, config: Config) -> PairOptions:
+def pair_options(graph: GraphStore, config: Config) -> PairOptions:
     """How pairs are drawn and counted; what the graph cannot give is refused."""
     refuse_missing_weights(graph, config)
     if graph.directed != config.directed:
@@ -146,7 +63,6 @@ def pair_options(graph: Graph, config: Config) -> PairOptions:
     return PairOptions(
         by_degree=config.negative_sampling == "degree",
         weighted=config.weighted_loss,
-        arcs=graph.arcs,
         reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
     )
 
@@ -179,9 +95,20 @@ def cut(graph: Graph, config: Config) -> PatchSet:
     )
 
 
-def mask_clusters(graph: Graph, config: Config) -> np.ndarray:
-    """(num_nodes,) METIS cluster of every node, ten clusters for every patch: what a mask regroups each epoch."""
-    return partition(graph.adjacency, count_mask_clusters(graph.num_nodes, config), seed=config.seed)
+def mask_clusters(rows: TrainingRows, config: Config, communicator: Communicator) -> tuple[np.ndarray, float]:
+    """(num_nodes,) cluster of every node, which a mask regroups each epoch, and the share of the arcs between clusters.
+
+    Ten clusters for every patch, by METIS where it fits the limit of memory, otherwise by FENNEL in passes. Of several
+    ranks the first cuts.
+    """
+    labels = np.empty(0, np.int64)
+    if communicator.is_first:
+        num_clusters = count_mask_clusters(rows.num_nodes, config)
+        room = None if config.memory is None or rows.whole is not None else config.memory - resident_memory()
+        method = "metis" if room is None or metis_memory(rows.graph) <= room else "streaming"
+        labels = partition_stored(rows.graph, num_clusters, method=method, seed=config.seed).astype(np.int64)
+    labels = np.frombuffer(communicator.broadcast("clusters", labels.tobytes()), np.int64)
+    return labels, max(rows.count_between(labels) / (2 * rows.num_edges), 1e-9)
 
 
 def count_mask_clusters(num_nodes: int, config: Config) -> int:
@@ -189,21 +116,20 @@ def count_mask_clusters(num_nodes: int, config: Config) -> int:
     return max(2, min(10 * config.num_patches(num_nodes), num_nodes // 2))
 
 
-def read_inputs(graph: Graph, config: Config) -> tuple[InputMap, Features]:
-    """What the encoder sees: the features, scaled if asked for, or columns made from the structure."""
-    counts = None if graph.features is None else FeatureCounts.of(graph.features, graph.adjacency.nnz)
-    inputs = find_inputs(MemorySource(graph.adjacency, graph.features), counts, config)
-    return inputs, inputs.read_nodes(graph.features, slice(None))
+def find_inputs(
+    source: InputSource, counts: FeatureCounts | None, config: Config, structure: StructureMap | None = None
+) -> InputMap:
+    """How a graph is read under these settings. counts: of its features; None where it has none.
 
-
-def find_inputs(source: InputSource, counts: FeatureCounts | None, config: Config) -> InputMap:
-    """How a graph is read under these settings. counts: of its features; None where it has none."""
-    structured = counts is None or config.structure != "none"
+    structure: structural columns of the settings' width, where they are found already.
+    """
+    structured = counts is None or config.structure == "blend"
     return fit_inputs(
         source,
         scaling=config.feature_scaling,
         feature_width=config.feature_width if compression_pays(counts, config) else 0,
         structure_width=config.structure_width if structured else 0,
+        structure=structure,
         seed=config.seed,
     )
 

@@ -15,11 +15,10 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.evaluation.separation import Separation, separate
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.model_record import read_model_record
 from l2g2g.preparation import passes_whole_graph
-from l2g2g.record_graph import AnyGraph, classes_of, degrees_of, ids_of, sample_pairs, upper_edges
+from l2g2g.record_graph import classes_of, degrees_of, ids_of, sample_pairs, upper_edges
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.reports.record_files import read_record, read_row, write_record
 from l2g2g.run import Run
@@ -39,7 +38,7 @@ _NODE_BYTES = 64  # of memory for each node while a record is made: degrees, pat
 def keep_record(
     directory: RunDirectory | None,
     name: str,
-    graph: AnyGraph,
+    graph: GraphStore,
     run: Run,
     row: dict[str, Any],
     *,
@@ -52,7 +51,7 @@ def keep_record(
     if directory is None:
         return
     limit, needed = run.config.memory, run.embedding.nbytes + _NODE_BYTES * graph.num_nodes
-    if isinstance(graph, StoredGraph) and limit is not None and needed > limit:
+    if not graph.resident and limit is not None and needed > limit:
         text = (
             f"no record is kept: it takes {needed / 1e9:.1f} GB of memory, more than --memory; there is no report then"
         )
@@ -63,7 +62,7 @@ def keep_record(
 
 def make_record(
     name: str,
-    graph: AnyGraph,
+    graph: GraphStore,
     run: Run,
     row: dict[str, Any],
     *,
@@ -73,7 +72,7 @@ def make_record(
     model, frame, patch_set = run.trained.model, run.trained.frame, run.patch_set
     residuals = run.inspection.residuals
     classes, labels = classes_of(graph)
-    burden = _FEW_BYTES if isinstance(graph, StoredGraph) else max(_FEW_BYTES, run.embedding.nbytes)
+    burden = max(_FEW_BYTES, run.embedding.nbytes) if graph.resident else _FEW_BYTES
     keeps_edges = 4 * graph.num_edges <= burden
     tensors = {
         "patches.nodes": patch_set.global_nodes.astype(np.int32),
@@ -90,7 +89,7 @@ def make_record(
             graph.num_edges,
             graph.num_features,
             graph.weighted,
-            isinstance(graph, Graph) and graph.directed,
+            graph.directed,
             graph.cleaning,
         ),
         history=run.trained.history,
@@ -170,7 +169,7 @@ def _describe_patches(run: Run) -> PatchFacts:
     )
 
 
-def _separate_learned(graph: AnyGraph, run: Run) -> Separation | None:
+def _separate_learned(graph: GraphStore, run: Run) -> Separation | None:
     """Scores of edges that were learned from, where no others were scored."""
     pairs = sample_pairs(graph, _SAMPLED_EDGES, np.random.default_rng([run.config.seed, 0x2EC0]))
     if pairs is None:

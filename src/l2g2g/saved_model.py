@@ -30,7 +30,7 @@ from l2g2g.models.known_rows import KnownRows
 from l2g2g.models.structure import StructureMap
 from l2g2g.training.state import History, read_history
 
-FORMAT, _WITHOUT_INPUTS = "l2g2g model 2", "l2g2g model 1"
+FORMAT, _WITHOUT_INPUTS = "l2g2g model 3", "l2g2g model 1"
 _MANIFEST, _TENSORS = "model.json", "model.safetensors"
 ESTIMATORS = {
     "gae": "GAE",
@@ -170,6 +170,8 @@ def _input_values(inputs: InputMap) -> dict[str, Any]:
         "num_features": inputs.num_features,
         "scaling": inputs.scaling,
         "structure_factor": inputs.structure_factor,
+        "structure_only": inputs.structure_only,
+        "row_power": inputs.row_power,
         "degree_mean": None if structure is None else structure.degree_mean,
         "degree_spread": None if structure is None else structure.degree_spread,
     }
@@ -190,6 +192,8 @@ def _read_fitted(config: Config, values: dict[str, Any], tensors: dict[str, Tens
         arrays.get("inputs.projection"),
         structure,
         float(values["structure_factor"]),
+        bool(values["structure_only"]),
+        float(values["row_power"]),
     )
     model = _read_weights(config, inputs.num_columns, tensors)
     layers = [tensors[f"known.layers.{place}"] for place in range(config.layers)]

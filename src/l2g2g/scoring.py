@@ -12,9 +12,8 @@ from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
 from l2g2g.evaluation.separation import PairKind, separate
-from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
-from l2g2g.graphs.store import StoredGraph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.resources import peak_memory
 from l2g2g.run import Run
@@ -31,7 +30,7 @@ def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> fl
     return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
 
 
-def directed_measures(graph: Graph, split: LinkSplit, run: Run) -> dict[str, float | int | None]:
+def directed_measures(graph: GraphStore, split: LinkSplit[Any], run: Run) -> dict[str, float | int | None]:
     """The two questions of a directed graph apart; nothing for an undirected one."""
     if graph.arcs is None or split.test is None:
         return {}
@@ -45,7 +44,7 @@ FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "pr
 
 
 def further_measures(
-    graph: Graph | StoredGraph, test: Pairs | None, train_degrees: np.ndarray, run: Run, clock: Stopwatch
+    graph: GraphStore, test: Pairs | None, train_degrees: np.ndarray, run: Run, clock: Stopwatch
 ) -> dict[str, float | None]:
     """Ranks of the held-out edges, and classes read by a linear probe; None for what does not apply.
 
@@ -78,7 +77,7 @@ def with_separation(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
 
 
 def describe_evaluation(
-    graph: Graph | StoredGraph,
+    graph: GraphStore,
     run: Run,
     scores: LinkScores,
     seconds: dict[str, float],

@@ -13,9 +13,8 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.graph_store import GraphStore
     from l2g2g.graphs.split_files import PinnedSplit
-    from l2g2g.graphs.store import StoredGraph
 
 SplitOption = Annotated[
     Path | None, typer.Option(help="A folder that l2g2g split wrote: train and score on its pairs.")
@@ -54,7 +53,6 @@ def split(
         raise InputError(f"--protocol {protocol}: files hold a heldout split only; evaluate makes the paper's pairs")
     from l2g2g.config import make_config
     from l2g2g.graphs.fingerprint import fingerprint
-    from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.split_files import check_split_folder, write_split
     from l2g2g.graphs.splits import split_edges
     from l2g2g.record_graph import ids_of
@@ -64,11 +62,8 @@ def split(
     config = make_config("l2g2g", "default", seed=seed, directed=directed)
     fractions: dict[str, Any] = {"validation_fraction": _VALIDATION_FRACTION, "test_fraction": _TEST_FRACTION}
     with open_source(graph, features, config, data_dir=data_dir) as loaded:
-        arcs, known = (
-            (loaded.arcs, fingerprint(loaded)) if isinstance(loaded, Graph) else (None, {"store": loaded.sha256})
-        )
-        held_out = split_edges(loaded, **fractions, seed=seed, arcs=arcs)
-        facts = {"seed": seed, **fractions, "fingerprint": known}
+        held_out = split_edges(loaded, **fractions, seed=seed, arcs=loaded.arcs)
+        facts = {"seed": seed, **fractions, "fingerprint": fingerprint(loaded)}
         manifest = write_split(output, loaded, held_out, ids_of(loaded), **facts)
     if as_json:
         typer.echo(json.dumps({**manifest, "output": str(output)}))
@@ -80,7 +75,7 @@ def split(
         )
 
 
-def read_pinned(folder: Path | None, graph: Graph | StoredGraph, config: Config) -> PinnedSplit | None:
+def read_pinned(folder: Path | None, graph: GraphStore, config: Config) -> PinnedSplit | None:
     """The split in a folder, of this graph; None without a folder."""
     if folder is None:
         return None

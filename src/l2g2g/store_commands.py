@@ -116,12 +116,12 @@ def _find_or_cut(
     from l2g2g.patches.store import has_patches, open_patches
     from l2g2g.patches.stored_cut import cut_stored_graph
     from l2g2g.patches.stored_partition import metis_memory
-    from l2g2g.stored_patches import plan_cut
+    from l2g2g.runs.patches import plan_cut
 
     room = _room(budget)
     if method is None:
         method = "metis" if metis_memory(graph) <= room else "streaming"
-    cut = plan_cut(config.num_patches(graph.num_nodes), config, method)
+    cut = plan_cut(graph, config.num_patches(graph.num_nodes), config, method)
     if has_patches(graph.directory):
         with suppress(InputError):  # damaged, or cut from a graph that was there before
             found = open_patches(graph.directory, graph=graph)

@@ -12,7 +12,6 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.experiment import embed_graph
 from l2g2g.fitted import Fitted, Start
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import Matched, match_nodes
@@ -20,6 +19,7 @@ from l2g2g.models.inputs import InputMap
 from l2g2g.models.known_rows import weigh_nodes
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory, differences
+from l2g2g.runs.embed import embed_graph
 from l2g2g.training.report import OnEpoch
 
 # What the weights of a model depend on; all else may change from one training to the next.

@@ -8,8 +8,8 @@ import pytest
 from l2g2g import core
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.experiment import run_split
 from l2g2g.graphs.splits import split_links
+from l2g2g.runs.training import run_split
 
 pytest.importorskip("l2g2g.core._native")
 

@@ -39,7 +39,7 @@ import sys
 from dataclasses import replace
 import numpy as np
 from l2g2g.config import make_config
-from l2g2g.experiment import evaluate_graph
+from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.graphs.block_model import BlockModel
 
 graph = BlockModel.planted(num_blocks=5, block_size=200, inside=0.06, outside=0.004).sample(0)

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from l2g2g.config import make_config
-from l2g2g.experiment import embed_graph
 from l2g2g.run_directory import open_run
+from l2g2g.runs.embed import embed_graph
 
 
 class Stop(Exception):
@@ -52,7 +52,7 @@ LARGE = """
 import resource
 import numpy as np
 from l2g2g.config import make_config
-from l2g2g.experiment import embed_graph
+from l2g2g.runs.embed import embed_graph
 from l2g2g.graphs.graph import Graph
 
 generator, num_nodes, num_edges = np.random.default_rng(0), 1_000_000, 10_000_000

@@ -9,7 +9,7 @@ import pytest
 
 PROBE = """
 import sys
-import l2g2g.cli, l2g2g.experiment
+import l2g2g.cli, l2g2g.runs.evaluate
 from l2g2g.graphs.read import read_graph
 read_graph(sys.argv[1])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmPeak")))

@@ -247,9 +247,9 @@ def read_checkpoints(folder):
 def checkpoint_files():
     """A run of two epochs with its checkpoints."""
     from l2g2g.config import make_config
-    from l2g2g.experiment import embed_graph
     from l2g2g.graphs.read import read_graph
     from l2g2g.run_directory import open_run
+    from l2g2g.runs.embed import embed_graph
 
     folder = Path(tempfile.mkdtemp(dir="."))
     config = make_config("l2g2g", epochs=3, **SMALL)
@@ -283,9 +283,9 @@ def seal(files):
 
 def resume(folder):
     from l2g2g.config import make_config
-    from l2g2g.experiment import embed_graph
     from l2g2g.graphs.read import read_graph
     from l2g2g.run_directory import open_run
+    from l2g2g.runs.embed import embed_graph
 
     run = folder / "run"
     (run / "checkpoints").mkdir(parents=True)
@@ -387,10 +387,10 @@ def seal_model(files):
 def record_files():
     """What a finished run keeps, once with a learned decoder."""
     from l2g2g.config import make_config
-    from l2g2g.experiment import embed_graph
     from l2g2g.graphs.read import read_graph
     from l2g2g.record_keeping import make_record
     from l2g2g.reports.record_files import write_record
+    from l2g2g.runs.embed import embed_graph
 
     graph, found = read_graph(np.array(RING), features()), []
     for decoder in ("inner", "product"):

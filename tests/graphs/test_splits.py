@@ -12,7 +12,8 @@ from l2g2g.graphs.splits import keep_all, split_edges, split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import prepare_batches
+
+from ..training.in_memory import prepare_batches
 
 
 def as_set(pairs):
@@ -165,7 +166,7 @@ def test_memory_and_disk_give_the_same_split_for_every_block_size(planted, fract
         assert one.negative.tolist() == two.negative.tolist()
     assert (expected.held_out != found.held_out).nnz == 0
     assert found.num_edges == expected.train.num_edges
-    assert (found.training_graph(planted).adjacency != expected.train.adjacency).nnz == 0
+    assert (found.of(planted).train.adjacency != expected.train.adjacency).nnz == 0
 
 
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])

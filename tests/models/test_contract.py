@@ -7,7 +7,6 @@ import pytest
 
 from l2g2g import L2G2G
 from l2g2g.config import make_config
-from l2g2g.experiment import embed_graph
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
@@ -15,6 +14,7 @@ from l2g2g.record_keeping import open_record
 from l2g2g.reports.projection import project
 from l2g2g.reports.run_page import render_run
 from l2g2g.run_directory import open_run
+from l2g2g.runs.embed import embed_graph
 from l2g2g.training_options import settings
 
 NUM_NODES, DIM, EPOCHS = 80, 8, 6

@@ -1,11 +1,15 @@
 """Inputs: what was found on some nodes is applied to others, and the same nodes read twice are the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.models.inputs import MemorySource, fit_inputs
+from l2g2g.models.inputs import fit_inputs
+from l2g2g.training.rows import TrainingRows
+from l2g2g.training.whole_pass import RowSource
 
 KINDS = {
     "scaled": {},
@@ -19,7 +23,7 @@ KINDS = {
 @pytest.mark.parametrize("sparse", [False, True])
 def test_known_nodes_are_read_again_as_they_were(noisy, kind, sparse):
     features = sp.csr_array(noisy.features) if sparse else noisy.features
-    inputs = fit_inputs(MemorySource(noisy.adjacency, features), **KINDS[kind])
+    inputs = fit_inputs(RowSource(TrainingRows(replace(noisy, features=features))), **KINDS[kind])
     rows = inputs.read_nodes(features, slice(None))
     assert rows.shape == (noisy.num_nodes, inputs.num_columns)
     columns = None if inputs.structure is None else inputs.structure.columns
@@ -35,7 +39,7 @@ def test_known_nodes_are_read_again_as_they_were(noisy, kind, sparse):
 
 
 def test_a_graph_without_features_is_read_by_its_structure(plain):
-    source = MemorySource(plain.adjacency, None)
+    source = RowSource(TrainingRows(plain))
     inputs = fit_inputs(source, structure_width=4)
     rows = inputs.read_nodes(None, slice(None))
     assert (inputs.num_features, inputs.num_columns) == (0, 5)
@@ -45,12 +49,12 @@ def test_a_graph_without_features_is_read_by_its_structure(plain):
 
 
 def test_other_features_are_refused_with_their_number(noisy, plain):
-    inputs = fit_inputs(MemorySource(noisy.adjacency, noisy.features))
+    inputs = fit_inputs(RowSource(TrainingRows(noisy)))
     inputs.check(noisy.features[:3], "graph")
     with pytest.raises(InputError, match="graph: has 5 features, the model was trained on 12"):
         inputs.check(noisy.features[:, :5], "graph")
     with pytest.raises(InputError, match="has 0 features, the model was trained on 12"):
         inputs.check(None, "graph")
-    bare = fit_inputs(MemorySource(plain.adjacency, None), structure_width=4)
+    bare = fit_inputs(RowSource(TrainingRows(plain)), structure_width=4)
     with pytest.raises(InputError, match="trained without any; leave them out"):
         bare.check(noisy.features, "graph")

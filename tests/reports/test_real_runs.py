@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.config import make_config
-from l2g2g.experiment import evaluate_graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.record_keeping import keep_record, open_record
 from l2g2g.reports.partners import Partners
@@ -16,6 +15,7 @@ from l2g2g.reports.projection import project
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.reports.run_page import render_run
 from l2g2g.run_directory import open_run
+from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.training.state import History
 
 DATA = Path(os.environ.get("L2G2G_DATA", Path(__file__).parents[2].parent / "shared" / "data"))

@@ -10,15 +10,16 @@ import torch
 from l2g2g.alignment.synchronise import Frame
 from l2g2g.config import make_config
 from l2g2g.errors import NumericalError
-from l2g2g.experiment import embed_graph
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import prepare_batches
+from l2g2g.runs.embed import embed_graph
 from l2g2g.training.loop import LoopSettings, _falls_fast, embed_nodes, train
 from l2g2g.training.objective import patch_loss
 from l2g2g.training.shard import Shard
+
+from .in_memory import prepare_batches
 
 DIM = 4
 SETTINGS = LoopSettings(epochs=12, seed=0, alignment="during", refresh_every=3)

@@ -9,14 +9,16 @@ import torch
 from l2g2g.alignment.synchronise import apply_frame, assemble
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.experiment import embed_graph, evaluate_graph
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.splits import keep_all
 from l2g2g.models.features import scale_features
 from l2g2g.patches.overlap import whole_graph
-from l2g2g.training.batches import prepare_batches
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.training.loop import encode_patches
 from l2g2g.training.methods import METHODS
+
+from .in_memory import prepare_batches
 
 SMALL = {"dim": 6, "hidden": 12, "patches": 3, "epochs": 8}
 

@@ -13,15 +13,15 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.batches import ResidentBatches, prepare_batches
+from l2g2g.training.node_pairs import edges_between
 from l2g2g.training.objective import (
     ObjectiveSettings,
     accumulate_gradients,
-    edges_between,
     encode_aligned,
     patch_loss,
-    prepare_global_pairs,
 )
+
+from .in_memory import prepare_batches, prepare_global_pairs
 
 DIM = 4
 GLOBAL = ObjectiveSettings(scope="global")
@@ -188,10 +188,11 @@ def test_one_patch_scored_globally_is_the_loss_of_the_whole_graph(split, whole, 
 
 def test_one_patch_with_nothing_hidden_is_the_loss_of_gae_by_its_formula(split, whole):
     model = make_model(split)
-    (batch,) = batches_of(split, whole)
+    batches = batches_of(split, whole)
+    (batch,) = batches
     pairs = global_pairs_of(split, whole)
-    loss = accumulate_gradients(model, ResidentBatches([batch]), Frame.identity(1, DIM), GLOBAL, EPOCH, pairs)
-    negatives = negatives_of(pairs.pairs)
+    loss = accumulate_gradients(model, batches, Frame.identity(1, DIM), GLOBAL, EPOCH, pairs)
+    negatives = negatives_of(pairs.pairs.source)
     edges = sp.coo_array(split.train.adjacency)
     with torch.no_grad():
         embedding = model.encode(batch.inputs)[0]
@@ -219,8 +220,8 @@ def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_
     edges = sp.coo_array(split.train.adjacency)
     edges = (edges.row, edges.col)
     if mask:
-        edges = ends(global_pairs.pairs.draw_edges(mask, mask, seed=0, epoch=EPOCH))
-    negatives = negatives_of(global_pairs.pairs)
+        edges = ends(global_pairs.pairs.source.draw_edges(mask, mask, seed=0, epoch=EPOCH))
+    negatives = negatives_of(global_pairs.pairs.source)
     assert negatives.num_pairs == pytest.approx(split.train.num_edges, rel=0.1)
     expected = dense_loss(embedding, edges, ends(negatives), -0.3, weight=weight_of(negatives))
     assert loss == pytest.approx(expected, rel=1e-5)
@@ -229,13 +230,13 @@ def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_
 def test_the_global_loss_scores_edges_that_no_patch_holds(split, patch_set, global_pairs):
     cut = as_set(*patch_set.cut_edges(split.train.adjacency))
     assert len(cut) > 20
-    edges = global_pairs.pairs.edges
+    edges = global_pairs.pairs.source.edges
     assert cut < as_set(*ends(edges))
     patches_of = [set() for _ in range(patch_set.num_nodes)]
     for patch in range(patch_set.num_patches):
         for node in patch_set.nodes_of(patch):
             patches_of[node].add(patch)
-    negatives = as_set(*ends(negatives_of(global_pairs.pairs)))
+    negatives = as_set(*ends(negatives_of(global_pairs.pairs.source)))
     between = [not patches_of[u] & patches_of[v] for u, v in negatives]
     assert np.mean(between) > 0.3
 
@@ -253,7 +254,7 @@ def test_a_share_of_the_pairs_has_the_full_loss_as_its_mean(split, patch_set, ma
     settings = replace(GLOBAL, mask=mask, score_fraction=fraction)
     per_edge = (mask or 1.0) * fraction
     pairs = global_pairs_of(split, patch_set, negatives_per_edge=per_edge)
-    counts = [negatives_of(pairs.pairs, epoch).num_pairs for epoch in range(200)]
+    counts = [negatives_of(pairs.pairs.source, epoch).num_pairs for epoch in range(200)]
     wanted = per_edge * split.train.num_edges
     assert wanted <= np.mean(counts) + 4 * np.std(counts) / np.sqrt(200) < wanted + 8  # whole groups of draws
     bias = torch.tensor(-0.3)
@@ -341,7 +342,7 @@ def test_no_encoder_sees_an_edge_that_is_to_be_predicted(split, patch_set, scope
         seen, predicted = set(), set()
         for batch in batches:
             seen |= seen_by(batch, mask=mask, scored=mask * score_fraction, seed=5, epoch=epoch)
-        for source in [batch.pairs for batch in batches] if scope == "inside" else [pairs.pairs]:
+        for source in [batch.pairs for batch in batches] if scope == "inside" else [pairs.pairs.source]:
             rows, columns = ends(source.draw_edges(mask, mask * score_fraction, seed=5, epoch=epoch))
             predicted |= as_set(source.nodes[rows], source.nodes[columns])
         assert not seen & predicted
@@ -357,7 +358,7 @@ def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_se
     """Take the hidden edges out of the graph: the encoders give the same vectors."""
     model = make_model(split)
     settings = replace(GLOBAL, mask=0.5)
-    rows, columns = ends(global_pairs.pairs.draw_edges(0.5, 0.5, seed=0, epoch=EPOCH))
+    rows, columns = ends(global_pairs.pairs.source.draw_edges(0.5, 0.5, seed=0, epoch=EPOCH))
     removed = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=split.train.adjacency.shape)
     removed = sp.csr_array(removed + removed.T)
     left = sp.csr_array(split.train.adjacency - removed)
@@ -384,7 +385,7 @@ def test_no_held_out_pair_nor_edge_is_drawn_as_a_negative(noisy, protocol):
     never = (split.held_out.toarray() != 0) | (noisy.adjacency.toarray() != 0) | np.eye(noisy.num_nodes, dtype=bool)
     drawn = np.zeros(never.shape, bool)
     for epoch in range(60):
-        drawn[ends(negatives_of(pairs.pairs, epoch))] = True
+        drawn[ends(negatives_of(pairs.pairs.source, epoch))] = True
     assert not (drawn & never).any()
     assert (drawn | drawn.T | never).mean() > 0.99  # and all others are
 
@@ -448,7 +449,7 @@ def test_groups_redrawn_hide_the_same_edges_in_one_block_and_patch_by_patch(spli
 def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit):
     units = clusters if unit == "clusters" else None
     batches = batches_of(split, patch_set, together=False, units=units)
-    source = global_pairs_of(split, patch_set, units=units).pairs
+    source = global_pairs_of(split, patch_set, units=units).pairs.source
     everything = as_set(*sp.coo_array(split.train.adjacency).coords)
     cut = as_set(*patch_set.cut_edges(split.train.adjacency))
     counts, previous = [], None
@@ -470,14 +471,14 @@ def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit)
 
 def test_fixed_patches_as_mask_predict_exactly_the_edges_that_no_patch_holds(split, patch_set):
     pairs = global_pairs_of(split, patch_set, only_between=True)
-    edges = pairs.pairs.edges
+    edges = pairs.pairs.source.edges
     cut = as_set(*patch_set.cut_edges(split.train.adjacency))
     assert as_set(*ends(edges)) == cut
     assert edges.listed.num_pairs == len(cut)
     never = (split.held_out.toarray() != 0) | (split.train.adjacency.toarray() != 0)
     counts = []
     for epoch in range(30):
-        negatives = negatives_of(pairs.pairs, epoch)
+        negatives = negatives_of(pairs.pairs.source, epoch)
         assert not never[ends(negatives)].any()
         counts.append(negatives.num_pairs)
     assert len(cut) - 1 < np.mean(counts) < len(cut) + 5  # whole groups of draws

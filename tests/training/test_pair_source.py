@@ -10,11 +10,14 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.pairs import PairList
+from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.objective import ObjectiveSettings, prepare_global_pairs
+from l2g2g.training.node_pairs import NodePairs
+from l2g2g.training.objective import ObjectiveSettings
 from l2g2g.training.objective import _how_to_draw as how_to_draw
-from l2g2g.training.pair_source import PairOptions, one_way_reversed, prepare_pairs
+from l2g2g.training.pair_source import PairOptions, PatchEdges, make_pairs, one_way_reversed
+from l2g2g.training.rows import TrainingRows
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +36,20 @@ def one_way(planted):
     )
 
 
-def pairs_of(graph, held_out, options, patch_set=None):
+def pairs_of(graph, held_out, options, patch_set=None, arcs=None):
     patch_set = patch_set or whole_graph(graph.num_nodes)
     patches = np.arange(patch_set.num_patches)
-    return prepare_pairs(patch_set, graph.adjacency, held_out, patch_set.num_rows, patches, 1.0, "cpu", None, options)
+    return make_pairs(
+        patch_set,
+        PatchEdges.induced(patch_set, graph.adjacency, arcs),
+        held_out,
+        patch_set.num_rows,
+        patches,
+        1.0,
+        "cpu",
+        None,
+        options,
+    )
 
 
 def ends(pairs):
@@ -114,7 +127,7 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
     patch_set = whole_graph(train.num_nodes)
     if num_patches > 1:
         patch_set = make_patches(train.adjacency, partition(train.adjacency, 3), min_overlap=5, target_overlap=10)
-    source = pairs_of(train, split.held_out, PairOptions(arcs=train.arcs, reversed_share=0.5), patch_set)
+    source = pairs_of(train, split.held_out, PairOptions(reversed_share=0.5), patch_set, train.arcs)
     nodes = patch_set.global_nodes
     arcs, joined = train.arcs.toarray() > 0, train.adjacency.toarray() > 0
     never = split.held_out.toarray() > 0
@@ -142,10 +155,8 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
 
 def test_the_whole_graph_as_pairs_of_arcs(one_way):
     split = split_links(one_way, seed=0)
-    options = PairOptions(arcs=split.train.arcs, reversed_share=0.5)
-    pairs = prepare_global_pairs(
-        whole_graph(one_way.num_nodes), split.train.adjacency, split.held_out, options=options
-    ).pairs
+    how = {"options": PairOptions(reversed_share=0.5), "arcs": split.train.arcs}
+    pairs = pairs_of(split.train, split.held_out, **how)
     assert isinstance(pairs.edges, PairList)  # an arc counts in its own direction alone
     rows, columns = ends(pairs.edges)
     assert len(rows) == split.train.arcs.nnz
@@ -153,7 +164,7 @@ def test_the_whole_graph_as_pairs_of_arcs(one_way):
 
 
 def test_symmetric_decoders_get_no_reversed_arcs(one_way):
-    source = pairs_of(one_way, keep_all(one_way).held_out, PairOptions(arcs=one_way.arcs))
+    source = pairs_of(one_way, keep_all(one_way).held_out, PairOptions(), arcs=one_way.arcs)
     _, negatives = source.draw(**how_to_draw(ObjectiveSettings(mask=0.4), 0))
     rows, columns = ends(negatives)
     assert not (one_way.adjacency.toarray()[rows, columns] > 0).any()
@@ -182,29 +193,55 @@ def test_negatives_are_those_of_the_epoch_or_of_the_seed(planted):
     assert drawn(1, fresh=False) != drawn(1, fresh=False, seed=1)
 
 
+class Totals(Communicator):
+    """Writes down what a process with all rows adds up, and tells it to those that have some of them."""
+
+    def __init__(self, known=None):
+        super().__init__()
+        self.known, self.told = known, []
+
+    def all_reduce(self, kind, values):
+        if self.known is not None:
+            values.copy_(self.known[len(self.told)])
+        self.told.append(values.clone())
+
+
 @pytest.mark.parametrize("num_groups", [0, 3])
-@pytest.mark.parametrize("kind", ["plain", "weighted", "by degree", "arcs"])
-def test_ranks_draw_the_pairs_of_one_process_between_them(one_way, kind, num_groups):
+@pytest.mark.parametrize("kind", ["plain", "weighted", "by degree", "between patches"])
+def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_groups):
     """Each the pairs that begin with its nodes, every pair on one of them, with the weight that it has there."""
-    split = split_links(one_way, seed=0)
-    options = {
-        "plain": PairOptions(),
-        "weighted": PairOptions(weighted=True),
-        "by degree": PairOptions(by_degree=True),
-        "arcs": PairOptions(arcs=split.train.arcs, reversed_share=0.5),
-    }[kind]
-    source = pairs_of(split.train, split.held_out, options)
-    homes = np.random.default_rng(0).integers(3, size=one_way.num_nodes)
-    how = {"fresh": True, "seed": 1, "epoch": 4, "num_groups": num_groups}
-    expected = [drawn.listed for drawn in source.draw(0.5, 0.4, **how)]
-    parts = [replace(source, is_owned=homes == rank).draw_owned(0.5, 0.4, **how) for rank in range(3)]
-    num_edges = sum(part.num_edges or 0 for part in parts)
-    weighed = [part.weighed(num_edges) for part in parts]
+    sources, targets = planted.edges()
+    heavy = planted.with_edges(sources, targets, np.random.default_rng(1).random(len(sources)) + 0.5)
+    split = split_links(replace(heavy, weighted=True), seed=0)
+    train = split.train
+    patch_set = None
+    if kind == "between patches":
+        patch_set = make_patches(train.adjacency, partition(train.adjacency, 4), min_overlap=4, target_overlap=6)
+    how = {
+        "options": PairOptions(weighted=kind == "weighted", by_degree=kind == "by degree"),
+        "patch_set": patch_set,
+        "negatives_per_edge": 0.7,
+    }
+    homes = np.random.default_rng(0).integers(3, size=planted.num_nodes)
+    draw = {"fresh": True, "seed": 1, "epoch": 4, "num_groups": num_groups}
+    whole_pairs = NodePairs(TrainingRows(train), split.held_out, **how)
+    expected = [drawn.listed for drawn in whole_pairs.draw(0.5, 0.4, **draw)]
+    owned = [np.flatnonzero(homes == rank) for rank in range(3)]
+
+    def draw_by(nodes, totals):
+        rows = TrainingRows(train, nodes=nodes, block_arcs=500)
+        return NodePairs(rows, split.held_out, **how, communicator=totals).draw_owned(0.5, 0.4, **draw)
+
+    totals = Totals()
+    draw_by(np.arange(planted.num_nodes), totals)
+    parts = [draw_by(nodes, Totals(totals.told)) for nodes in owned]
+    total = sum(part.total for part in parts)
+    weighed = [part.weighed(total) for part in parts]
     for name, whole in zip(("edges", "non_edges"), expected, strict=True):
         found = [getattr(part, name) for part in weighed]
         for rank, pairs in enumerate(found):
             assert (homes[pairs.rows] == rank).all()
-            assert pairs.num_pairs > 20
+            assert pairs.num_pairs > 20 or kind == "between patches"
         rows, columns, weights = (
             np.concatenate([getattr(pairs, part) for pairs in found]) for part in ("rows", "columns", "pair_weights")
         )

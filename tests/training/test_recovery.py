@@ -8,8 +8,8 @@ import torch
 
 from l2g2g.config import make_config
 from l2g2g.errors import NumericalError
-from l2g2g.experiment import evaluate_graph
 from l2g2g.graphs.datasets import load_dataset
+from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.training import loop
 from l2g2g.training.recovery import embedding_trouble, loss_trouble
 

@@ -9,13 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 
 
-def fingerprint(graph: Graph) -> dict[str, Any]:
-    """Sizes, and a SHA-256 of edges, features and ids each, so that a difference can be named.
+def fingerprint(graph: GraphStore) -> dict[str, Any]:
+    """Sizes, and a SHA-256 of edges, features and ids each, so that a difference can be named; of a store its own.
 
     The name of the graph, where it was read from and its labels do not count: training sees none of them.
     """
+    if graph.stored is not None:
+        return {"store": graph.stored.sha256}
+    return _describe(graph.to_graph())
+
+
+def _describe(graph: Graph) -> dict[str, Any]:
     features = graph.features
     return {
         "num_nodes": graph.num_nodes,

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.newcomers import Newcomers
+
+if TYPE_CHECKING:
+    from l2g2g.graphs.store import StoredGraph
 
 Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
 
 # Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
 _LARGEST_SPARE = 10_000_000
 _SPARE_NODES_PER_ARC = 100
+_RULE_ENTRIES = 1 << 20  # of the graph looked at once where edges are held out
 
 
 class EdgeModel(Protocol):
@@ -74,6 +79,11 @@ class RowBlock:
     indices: np.ndarray
     first_entry: int
     weights: np.ndarray | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(part.nbytes for part in (self.indptr, self.indices, self.weights) if part is not None)
 
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
@@ -135,9 +145,63 @@ class Graph:
         """Number of feature columns, 0 for a graph without features."""
         return 0 if self.features is None else self.features.shape[1]
 
+    @property
+    def resident(self) -> bool:
+        """Whether all of it is in memory: yes."""
+        return True
+
+    @property
+    def stored(self) -> StoredGraph | None:
+        """The store that it is read from: none."""
+        return None
+
+    @property
+    def rule(self) -> HeldOutRule | None:
+        """Which edges of the stored graph are left out here: none."""
+        return None
+
+    @property
+    def has_sparse_features(self) -> bool:
+        """Whether features are CSR."""
+        return bool(sp.issparse(self.features))
+
+    @property
+    def entries_per_row(self) -> float:
+        """Numbers that a feature row holds: its columns, of sparse features its entries on average."""
+        features: Any = self.features
+        return features.nnz / self.num_nodes if self.has_sparse_features else float(self.num_features)
+
     def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(num_nodes, num_nodes) the adjacency matrix, in which at least the rows of these nodes are complete."""
         return self.adjacency
+
+    def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
+        return self.adjacency[nodes]
+
+    def read_features(self, nodes: np.ndarray | slice) -> Features:
+        """(len(nodes), num_features) feature rows, dense or CSR."""
+        if self.features is None:
+            raise InputError(f"{self.name}: the graph has no features")
+        whole = isinstance(nodes, slice) and nodes.indices(self.num_nodes) == (0, self.num_nodes, 1)
+        return self.features if whole else self.features[nodes]
+
+    def to_graph(self) -> Graph:
+        """The whole graph in memory: itself."""
+        return self
+
+    def without(self, rule: HeldOutRule | None, num_edges: int) -> Graph:
+        """The same nodes without the edges that a rule holds out."""
+        if rule is None:
+            return self
+        places = [
+            block.first_entry + rule.find(block.indptr, block.indices, np.arange(block.low, block.high))
+            for block in self.row_blocks(_RULE_ENTRIES)
+        ]
+        parts = self.adjacency.indptr, self.adjacency.indices, self.adjacency.data
+        indptr, indices, data = drop_entries(*parts, np.concatenate(places))
+        assert len(indices) == 2 * num_edges
+        return self.with_adjacency(sp.csr_array((data, indices, indptr), shape=self.adjacency.shape))
 
     @property
     def degrees(self) -> np.ndarray:
@@ -161,6 +225,18 @@ class Graph:
             indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
             yield RowBlock(low, high, bounds, indices, first, values)
             low = high
+
+    def row_bounds(self, num_entries: int) -> np.ndarray:
+        """(2,) where blocks of rows begin and end: all rows are one."""
+        return np.array([0, self.num_nodes])
+
+    def row_block(self, low: int, high: int) -> RowBlock:
+        """Rows low:high of the adjacency matrix, with weights where there are some; views where that is possible."""
+        adjacency = self.adjacency
+        first, last = int(adjacency.indptr[low]), int(adjacency.indptr[high])
+        bounds = adjacency.indptr[low : high + 1].astype(np.int64) - first
+        indices = adjacency.indices[first:last].astype(np.int32, copy=False)
+        return RowBlock(low, high, bounds, indices, first, adjacency.data[first:last] if self.weighted else None)
 
     def edge_weights(self) -> np.ndarray:
         """(num_edges,) weights in the order of `edges`."""

@@ -27,10 +27,10 @@ from l2g2g.graphs.archives import read_parquet, reading
 from l2g2g.graphs.array_writer import force_to_disk, move_into_place
 from l2g2g.graphs.edge_table import check_weight_column, plain_ids
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.node_ids import find_rows, quoted
 from l2g2g.graphs.non_edges import BLOCK_ENTRIES
-from l2g2g.graphs.splits import EdgeSplit, LinkSplit, Pairs, pair_pattern
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.splits import AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
 from l2g2g.graphs.write import make_folder, write_text, writing
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class PinnedSplit:
     test: Pairs
     sha256: str
 
-    def in_memory(self, graph: Graph) -> LinkSplit:
+    def in_memory(self, graph: Graph) -> LinkSplit[Graph]:
         """The split of a graph in memory, whose nodes and features stay."""
         edges = self.training_edges(graph.num_nodes, directed=graph.directed)
         train = replace(graph, adjacency=edges.adjacency, arcs=edges.arcs, weighted=edges.weighted)
         return LinkSplit(train, self.validation, self.test, self._held_out(graph.num_nodes))
 
-    def of_training_graph(self, num_nodes: int, num_edges: int) -> EdgeSplit:
-        """What is held out, for a training graph that is a store of its own. num_edges: of the training graph."""
-        return EdgeSplit(None, self.validation, self.test, self._held_out(num_nodes), num_edges)
+    def of_training_graph(self, train: AnyStore) -> LinkSplit[AnyStore]:
+        """The split of a graph whose training edges are a store of their own."""
+        return LinkSplit(train, self.validation, self.test, self._held_out(train.num_nodes))
 
     def training_edges(self, num_nodes: int, *, directed: bool = False) -> Graph:
         """The training edges between all nodes, without features."""
@@ -97,7 +97,7 @@ def check_split_folder(folder: Path) -> None:
 
 
 def write_split(
-    folder: Path, graph: Graph | StoredGraph, split: EdgeSplit, node_ids: np.ndarray | None, **facts: Any
+    folder: Path, graph: GraphStore, split: EdgeSplit, node_ids: np.ndarray | None, **facts: Any
 ) -> dict[str, Any]:
     """Write a split, complete or not at all; a split that was there is replaced. Returns what split.json says.
 
@@ -121,7 +121,7 @@ def write_split(
                 "num_nodes": graph.num_nodes,
                 "num_edges": graph.num_edges,
                 "weighted": graph.weighted,
-                "directed": isinstance(graph, Graph) and graph.directed,
+                "directed": graph.directed,
                 "protocol": split.protocol,
                 **facts,
                 "train": num_train,
@@ -210,10 +210,10 @@ def _count(pairs: Pairs | None) -> dict[str, int]:
     return {"edges": edges, "non_edges": others}
 
 
-def _training_columns(graph: Graph | StoredGraph, split: EdgeSplit) -> Iterator[dict[str, np.ndarray]]:
+def _training_columns(graph: GraphStore, split: EdgeSplit) -> Iterator[dict[str, np.ndarray]]:
     """The edges that are left, some at a time: arcs of a directed graph, otherwise u < v in order."""
-    if isinstance(graph, Graph) and graph.arcs is not None:
-        arcs = sp.coo_array(split.training_graph(graph).arcs)
+    if graph.arcs is not None:
+        arcs = sp.coo_array(graph.without(split.rule, split.num_edges).arcs)
         sources, targets = arcs.coords
         yield _columns(sources, targets, np.ones(arcs.nnz, bool), arcs.data if graph.weighted else None)
         return

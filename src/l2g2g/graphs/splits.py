@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Generic, Literal, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from l2g2g.core import kernels
 from l2g2g.core.randomness import Purpose, hash_node_pairs, stream_key
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.held_out import HeldOutRule, drop_entries, rule_of, smallest_pairs, split_key
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.held_out import HeldOutRule, rule_of, smallest_pairs, split_key
 from l2g2g.graphs.non_edges import BLOCK_ENTRIES, EdgeSource, draw_non_edges
 
 Protocol = Literal["heldout", "paper"]
+AnyStore = TypeVar("AnyStore", bound=GraphStore)
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class LinkSplit:
-    """A training graph, validation and test pairs.
+class LinkSplit(Generic[AnyStore]):
+    """A training graph, in memory or on disk, validation and test pairs.
 
     Attributes:
         train: The graph that training may see.
@@ -60,7 +61,7 @@ class LinkSplit:
         protocol: Which evaluation the test pairs belong to.
     """
 
-    train: Graph
+    train: AnyStore
     validation: Pairs | None
     test: Pairs | None
     held_out: sp.csr_array
@@ -84,37 +85,21 @@ class EdgeSplit:
     num_edges: int
     protocol: Protocol = "heldout"
 
-    def in_memory(self, whole: Graph) -> LinkSplit:
-        """The split of the whole graph, which is in memory."""
-        return LinkSplit(self.training_graph(whole), self.validation, self.test, self.held_out, self.protocol)
-
-    def of_training_graph(self, num_nodes: int, num_edges: int) -> EdgeSplit:
-        """What is held out, for a training graph that is a store of its own. num_edges: of the training graph."""
-        return replace(self, rule=None, num_edges=num_edges)
-
-    def training_graph(self, whole: Graph) -> Graph:
-        """What is left of the whole graph, which is in memory."""
-        if self.rule is None:
-            return whole
-        places = [
-            block.first_entry + self.rule.find(block.indptr, block.indices, np.arange(block.low, block.high))
-            for block in whole.row_blocks(BLOCK_ENTRIES)
-        ]
-        adjacency = whole.adjacency
-        parts = adjacency.indptr, adjacency.indices, adjacency.data
-        indptr, indices, data = drop_entries(*parts, np.concatenate(places))
-        return whole.with_adjacency(sp.csr_array((data, indices, indptr), shape=adjacency.shape))
+    def of(self, whole: AnyStore) -> LinkSplit[AnyStore]:
+        """The split of the whole graph: what is left of it, and what is held out."""
+        train = cast(AnyStore, whole.without(self.rule, self.num_edges))
+        return LinkSplit(train, self.validation, self.test, self.held_out, self.protocol)
 
 
 def split_links(
-    graph: Graph,
+    graph: AnyStore,
     *,
     protocol: Protocol = "heldout",
     validation_fraction: float = 0.05,
     test_fraction: float = 0.10,
     seed: int = 0,
-) -> LinkSplit:
-    """Hold out edges of a graph in memory, with as many non-edges of the whole graph; see `split_edges`.
+) -> LinkSplit[AnyStore]:
+    """Hold out edges of a graph, in memory or on disk, with as many non-edges of the whole graph; see `split_edges`.
 
     A directed graph loses a pair of nodes with all its arcs, so that none tells of its reverse. Positives are the
     held-out arcs. Of as many negatives half are reverses of held-out one-way arcs (fewer where there are not enough),
@@ -134,7 +119,7 @@ def split_links(
         seed=seed,
         arcs=graph.arcs,
     )
-    return split.in_memory(graph)
+    return split.of(graph)
 
 
 def split_edges(
@@ -196,7 +181,7 @@ def split_edges(
     )
 
 
-def keep_all(graph: Graph) -> LinkSplit:
+def keep_all(graph: AnyStore) -> LinkSplit[AnyStore]:
     """A split that holds nothing back: everything is training data."""
     return LinkSplit(graph, None, None, pair_pattern([], graph.num_nodes))
 

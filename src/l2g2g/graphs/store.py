@@ -18,9 +18,12 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
-from l2g2g.graphs.graph import Cleaning, Features, Graph, RowBlock
+from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
 from l2g2g.graphs.stored_text import read_text, write_text
+from l2g2g.graphs.training_graph import TrainingGraph
 
 GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
 KIND = "graph"
@@ -41,6 +44,7 @@ class StoredGraph:
         indptr: (num_nodes + 1,) int64 on disk.
         indices: (2 num_edges,) int32 on disk, ascending in each row, no diagonal, both directions.
         weights: (2 num_edges,) float32 on disk; None where every weight is 1.
+        block_model: The model that generated the graph, where this process knows it.
     """
 
     def __init__(self, directory: Path, folder: ArrayFolder) -> None:
@@ -55,9 +59,47 @@ class StoredGraph:
             self.cleaning = Cleaning(**values["cleaning"])
             self.source: dict[str, Any] | None = values["source"]
         _check_arrays(folder, self.num_nodes, self.num_edges, self.num_features, self.weighted)
+        self.block_model: EdgeModel | None = None  # of a generated graph that this run has written
         self.indptr: StoredArray = arrays["indptr"]
         self.indices: StoredArray = arrays["indices"]
         self.weights: StoredArray | None = arrays.get("weights")
+
+    @property
+    def resident(self) -> bool:
+        """Whether all of it is in memory: no, it is read piece by piece."""
+        return False
+
+    @property
+    def directed(self) -> bool:
+        """Whether edges have a direction: a store joins them."""
+        return False
+
+    @property
+    def arcs(self) -> sp.csr_array | None:
+        """The arcs of a directed graph: none."""
+        return None
+
+    @property
+    def stored(self) -> StoredGraph:
+        """The store that it is read from: itself."""
+        return self
+
+    @property
+    def rule(self) -> HeldOutRule | None:
+        """Which edges of the stored graph are left out here: none."""
+        return None
+
+    @property
+    def entries_per_row(self) -> float:
+        """Numbers that a feature row holds: its columns, of sparse features its entries on average."""
+        if not self.has_sparse_features:
+            return float(self.num_features)
+        return len(self.arrays["features_data"]) / self.num_nodes
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours, read anew."""
+        return np.diff(self.indptr.read())
 
     @property
     def sha256(self) -> str:
@@ -132,6 +174,22 @@ class StoredGraph:
             yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values)
             low += num_rows
 
+    def row_bounds(self, num_entries: int) -> np.ndarray:
+        """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end."""
+        indptr = self.indptr.read()
+        inner = np.searchsorted(indptr, np.arange(num_entries, int(indptr[-1]), num_entries))
+        return np.unique(np.concatenate([[0], inner, [self.num_nodes]]))
+
+    def row_block(self, low: int, high: int) -> RowBlock:
+        """Rows low:high of the adjacency matrix, with weights where there are some."""
+        indptr = self.indptr.read(low, high + 1)
+        check_offsets(indptr, len(self.indices), self.indptr.path)
+        first, last = int(indptr[0]), int(indptr[-1])
+        indices = self.indices.read(first, last)
+        check_numbers(indices, self.num_nodes, self.indices.path)
+        values = None if self.weights is None else self.weights.read(first, last)
+        return RowBlock(low, high, indptr - first, indices, first, values)
+
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
         starts, ends = _bounds(self.indptr, nodes, len(self.indices))
@@ -154,6 +212,10 @@ class StoredGraph:
         check_numbers(columns, self.num_features, places.path)
         data = self.arrays["features_data"].take_ranges(starts, ends)
         return sp.csr_array((data, columns, _joined(ends - starts)), shape=(len(starts), self.num_features))
+
+    def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
+        """The same nodes without the edges that a rule holds out: left out wherever rows are read."""
+        return self if rule is None else TrainingGraph(self, rule, num_edges)
 
     def to_graph(self) -> Graph:
         """The whole graph in memory."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 
 
@@ -31,8 +31,8 @@ class StoredIds:
 NodeIds = np.ndarray | StoredIds
 
 
-def node_ids_of(graph: Graph | StoredGraph) -> NodeIds | None:
+def node_ids_of(graph: GraphStore) -> NodeIds | None:
     """The ids of a graph in memory or on disk; None where a node is its row number."""
-    if isinstance(graph, Graph):
-        return graph.node_ids
-    return StoredIds(graph) if graph.has_node_ids else None
+    if graph.stored is None:
+        return graph.to_graph().node_ids
+    return StoredIds(graph.stored) if graph.stored.has_node_ids else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import RowBlock
-from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
 
 _PIECE_BYTES = 1 << 25
@@ -57,14 +55,3 @@ def write_training_graph(
             source=source,
         )
     return open_graph(directory)
-
-
-def training_rows(graph: StoredGraph, rule: HeldOutRule | None) -> Iterator[RowBlock]:
-    """All rows of a stored graph in order with their weights, without the edges that are held out."""
-    for block in graph.row_blocks(weights=True):
-        if rule is None:
-            yield block
-            continue
-        parts = block.indptr, block.indices, block.weights
-        indptr, indices, weights = rule.drop(*parts, np.arange(block.low, block.high))
-        yield replace(block, indptr=indptr, indices=indices, weights=weights)

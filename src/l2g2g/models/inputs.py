@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from torch import Tensor
 
 from l2g2g.errors import InputError
@@ -16,8 +14,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import FeatureScaling, scale_features
-from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
-from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products
+from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products, scale_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +27,8 @@ class InputMap:
         centre, projection: (num_features,) and (num_features, width): the compression, where there is one.
         structure: Columns made from the structure, where there are some.
         structure_factor: What they are multiplied with beside features.
+        structure_only: Whether features, where there are some, are not read.
+        row_power: Power of their length by which rows of structural columns are divided.
     """
 
     num_features: int
@@ -38,11 +37,14 @@ class InputMap:
     projection: np.ndarray | None = None
     structure: StructureMap | None = None
     structure_factor: float = 1.0
+    structure_only: bool = False
+    row_power: float = 0.0
 
     @property
     def num_columns(self) -> int:
         """Columns that the encoder reads."""
         own = self.num_features if self.projection is None else self.projection.shape[1]
+        own = 0 if self.structure_only else own
         return own + (0 if self.structure is None else self.structure.columns.shape[1])
 
     def check(self, features: Features | None, name: str) -> None:
@@ -61,7 +63,8 @@ class InputMap:
 
         features: (num_rows, num_features), as given. columns: (num_rows, width + 1) their structural columns.
         """
-        if features is None:
+        columns = None if columns is None else scale_rows(columns, self.row_power)
+        if features is None or self.structure_only:
             assert columns is not None
             return columns
         features = scale_features(features, self.scaling)
@@ -109,49 +112,10 @@ class InputSource(Protocol):
         """(num_nodes, width) Â times a table."""
 
 
-class MemorySource:
-    """A graph in memory.
-
-    Args:
-        adjacency: (num_nodes, num_nodes).
-        features: (num_nodes, num_features), or None.
-    """
-
-    def __init__(self, adjacency: sp.csr_array, features: Features | None) -> None:
-        self.adjacency, self.features = adjacency, features
-
-    @property
-    def num_features(self) -> int:
-        """Feature columns; 0 without features."""
-        return 0 if self.features is None else self.features.shape[1]
-
-    @property
-    def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
-        return np.diff(self.adjacency.indptr)
-
-    @property
-    def strengths(self) -> np.ndarray:
-        """(num_nodes,) float64 sum of the weights of a node's edges."""
-        return np.asarray(self.adjacency.sum(axis=1, dtype=np.float64)).ravel()
-
-    @property
-    def components(self) -> np.ndarray:
-        """(num_nodes,) number of the connected component of a node."""
-        return sp.csgraph.connected_components(self.adjacency, directed=False)[1]
-
-    def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
-        """One block, read once."""
-        rows = [inputs.read(self.features, None)]
-        return lambda: rows
-
-    @cached_property
-    def _propagation(self) -> Tensor:
-        return to_torch_csr(normalise_adjacency(self.adjacency))
-
-    def propagate(self, table: Tensor) -> Tensor:
-        """(num_nodes, width) Â times a table."""
-        return self._propagation @ table
+def fit_source(source: InputSource, width: int, *, seed: int = 0) -> StructureMap:
+    """Structural columns of a graph, see `fit_products`."""
+    parts = source.degrees, source.strengths, source.components
+    return fit_products(source.propagate, *parts, width, seed=seed)
 
 
 def fit_inputs(
@@ -160,18 +124,17 @@ def fit_inputs(
     scaling: FeatureScaling = "centred",
     feature_width: int = 0,
     structure_width: int = 0,
+    structure: StructureMap | None = None,
     seed: int = 0,
 ) -> InputMap:
     """Find how a graph is read.
 
     feature_width: columns to which features are compressed; 0 for not. structure_width: columns made from the
-    structure; 0 for none. A graph without features always needs some.
+    structure; 0 for none. A graph without features always needs some. structure: such columns, where they are found.
     """
-    structure = None
-    if structure_width:
-        structure = fit_products(
-            source.propagate, source.degrees, source.strengths, source.components, structure_width, seed=seed
-        )
+    if structure_width and structure is None:
+        structure = fit_source(source, structure_width, seed=seed)
+    structure = structure if structure_width else None
     if source.num_features == 0:
         if structure is None:
             raise InputError("a graph without features needs columns made from its structure")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +43,15 @@ class StructureMap:
     degree_spread: float
     num_dropped: int = 0
     num_passes: int = 0
+
+    def leading(self, width: int) -> StructureMap:
+        """The same with so many eigenvectors at most."""
+        columns = np.concatenate([self.columns[:, :-1][:, :width], self.columns[:, -1:]], axis=1)
+        return replace(self, columns=columns, eigenvalues=self.eigenvalues[:width])
+
+    def scaled_columns(self, row_power: float) -> np.ndarray:
+        """The columns with rows scaled, see `scale_rows`."""
+        return scale_rows(self.columns, row_power)
 
     def extend(self, weights: sp.csr_array, degrees: np.ndarray) -> np.ndarray:
         """(num_new, width + 1) columns of new nodes.
@@ -124,6 +133,18 @@ def fit_products(
     columns = np.concatenate([spectral * np.float32(num_nodes**0.5), ((degrees - mean) / spread)[:, None]], axis=1)
     num_passes = 0 if found is None else found.num_passes
     return StructureMap(columns, values, float(mean), spread, count + 1 - len(values), num_passes)
+
+
+def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:
+    """Structural columns whose eigenvectors' rows are divided by a power of their length, before the log-degree.
+
+    columns: (num_rows, width + 1). 0 leaves them, 1 makes inner products cosines.
+    """
+    if row_power == 0:
+        return columns
+    lengths = np.linalg.norm(columns[:, :-1], axis=1, keepdims=True)
+    factors = np.maximum(lengths, 1e-12) ** -row_power
+    return np.concatenate([columns[:, :-1] * factors, columns[:, -1:]], axis=1).astype(np.float32)
 
 
 def large_components(components: np.ndarray) -> np.ndarray:

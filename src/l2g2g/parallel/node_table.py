@@ -172,7 +172,7 @@ class NodeTable:
         """(num_rows, width) the rows of nodes of this rank, times their shares."""
         return placement.take(self.rows)
 
-    def request(self, wanted: np.ndarray | None, count: int) -> tuple[Request, int]:
+    def request(self, wanted: np.ndarray | None, count: float) -> tuple[Request, float]:
         """Ask the owners for rows of any nodes; the sum of a number over all ranks goes with it.
 
         wanted: (num_nodes,) bool; None for all nodes, where this process owns them.
@@ -181,7 +181,7 @@ class NodeTable:
             return Request(None, [], []), count
         communicator = self.communicator
         questions = [
-            np.concatenate([np.array([count], np.int64).view(np.uint8), np.packbits(wanted[owned])])
+            np.concatenate([np.array([count], np.float64).view(np.uint8), np.packbits(wanted[owned])])
             for owned in self._owned
         ]
         lengths = [len(question) for question in questions]
@@ -189,7 +189,7 @@ class NodeTable:
         expected = [lengths[communicator.rank]] * communicator.size
         heard = communicator.all_to_all("pair requests", sent, lengths, expected).cpu().numpy()
         answers = heard.reshape(communicator.size, -1)
-        total = int(np.ascontiguousarray(answers[:, :8]).view(np.int64).sum())
+        total = float(np.ascontiguousarray(answers[:, :8]).view(np.float64).sum())
         num_owned = len(self._own_places)
         asked = [np.unpackbits(answer[8:], count=num_owned).astype(np.bool_) for answer in answers]
         nodes = [owned[wanted[owned]] for owned in self._owned]

@@ -43,6 +43,11 @@ class PatchSet:
         return len(self.global_nodes)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether this is the whole graph as one patch."""
+        return self.num_patches == 1 and self.num_rows == self.num_nodes
+
+    @property
     def sizes(self) -> np.ndarray:
         """(num_patches,) nodes of each patch."""
         return np.diff(self.offsets)

@@ -18,6 +18,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import ArrayFolder, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import Features
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import PATCH_FOLDER, StoredGraph
 from l2g2g.graphs.store_checks import check_array, check_numbers, check_offsets, reading_manifest
 from l2g2g.patches.overlap import PatchSet
@@ -33,10 +34,10 @@ class PatchStore:
     Attributes:
         directory: The store.
         num_patches: Number of patches.
-        num_nodes, num_edges: Of the whole graph.
+        num_nodes, num_edges: Of the graph that was cut.
         num_features: Number of feature columns, 0 without features.
         weighted: Whether edges have weights.
-        num_covered_edges: Edges of the graph that lie inside at least one patch.
+        num_covered_edges: Edges of the graph that was cut that lie inside at least one patch.
         settings: How the patches were cut, as `write_patches` was told.
     """
 
@@ -187,29 +188,34 @@ def open_patches(directory: str | Path, *, graph: StoredGraph | None = None, ver
 
 
 def write_patches(
-    graph: StoredGraph,
+    graph: GraphStore,
     patch_set: PatchSet,
     directory: str | Path | None = None,
     *,
     settings: dict[str, object] | None = None,
 ) -> PatchStore:
-    """Write the patches of a stored graph, by default into its own store; those that were there are replaced."""
-    directory = graph.directory if directory is None else Path(directory)
+    """Write the patches of a stored graph, by default into its own store; those that were there are replaced.
+
+    graph: what they were cut from. They are written with all edges of its store, also those that it leaves out.
+    """
+    stored = graph.stored
+    assert stored is not None
+    directory = stored.directory if directory is None else Path(directory)
     with locked(directory), write_folder(directory / PATCH_FOLDER, KIND) as writer:
         writer.save("nodes", patch_set.global_nodes.astype(np.int64, copy=False))
         writer.save("offsets", patch_set.offsets.astype(np.int64, copy=False))
         for part in _OVERLAP_PARTS:
             writer.save(f"overlap_{part}", getattr(patch_set.overlaps, part).numpy())
-        num_covered = write_subgraphs(graph, patch_set, writer)
+        num_covered = write_subgraphs(stored, patch_set, writer, graph.rule)
         if graph.num_features:
-            write_feature_rows(graph, patch_set, writer)
+            write_feature_rows(stored, patch_set, writer)
         writer.values = {
             "num_nodes": graph.num_nodes,
             "num_edges": graph.num_edges,
             "num_features": graph.num_features,
             "num_joined": patch_set.num_joined,
             "num_covered_edges": num_covered,
-            "graph_sha256": graph.sha256,
+            "graph_sha256": stored.sha256,
             "settings": settings or {},
         }
-    return open_patches(directory, graph=graph)
+    return open_patches(directory, graph=stored)

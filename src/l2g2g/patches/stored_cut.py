@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.patches.store import PatchStore, write_patches
 from l2g2g.patches.stored_overlap import make_stored_patches
 from l2g2g.patches.stored_partition import partition_stored
@@ -25,6 +27,7 @@ class Cut:
         min_overlap, target_overlap, mean_degree: As for `make_patches`.
         fennel_passes: Of fennel; None for other methods.
         seed: Of metis and random; None for the others, which draw nothing.
+        held_out: Which edges were not seen, as a dictionary; None where all were.
     """
 
     partition: str
@@ -34,12 +37,14 @@ class Cut:
     mean_degree: float
     fennel_passes: int | None
     seed: int | None
+    held_out: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, partition: str, *, seed: int, fennel_passes: int, **rest: Any) -> Cut:
+    def of(cls, partition: str, *, seed: int, fennel_passes: int, rule: HeldOutRule | None = None, **rest: Any) -> Cut:
         """Only what counts for this partition."""
         return cls(
             partition,
+            held_out=None if rule is None else asdict(rule),
             fennel_passes=fennel_passes if partition == "fennel" else None,
             seed=seed if partition in ("metis", "random") else None,
             **rest,
@@ -57,7 +62,7 @@ class Cut:
         found = patches.settings
         if not found.get("prepared"):
             return False
-        asked = {name: value for name, value in asdict(self).items() if name not in left_open}
+        asked = {name: value for name, value in asdict(self).items() if name not in (*left_open, "held_out")}
         least = [asked.pop(name) for name in ("min_overlap", "target_overlap")]
         has = [found.get(name) for name in ("min_overlap", "target_overlap")]
         if "partition" in left_open and found.get("seed") is None:  # it drew nothing
@@ -67,8 +72,9 @@ class Cut:
 
 
 def cut_stored_graph(
-    graph: StoredGraph,
+    graph: GraphStore,
     cut: Cut,
+    directory: Path | None = None,
     *,
     memory_bytes: int | None = None,
     prepared: bool = False,
@@ -76,6 +82,7 @@ def cut_stored_graph(
 ) -> PatchStore:
     """Cut a graph and keep the patches in its store, with what they were cut by and how equal the clusters are.
 
+    graph: what is cut; the patches are written with all edges of its store. directory: another place for them.
     memory_bytes: what METIS may take; None for no limit.
     prepared: whether they are cut for their own sake, and not for a run that wants them like this.
     measure: called with the name of each stage ("partition", "overlap", "patches"), gives a context that lasts as long.
@@ -100,4 +107,5 @@ def cut_stored_graph(
         )
     balance = float(sizes.max() * len(sizes) / len(labels))  # of the largest cluster to an even share
     with measure("patches"):
-        return write_patches(graph, patch_set, settings={**asdict(cut), "balance": balance, "prepared": prepared})
+        settings = {**asdict(cut), "balance": balance, "prepared": prepared}
+        return write_patches(graph, patch_set, directory, settings=settings)

@@ -10,13 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.core import kernels
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
-from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.overlap import PatchSet, assemble_patches, group_by_label, overlap_size, patch_graph, whole_graph
 
 
 def make_stored_patches(
-    graph: StoredGraph,
+    graph: GraphStore,
     labels: np.ndarray,
     *,
     min_overlap: int = 17,
@@ -43,7 +43,7 @@ def make_stored_patches(
     return assemble_patches(labels, np.concatenate(added_patch), np.concatenate(added_node), pairs, num_joined)
 
 
-def count_stored_cut_edges(graph: StoredGraph, labels: np.ndarray, num_clusters: int) -> sp.csr_array:
+def count_stored_cut_edges(graph: GraphStore, labels: np.ndarray, num_clusters: int) -> sp.csr_array:
     """(num_clusters, num_clusters) symmetric counts of the edges between clusters, zero on the diagonal."""
     counts = sp.csr_array((num_clusters, num_clusters), dtype=np.int64)
     labels = labels.astype(np.int32, copy=False)
@@ -63,7 +63,7 @@ def _sides(pairs: np.ndarray, sizes: np.ndarray, wanted: int) -> tuple[np.ndarra
 
 
 def _find_boundaries(
-    graph: StoredGraph,
+    graph: GraphStore,
     labels: np.ndarray,
     givers: np.ndarray,
     takers: np.ndarray,
@@ -90,7 +90,7 @@ def _find_boundaries(
     return nodes, np.searchsorted(sides, np.arange(len(givers) + 1))
 
 
-def _search_on(graph: StoredGraph, labels: np.ndarray, queue: list[int], quota: int, inside: np.ndarray) -> list[int]:
+def _search_on(graph: GraphStore, labels: np.ndarray, queue: list[int], quota: int, inside: np.ndarray) -> list[int]:
     """Lengthen a queue of nodes to quota: neighbours in the cluster, breadth first, then whoever is next in it."""
     giver = labels[inside[0]]
     seen = set(queue)
@@ -100,7 +100,7 @@ def _search_on(graph: StoredGraph, labels: np.ndarray, queue: list[int], quota: 
             candidates = [int(inside[next_start])]
             next_start += 1
         else:
-            neighbours = graph.read_rows(queue[head], queue[head] + 1).indices
+            neighbours = graph.row_block(queue[head], queue[head] + 1).indices
             candidates = neighbours[labels[neighbours] == giver].tolist()
             head += 1
         for node in candidates:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.patches.partition import partition
 from l2g2g.patches.streaming import DEFAULT_PASSES, stream_partition
 
@@ -13,13 +14,13 @@ STORED_METHODS = ("metis", "fennel", "streaming", "random")
 _METIS_PER_ARC, _METIS_PER_NODE = 120, 400  # METIS itself, and the graph: yelp-like took 134 for each arc in all
 
 
-def metis_memory(graph: StoredGraph) -> int:
+def metis_memory(graph: GraphStore) -> int:
     """Bytes that METIS takes for a graph."""
     return 2 * _METIS_PER_ARC * graph.num_edges + _METIS_PER_NODE * graph.num_nodes
 
 
 def partition_stored(
-    graph: StoredGraph,
+    graph: GraphStore,
     num_clusters: int,
     *,
     method: str = "streaming",
@@ -49,8 +50,19 @@ def partition_stored(
                 f"{graph.name}: METIS needs about {needed / 1e6:,.0f} MB and {memory_bytes / 1e6:,.0f} MB may be used; "
                 f"use --partition streaming, or allow more memory"
             )
-        return partition(graph.read_rows(0, graph.num_nodes), num_clusters, seed=seed).astype(np.int32)
+        return partition(read_pattern(graph), num_clusters, seed=seed).astype(np.int32)
     if method == "random":
         generator = np.random.default_rng([seed, 0xA])
         return generator.permutation(np.arange(graph.num_nodes) % num_clusters).astype(np.int32)
     raise InputError(f"unknown partition '{method}'; choose {', '.join(STORED_METHODS)}")
+
+
+def read_pattern(graph: GraphStore) -> sp.csr_array:
+    """(num_nodes, num_nodes) all rows in memory, with weights 1 that take none."""
+    blocks = list(graph.row_blocks())
+    indices = np.concatenate([block.indices for block in blocks])
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.indptr) for block in blocks]))])
+    if len(indices) < 2**31:
+        indptr = indptr.astype(np.int32)
+    ones = np.broadcast_to(np.float32(1.0), len(indices))
+    return sp.csr_array((ones, indices, indptr), shape=(graph.num_nodes, graph.num_nodes))

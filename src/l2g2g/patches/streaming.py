@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
-from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.partition import FennelState, check_num_clusters, fill_empty_clusters
 
 # Where neighbours have near ids, clusters form slowly: SBM-Large keeps 0.59 of its edges after five passes and 0.70
@@ -14,7 +14,7 @@ DEFAULT_PASSES = 10
 
 
 def stream_partition(
-    graph: StoredGraph, num_clusters: int, *, num_passes: int = DEFAULT_PASSES, least_moved: float = 0.002
+    graph: GraphStore, num_clusters: int, *, num_passes: int = DEFAULT_PASSES, least_moved: float = 0.002
 ) -> np.ndarray:
     """Cut a stored graph into clusters. Returns (num_nodes,) int32 labels; no cluster is empty.
 

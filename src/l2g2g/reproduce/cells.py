@@ -19,13 +19,13 @@ from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, find_interruption
-from l2g2g.experiment import evaluate_graph
 from l2g2g.graphs.archives import reading
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Protocol
 from l2g2g.graphs.write import make_folder, writing
 from l2g2g.reproduce.lines import line_trouble
 from l2g2g.run_directory import open_run
+from l2g2g.runs.evaluate import evaluate_graph
 
 # Where and how fast, but not what: two runs that differ in these only are the same cell.
 _PLACES = ("device", "threads")

@@ -1,11 +1,13 @@
-"""Batches: patches made ready for training, together in one block or one by one."""
+"""Batches: groups of patches made ready for training, resident in memory or made when their turn comes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Protocol
+from typing import overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +17,8 @@ from torch import Tensor
 from l2g2g.graphs.graph import Features
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
-from l2g2g.patches.overlap import PatchSet
-from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
+from l2g2g.training.pair_source import PairOptions, PairSource, make_pairs
+from l2g2g.training.patch_source import LoadedPatches, PatchSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,74 +83,147 @@ class PatchBatch:
         return EncoderInput(propagation, features, propagated=False)
 
 
-class PatchBatches(Protocol):
-    """Patches as batches, gone through in order, once or twice an epoch."""
+@dataclass(frozen=True)
+class BatchOptions:
+    """How batches are made.
+
+    Attributes:
+        negatives_per_edge: Non-edges drawn inside patches for every edge.
+        draws_pairs: Whether pairs inside patches are drawn; otherwise nobody asks which are held out.
+        propagate_once: Compute Â X once where that is cheaper; not for encoders that need X itself.
+        pairs: How pairs are drawn and counted.
+        storage: In what dense features are held.
+        device: Where the tensors live.
+    """
+
+    negatives_per_edge: float = 1.0
+    draws_pairs: bool = True
+    propagate_once: bool = True
+    pairs: PairOptions = field(default_factory=PairOptions)
+    storage: str = "float32"
+    device: torch.device | str = "cpu"
+
+
+class PatchBatches(Sequence[PatchBatch]):
+    """Groups of patches as batches, gone through in order, once or twice an epoch.
+
+    A batch is resident while the batches before it and itself fit a budget: those that came first, because they are
+    gone through round and round, and what was used last is needed last. The budget counts what the encoder leaves for
+    its gradient, so that resident batches need not be encoded twice. The others are made when their turn comes and
+    forgotten after it; while one of them is worked on, a thread reads the next.
+
+    Args:
+        source: The patches.
+        groups: Numbers of the patches of each batch.
+        held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
+        options: How batches are made.
+        units: (num_nodes,) what masks assign to groups of nodes; None for single nodes.
+        keep_bytes: What resident batches may take; None for all of them.
+        kept_bytes: What one of them takes for every arc and every row, its features aside.
+    """
+
+    def __init__(
+        self,
+        source: PatchSource,
+        groups: Sequence[np.ndarray],
+        held_out: sp.csr_array,
+        options: BatchOptions | None = None,
+        *,
+        units: np.ndarray | None = None,
+        keep_bytes: int | None = None,
+        kept_bytes: tuple[int, int] = (40, 32),
+    ) -> None:
+        self.source, self.groups, self.held_out = source, groups, held_out
+        self.options, self.units = options or BatchOptions(), units
+        self._kept: dict[int, PatchBatch] = {}
+        self._room, self._kept_bytes = keep_bytes, kept_bytes
+        if keep_bytes is None:  # before the first epoch, which is timed like the others
+            for _ in self:
+                pass
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        return len(self.groups)
+
+    @overload
+    def __getitem__(self, place: int) -> PatchBatch: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[PatchBatch]: ...
+
+    def __getitem__(self, place: int | slice) -> PatchBatch | Sequence[PatchBatch]:
+        """The batch at a place, made anew unless it is resident."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        place = range(len(self))[place]
+        return self._kept[place] if place in self._kept else self._make(place, self.source.load(self.groups[place]))
+
+    def __iter__(self) -> Iterator[PatchBatch]:
+        """All batches in order."""
+        with ExitStack() as stack:
+            reader: ThreadPoolExecutor | None = None
+            ahead: Future[LoadedPatches] | None = None
+            for place, group in enumerate(self.groups):
+                if place in self._kept:
+                    yield self._kept[place]
+                    continue
+                loaded = self.source.load(group) if ahead is None else ahead.result()
+                ahead, coming = None, place + 1
+                if self._room is not None and coming < len(self) and coming not in self._kept:
+                    reader = reader or stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="patches"))
+                    ahead = reader.submit(self.source.load, self.groups[coming])
+                batch = self._make(place, loaded)
+                del loaded
+                self._keep(place, batch)
+                yield batch
+                del batch  # before the next one is made
 
     @property
     def is_block(self) -> bool:
         """Whether all patches are one batch that stays in memory."""
+        return len(self) == 1 and 0 in self._kept
 
     def holds(self, batch: PatchBatch) -> bool:
-        """Whether a batch stays in memory, and what the encoder leaves for its gradient with it."""
+        """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
+        return any(batch is kept for kept in self._kept.values())
 
-    def __len__(self) -> int:
-        """Number of batches."""
+    def size_of(self, batch: PatchBatch) -> int:
+        """Bytes that a batch has when all its parts are made."""
+        matrix, (per_arc, per_row) = batch.features.matrix, self._kept_bytes
+        features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.num_entries
+        # Features twice: an epoch drops some of their entries.
+        return per_arc * batch.adjacency.nnz + per_row * batch.num_rows + 2 * features
 
-    def __getitem__(self, place: int, /) -> PatchBatch:
-        """The batch at a place."""
+    def _keep(self, place: int, batch: PatchBatch) -> None:
+        size = 0 if self._room is None else self.size_of(batch)
+        if self._room is None or size <= self._room:
+            self._kept[place] = batch
+            self._room = None if self._room is None else self._room - size
 
-    def __iter__(self) -> Iterator[PatchBatch]:
-        """All batches in order."""
-
-
-class ResidentBatches(list[PatchBatch]):
-    """Batches that stay in memory."""
-
-    @property
-    def is_block(self) -> bool:
-        """Whether all patches are one batch."""
-        return len(self) == 1
-
-    def holds(self, batch: PatchBatch) -> bool:
-        """Always."""
-        return True
-
-
-def prepare_batches(
-    patch_set: PatchSet,
-    adjacency: sp.csr_array,
-    features: Features,
-    held_out: sp.csr_array,
-    *,
-    negatives_per_edge: float = 1.0,
-    together: bool = True,
-    propagate_once: bool = True,
-    units: np.ndarray | None = None,
-    options: PairOptions | None = None,
-    storage: str = "float32",
-    device: torch.device | str = "cpu",
-    patches: np.ndarray | None = None,
-) -> ResidentBatches:
-    """Cut a training graph into its patches: one batch with all of them, or one batch each.
-
-    adjacency: (num_nodes, num_nodes) training edges. features: (num_nodes, num_features).
-    held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
-    propagate_once: compute Â X once where that is cheaper; not for encoders that need X itself.
-    units: (num_nodes,) what masks assign to groups; None for single nodes. storage: in what dense features are held.
-    patches: the numbers of the patches to cut; None for all.
-    """
-    wanted = np.arange(patch_set.num_patches) if patches is None else patches
-    groups = [wanted] if together else [np.array([patch]) for patch in wanted]
-    batches = ResidentBatches()
-    options, device = options or PairOptions(), torch.device(device)
-    for group in groups:
+    def _make(self, place: int, loaded: LoadedPatches) -> PatchBatch:
+        edges, rows = loaded
+        patch_set, group, options = self.source.patch_set, self.groups[place], self.options
         part = patch_set.select(group)
-        pairs = prepare_pairs(
-            part, adjacency, held_out, patch_set.num_rows, group, negatives_per_edge, device, units, options
+        num_nodes = patch_set.num_nodes
+        held_out = self.held_out if options.draws_pairs else sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
+        pairs = make_pairs(
+            part,
+            edges,
+            held_out,
+            patch_set.num_rows,
+            group,
+            options.negatives_per_edge,
+            options.device,
+            self.units,
+            options.pairs,
+            self.source.weighted,
         )
-        rows = features if patch_set.num_patches == 1 else features[part.global_nodes]
-        batches.append(make_batch(pairs, rows, propagate_once=propagate_once, storage=storage))
-    return batches
+        return make_batch(pairs, rows, propagate_once=options.propagate_once, storage=options.storage)
+
+
+def group_patches(patches: np.ndarray, *, together: bool) -> list[np.ndarray]:
+    """The patches of each batch: all in one block, or one each. patches: their numbers."""
+    return [patches] if together else [np.array([patch]) for patch in patches]
 
 
 def make_batch(pairs: PairSource, rows: Features, *, propagate_once: bool, storage: str = "float32") -> PatchBatch:

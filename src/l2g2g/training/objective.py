@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -19,13 +18,10 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.sampling import sample_nodes_by_degree
-from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
-from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.batches import PatchBatch, PatchBatches
 from l2g2g.training.methods import Alignment, PairChoice
-from l2g2g.training.pair_source import PairOptions, PairSource, prepare_pairs
-from l2g2g.training.stored_pairs import StoredPairs
+from l2g2g.training.node_pairs import NodePairs
 
 Scope = Literal["inside", "global"]
 FrameSolver = Callable[[Tensor], Frame]
@@ -71,7 +67,7 @@ class GlobalPairs:
         shares: (num_local,) float32, one over the number of patches that hold a node, for the nodes of the table.
     """
 
-    pairs: PairSource | StoredPairs
+    pairs: NodePairs
     table: NodeTable
     shares: np.ndarray
     _placements: weakref.WeakKeyDictionary[PatchBatch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
@@ -107,9 +103,9 @@ class GlobalPairs:
             request, _ = table.request(None, 0)
         else:
             owned = self.pairs.draw_owned(**_how_to_draw(settings, epoch))
-            request, num_edges = table.request(owned.find_nodes(table.num_nodes), owned.num_edges or 0)
+            request, total = table.request(owned.find_nodes(table.num_nodes), owned.total)
             assert request.nodes is not None
-            owned = owned.weighed(num_edges).renumbered(request.nodes, table.num_nodes)
+            owned = owned.weighed(total).renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
         vectors = table.gather(request).detach().requires_grad_()
         loss = model.pair_loss(vectors, edges, non_edges)
@@ -119,48 +115,6 @@ class GlobalPairs:
         table.scatter_add_to_owners(request, vectors.grad)
         table.return_ghosts("overlap gradients")
         return float(loss.detach())
-
-
-def prepare_global_pairs(
-    patch_set: PatchSet,
-    adjacency: sp.csr_array,
-    held_out: sp.csr_array,
-    *,
-    table: NodeTable | None = None,
-    negatives_per_edge: float = 1.0,
-    only_between: bool = False,
-    units: np.ndarray | None = None,
-    options: PairOptions | None = None,
-    device: torch.device | str = "cpu",
-    batches: Sequence[PatchBatch] = (),
-) -> GlobalPairs:
-    """Pairs of the whole graph. adjacency, held_out: (num_nodes, num_nodes).
-
-    table: of the nodes; None where this process has all of them.
-    only_between: predict only the edges that lie in no patch. units: as in `prepare_batches`.
-    batches: those of the patches; where there is one patch, its pairs are those of the whole graph.
-    """
-    num_nodes = patch_set.num_nodes
-    table = table or NodeTable(Communicator(), np.zeros(num_nodes, np.int64), np.arange(num_nodes))
-    shares = patch_set.node_shares[table.nodes]
-    if patch_set.num_patches == 1 and batches and not only_between:
-        return GlobalPairs(batches[0].pairs, table, shares)
-    if only_between:
-        held_out, adjacency = sp.csr_array(held_out + adjacency), edges_between(patch_set, adjacency)
-    whole, first = whole_graph(num_nodes), np.array([0])
-    pairs = prepare_pairs(whole, adjacency, held_out, num_nodes, first, negatives_per_edge, device, units, options)
-    return GlobalPairs(pairs if table.has_all else replace(pairs, is_owned=table.is_owned), table, shares)
-
-
-def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
-    """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
-    sources, targets = patch_set.cut_edges(adjacency)
-    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
-    pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
-    between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)
-    between.sort_indices()
-    between.indptr, between.indices = between.indptr.astype(np.int32), between.indices.astype(np.int32)
-    return between
 
 
 def accumulate_gradients(

@@ -24,55 +24,13 @@ class PairOptions:
     Attributes:
         by_degree: Whether the far end of a non-edge is drawn by degree^0.75 instead of uniformly.
         weighted: Whether an edge counts by its weight.
-        arcs: (num_nodes, num_nodes) CSR of the arcs of a directed graph; None for an undirected one.
         reversed_share: Share of the negatives' weight that arcs in the wrong direction have, where the graph is
             directed: v → u, where only u → v exists. 0 for a decoder to which both are the same.
     """
 
     by_degree: bool = False
     weighted: bool = False
-    arcs: sp.csr_array | None = None
     reversed_share: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class OwnedPairs:
-    """The pairs of an epoch that one rank scores; their rows and columns are nodes.
-
-    Attributes:
-        edges, non_edges: The pairs.
-        num_edges: How many of the edges of the epoch are here, where their weight is not known before those of the
-            other ranks are counted; None where it is.
-    """
-
-    edges: PairList
-    non_edges: PairList
-    num_edges: int | None = None
-
-    def weighed(self, num_edges: int) -> OwnedPairs:
-        """The same once the edges of all ranks are counted."""
-        if self.num_edges is None:
-            return self
-        weights = np.full(1, 1.0 / max(1, num_edges), np.float32)
-        return OwnedPairs(replace(self.edges, weights=weights), self.non_edges)
-
-    def find_nodes(self, num_nodes: int) -> np.ndarray:
-        """(num_nodes,) bool, which nodes the pairs have."""
-        found = np.zeros(num_nodes, np.bool_)
-        for pairs in (self.edges, self.non_edges):
-            found[pairs.rows] = found[pairs.columns] = True
-        return found
-
-    def renumbered(self, nodes: np.ndarray, num_nodes: int) -> OwnedPairs:
-        """The same with the places of nodes in a list instead of their numbers. nodes: the list."""
-        places = np.empty(num_nodes, np.int32)
-        places[nodes] = np.arange(len(nodes), dtype=np.int32)
-        assert "row" not in (self.edges.kind, self.non_edges.kind)
-        edges, non_edges = (
-            replace(pairs, rows=places[pairs.rows], columns=places[pairs.columns])
-            for pairs in (self.edges, self.non_edges)
-        )
-        return OwnedPairs(edges, non_edges, self.num_edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +52,7 @@ class PairSource:
         arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then these are scored.
         options: How pairs are drawn and counted.
         device: Where the tensors live.
-        is_owned: (num_rows,) bool, the rows whose pairs this rank scores; None for all.
+        weighted: Whether edges have other weights than 1; None to look.
     """
 
     adjacency: sp.csr_array
@@ -108,7 +66,7 @@ class PairSource:
     arcs: sp.csr_array | None
     options: PairOptions
     device: torch.device
-    is_owned: np.ndarray | None = None
+    weighted: bool | None = None
 
     @property
     def scored(self) -> sp.csr_array:
@@ -158,7 +116,7 @@ class PairSource:
     @cached_property
     def all_alike(self) -> bool:
         """Whether every edge has the weight 1."""
-        return bool((self.adjacency.data == 1).all())
+        return bool((self.adjacency.data == 1).all()) if self.weighted is None else not self.weighted
 
     @cached_property
     def mask(self) -> EdgeMask:
@@ -181,32 +139,6 @@ class PairSource:
         if self.backward is None:
             return edges, negatives
         return edges, negatives.listed.join(self._draw_reversed(scored, num_groups=num_groups, **how))
-
-    def draw_owned(
-        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> OwnedPairs:
-        """The pairs of an epoch whose row is owned; arguments as in `draw`."""
-        is_owned = self.is_owned
-        assert is_owned is not None
-        if self.arcs is not None or self.options.weighted:  # weights and directions need counts of all rows
-            drawn = self.draw(hidden, scored, fresh=fresh, seed=seed, epoch=epoch, num_groups=num_groups)
-            edges, non_edges = (pairs.listed.select(is_owned[pairs.listed.rows]) for pairs in drawn)
-            return OwnedPairs(edges, non_edges)
-        rows, columns = self._owned_edges
-        if scored < 1.0 or num_groups:
-            groups, nodes = self.draw_groups(num_groups, seed=seed, epoch=epoch), self.nodes.astype(np.int32)
-            hidden_ones = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
-            chosen = np.flatnonzero(hidden_ones)  # few of many: quicker than a selection by truth values
-            rows, columns = rows[chosen], columns[chosen]
-        non_edges = self.negatives.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=is_owned)
-        return OwnedPairs(PairList(rows, columns, np.ones(1, np.float32)), non_edges, len(rows))
-
-    @cached_property
-    def _owned_edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, columns) of all edges whose row is owned."""
-        listed = self.edges.listed
-        here = slice(None) if self.is_owned is None else self.is_owned[listed.rows]
-        return listed.rows[here], listed.columns[here]
 
     def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> np.ndarray | None:
         """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""
@@ -276,9 +208,9 @@ def weigh_pairs(values: np.ndarray, patch: np.ndarray, shares: np.ndarray) -> np
     return (values * (shares / np.maximum(totals, 1e-30))[patch]).astype(np.float32)
 
 
-def prepare_pairs(
+def make_pairs(
     part: PatchSet,
-    adjacency: sp.csr_array,
+    edges: PatchEdges,
     held_out: sp.csr_array,
     num_rows_of_all: int,
     patches: np.ndarray,
@@ -286,28 +218,48 @@ def prepare_pairs(
     device: torch.device | str,
     units: np.ndarray | None = None,
     options: PairOptions | None = None,
+    weighted: bool | None = None,
 ) -> PairSource:
-    """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches."""
-    options = options or PairOptions()
-    whole = part.num_patches == 1 and part.num_rows == part.num_nodes
-    block = adjacency if whole else part.induce(adjacency)
-    arcs = None
-    if options.arcs is not None:
-        arcs = restrict(options.arcs if whole else part.induce(options.arcs), block)
+    """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches.
+
+    part: these patches alone. edges: inside them. held_out, units: (num_nodes, num_nodes) and (num_nodes,).
+    """
     nodes = part.global_nodes.astype(np.int64)
     return PairSource(
-        block,
-        held_out if whole else part.induce(held_out),
+        edges.adjacency,
+        held_out if part.is_whole else part.induce(held_out),
         nodes,
         part.offsets,
         patches,
         np.diff(part.offsets) / num_rows_of_all,
         nodes if units is None else units[nodes],
         negatives_per_edge,
-        arcs,
-        options,
+        edges.arcs,
+        options or PairOptions(),
         torch.device(device),
+        weighted,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PatchEdges:
+    """The edges inside some stacked patches.
+
+    Attributes:
+        adjacency: (num_rows, num_rows) block-diagonal CSR.
+        arcs: The same of the arcs of a directed graph; None for an undirected one.
+    """
+
+    adjacency: sp.csr_array
+    arcs: sp.csr_array | None = None
+
+    @classmethod
+    def induced(cls, part: PatchSet, adjacency: sp.csr_array, arcs: sp.csr_array | None = None) -> PatchEdges:
+        """Those of a graph in memory. adjacency, arcs: (num_nodes, num_nodes)."""
+        block = adjacency if part.is_whole else part.induce(adjacency)
+        if arcs is None:
+            return cls(block)
+        return cls(block, restrict(arcs if part.is_whole else part.induce(arcs), block))
 
 
 def one_way_reversed(arcs: sp.csr_array) -> sp.csr_array:

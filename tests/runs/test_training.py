@@ -7,10 +7,11 @@ import pytest
 
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.experiment import evaluate_graph, run_split
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.preparation import cut
+from l2g2g.runs.evaluate import evaluate_graph
+from l2g2g.runs.training import run_split
 from l2g2g.scoring import pair_scorer
 
 FAST = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}
@@ -132,7 +133,7 @@ def test_structure_helps_features_that_say_nothing_and_auto_finds_it(weak, plant
 
 
 def test_auto_without_features_or_validation_is_none(plain, weak):
-    from l2g2g.experiment import embed_graph
+    from l2g2g.runs.embed import embed_graph
 
     config = make_config("gae", structure="auto", epochs=3, **FAST)
     assert embed_graph(plain, config).config.structure == "none"

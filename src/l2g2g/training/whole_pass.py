@@ -1,4 +1,4 @@
-"""Stored pass: one pass of a shared encoder over a whole graph on disk, layer by layer.
+"""Whole pass: one pass of a shared encoder over a whole graph, at once in memory or layer by layer over its rows.
 
 A layer needs the vectors that the one before gave to all nodes; these are in memory, the rows of the graph and its
 features are read block by block.
@@ -6,7 +6,9 @@ features are read block by block.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,32 +16,83 @@ import torch
 from torch import Tensor
 
 from l2g2g.graphs.graph import Features
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.encoders.base import Encoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix, product
-from l2g2g.training.stored_rows import StoredRows
+from l2g2g.models.sparse import SparseMatrix, normalise_adjacency, product, to_torch_csr
+from l2g2g.training.rows import TrainingRows
 
 _BLOCK_BYTES = 1 << 25
 
 
-class StoredPass:
-    """Encodes all nodes of a graph on disk. CPU only.
+class InputRows:
+    """What an encoder reads of the nodes of a graph: read once where the graph is in memory, anew otherwise.
+
+    Args:
+        graph: The graph.
+        inputs: How nodes are read.
+    """
+
+    def __init__(self, graph: GraphStore, inputs: InputMap) -> None:
+        self.graph, self.inputs = graph, inputs
+
+    @property
+    def num_columns(self) -> int:
+        """Columns that the encoder reads."""
+        return self.inputs.num_columns
+
+    @cached_property
+    def whole(self) -> Features:
+        """(num_nodes, num_columns) those of all nodes, in memory."""
+        stored = self.graph.read_features(slice(None)) if self.graph.num_features else None
+        return self.inputs.read_nodes(stored, slice(None))
+
+    def blocks(self) -> Iterator[tuple[int, Features]]:
+        """Those of all nodes in order, and where each block begins."""
+        if self.graph.resident:
+            yield 0, self.whole
+            return
+        width = max(self.graph.num_features, self.num_columns)
+        for low, high, stored in feature_blocks(self.graph, width):
+            yield low, self.inputs.read_nodes(stored, slice(low, high))
+
+
+class WholeGraph:
+    """The pass that gives all nodes their vectors.
 
     Args:
         rows: The edges that the encoder may see.
-        inputs: How it reads nodes.
+        inputs: What it reads of the nodes.
+        propagate_once, storage, device: As in `prepare_input`, for edges in memory; others are worked on by the CPU.
     """
 
-    def __init__(self, rows: StoredRows, inputs: InputMap) -> None:
+    def __init__(
+        self,
+        rows: TrainingRows,
+        inputs: InputRows,
+        *,
+        propagate_once: bool = False,
+        storage: str = "float32",
+        device: torch.device | str = "cpu",
+    ) -> None:
         self.rows, self.inputs = rows, inputs
+        self._how = {"propagate_once": propagate_once, "storage": storage, "device": device}
+
+    @cached_property
+    def _prepared(self) -> EncoderInput | None:
+        """The whole graph as the encoder sees it, where its edges are in memory."""
+        adjacency = self.rows.whole
+        return None if adjacency is None else prepare_input(adjacency, self.inputs.whole, **self._how)  # type: ignore[arg-type]
 
     def __call__(self, model: Autoencoder) -> Tensor:
         """(num_nodes, dim) mean embeddings."""
-        encoder = model.encoders[0]
-        assert isinstance(encoder, Encoder)
         with torch.no_grad():
+            if self._prepared is not None:
+                return model.encode(self._prepared)[0]
+            encoder = copy.deepcopy(model.encoder_of(0)).cpu()
             output = self._encode(encoder)
         return output[:, : model.dim].contiguous() if model.variational else output
 
@@ -76,7 +129,7 @@ class StoredPass:
 
     def _features(self) -> Iterator[tuple[int, Tensor | SparseMatrix]]:
         """The features as the encoder reads them, some rows at a time, and where they begin."""
-        for low, rows in feature_blocks(self.rows, self.inputs):
+        for low, rows in self.inputs.blocks():
             if sp.issparse(rows):
                 yield low, SparseMatrix.from_scipy(sp.csr_array(rows))
             else:
@@ -103,54 +156,39 @@ class _Table:
         return self.table
 
 
-def propagate_stored(rows: StoredRows, hidden: Tensor) -> Tensor:
-    """(num_nodes, width) Â H."""
-    product = torch.empty_like(hidden)
-    for low, part in propagated_blocks(rows, hidden):
-        product[low : low + len(part)] = part
-    return product
-
-
 def propagated_blocks(
-    rows: StoredRows, hidden: Tensor, bias: Tensor | None = None, propagation: Propagation = SYMMETRIC
+    rows: TrainingRows, hidden: Tensor, bias: Tensor | None = None, propagation: Propagation = SYMMETRIC
 ) -> Iterator[tuple[int, Tensor]]:
     """P H + bias, some rows at a time, and where they begin."""
     for low, matrix in rows.propagations(propagation):
         yield low, product(matrix, hidden, None if bias is None else bias.detach())
 
 
-def feature_blocks(rows: StoredRows, inputs: InputMap | None) -> Iterator[tuple[int, Features]]:
-    """The features of all nodes in order, as the encoder reads them, and where each block begins.
+def feature_blocks(graph: GraphStore, width: int) -> Iterator[tuple[int, int, Features | None]]:
+    """(low, high, feature rows) of all nodes in order, as they are stored; None without features.
 
-    inputs: None for the features as they are stored.
+    width: of the widest rows that are made of them.
     """
-    graph = rows.graph
-    width = graph.num_features if inputs is None else max(graph.num_features, inputs.num_columns)
-    step = max(1, _BLOCK_BYTES // (4 * max(1, width)))
+    step = graph.num_nodes if graph.resident else max(1, _BLOCK_BYTES // (4 * max(1, width)))
     for low in range(0, graph.num_nodes, step):
-        here = slice(low, min(low + step, graph.num_nodes))
-        stored = graph.read_features(here) if graph.num_features else None
-        if inputs is None:
-            assert stored is not None
-            yield low, stored
-        else:
-            yield low, inputs.read_nodes(stored, here)
+        high = min(low + step, graph.num_nodes)
+        yield low, high, graph.read_features(slice(low, high)) if graph.num_features else None
 
 
-class StoredSource:
-    """A graph on disk, as its inputs are fitted; see `InputSource`.
+class RowSource:
+    """A graph as its inputs are fitted; see `InputSource`.
 
     Args:
         rows: The edges that training may see.
     """
 
-    def __init__(self, rows: StoredRows) -> None:
-        self.rows = rows
+    def __init__(self, rows: TrainingRows) -> None:
+        self.rows, self.graph = rows, rows.graph
 
     @property
     def num_features(self) -> int:
         """Feature columns; 0 without features."""
-        return self.rows.graph.num_features
+        return self.graph.num_features
 
     @property
     def degrees(self) -> np.ndarray:
@@ -168,9 +206,20 @@ class StoredSource:
         return self.rows.find_components()
 
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
-        """Block by block, read anew in every pass. inputs: without structural columns."""
-        return lambda: (part for _, part in feature_blocks(self.rows, inputs))
+        """Block by block, read anew in every pass from disk. inputs: without structural columns."""
+        rows = InputRows(self.graph, inputs)
+        return lambda: (part for _, part in rows.blocks())
+
+    @cached_property
+    def _propagation(self) -> Tensor | None:
+        whole = self.rows.whole
+        return None if whole is None else to_torch_csr(normalise_adjacency(whole))
 
     def propagate(self, table: Tensor) -> Tensor:
         """(num_nodes, width) Â times a table."""
-        return propagate_stored(self.rows, table)
+        if self._propagation is not None:
+            return self._propagation @ table
+        result = torch.empty_like(table)
+        for low, part in propagated_blocks(self.rows, table):
+            result[low : low + len(part)] = part
+        return result

@@ -9,8 +9,8 @@ from l2g2g import cli
 from l2g2g.config import make_config
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.patches.store import open_patches
+from l2g2g.runs.patches import find_patches
 from l2g2g.stopwatch import Stopwatch
-from l2g2g.stored_patches import find_patches
 
 CONFIG = make_config(dim=4, patches=3, threads=1)
 OPEN = replace(CONFIG, patches=None)
@@ -20,7 +20,7 @@ CHANGES += [{"min_overlap": 7}, {"patch_degree": 2.0}]
 
 def cut(store, config):
     """(SHA-256, what the patches were cut by) of the patches that a run would use."""
-    found = find_patches(store, config, Stopwatch())
+    found = find_patches(store, config, Stopwatch()).on_disk
     return found.folder.sha256, found.settings
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from l2g2g.bounded import embed_stored
-from l2g2g.bounded_evaluation import evaluate_stored
 from l2g2g.budget import Needs
 from l2g2g.config import make_config
 from l2g2g.graphs.array_folder import StoredArray
 from l2g2g.graphs.store import open_graph
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
 from l2g2g.patches.store import open_patches
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 10, "lr": 0.01, "threads": 1}
 SMALL |= {"min_overlap": 5, "target_overlap": 16}
@@ -45,8 +45,8 @@ def run(store, name, communicator=LOCAL):
         options.pop("memory", None)
     config = make_config(**{**SMALL, **options})
     if name == "evaluation":
-        return evaluate_stored(open_graph(store), config, communicator=communicator)
-    return {}, embed_stored(open_graph(store), config, communicator=communicator)
+        return evaluate_graph(open_graph(store), config, communicator=communicator)
+    return {}, embed_graph(open_graph(store), config, communicator=communicator)
 
 
 def note_reads(reads):

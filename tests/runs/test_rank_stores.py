@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from l2g2g.bounded import embed_stored
-from l2g2g.bounded_evaluation import evaluate_stored
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.write import read_embedding
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
 
 from .rank_store_jobs import CASES, SMALL, run
-from .training.rank_jobs import make_graph
+from ..training.rank_jobs import make_graph
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
@@ -130,13 +130,13 @@ class Two:
 )
 def test_what_ranks_cannot_share(store, options, message):
     with pytest.raises(InputError, match=message):
-        embed_stored(open_graph(store), make_config(**{**SMALL, **options}), communicator=Two())
+        embed_graph(open_graph(store), make_config(**{**SMALL, **options}), communicator=Two())
 
 
 @pytest.mark.parametrize("with_features", [True, False])
 def test_a_weighted_loss_without_weights_is_refused_before_ranks_cut(with_features, tmp_path):
     graph = make_graph()
     stored = write_graph(graph if with_features else replace(graph, features=None), tmp_path / "store")
-    for call in (embed_stored, evaluate_stored):
+    for call in (embed_graph, evaluate_graph):
         with pytest.raises(InputError, match="its edges have no weights; leave --weighted-loss out"):
             call(stored, make_config(**SMALL, weighted_loss=True), communicator=Two())

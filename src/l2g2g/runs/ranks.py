@@ -1,4 +1,4 @@
-"""Rank share: the patches of a graph, in memory or on disk, over the ranks of a job that all have the same."""
+"""Rank share: the patches of a graph over the ranks of a job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.fingerprint import fingerprint
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
-from l2g2g.patches.store import PatchStore
+from l2g2g.runs.patches import RunPatches
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.shard import Shard, shared_parameters
@@ -26,8 +27,8 @@ _ARCS_PER_ROW = 4
 
 def make_shard(
     communicator: Communicator,
-    graph: Graph | PatchStore,
-    patch_set: PatchSet,
+    graph: GraphStore,
+    patches: RunPatches,
     model: Autoencoder,
     config: Config,
     keeper: Keeper | None,
@@ -36,16 +37,14 @@ def make_shard(
 ) -> tuple[Shard, Keeper | SharedKeeper | None]:
     """Who trains these patches: this process alone, or every rank a share of them; and who keeps the state.
 
-    graph: what the patches are cut from, or where they lie on disk.
+    graph: what the patches are cut from.
     keeper: of this process; of several ranks only the first has one. validates: whether training does.
     """
+    patch_set = patches.patch_set
     if communicator.size == 1:
         return Shard(patch_set), keeper
-    check_patches(patch_set.num_patches, communicator, config)
-    if config.align_gradient == "through":
-        raise InputError("--align-gradient through needs all patches in one process; leave torchrun or the option out")
-    communicator.check_same("graph, setting or partition", _digest(graph, patch_set, config))
-    owners = deal_patches(graph, patch_set, communicator.size)
+    communicator.check_same("graph, setting or partition", _digest(graph, patches, config))
+    owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     is_kept = bool(communicator.broadcast("check", b"" if keeper is None else b"kept"))
     watched = validates or is_kept  # somebody looks at all patches while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
@@ -53,18 +52,11 @@ def make_shard(
     return shard, SharedKeeper(shard, keeper) if is_kept else None
 
 
-def deal_patches(graph: Graph | PatchStore, patch_set: PatchSet, num_ranks: int) -> np.ndarray:
-    """(num_patches,) the rank of every patch."""
-    loads = _count_arcs(graph, patch_set) + _ARCS_PER_ROW * patch_set.sizes
+def deal_patches(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> np.ndarray:
+    """(num_patches,) the rank of every patch. num_arcs: (num_patches,) inside each."""
     overlaps = patch_set.overlaps
+    loads = num_arcs + _ARCS_PER_ROW * patch_set.sizes
     return assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), num_ranks)
-
-
-def _count_arcs(graph: Graph | PatchStore, patch_set: PatchSet) -> np.ndarray:
-    """(num_patches,) arcs inside every patch; of patches on disk those held back are among them."""
-    if isinstance(graph, PatchStore):
-        return np.diff(graph.entry_offsets)
-    return patch_set.count_arcs(graph.adjacency)
 
 
 def check_patches(num_patches: int, communicator: Communicator, config: Config) -> None:
@@ -73,16 +65,11 @@ def check_patches(num_patches: int, communicator: Communicator, config: Config) 
         raise InputError(f"{config.method} has one patch and {communicator.size} ranks; use a method with patches")
 
 
-def _digest(graph: Graph | PatchStore, patch_set: PatchSet, config: Config) -> bytes:
+def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
     settings = config.to_dict()
     del settings["device"]
-    digest = hashlib.sha256(json.dumps([settings, str(torch.__version__)]).encode())
-    if isinstance(graph, PatchStore):
-        digest.update(graph.folder.sha256.encode())  # which holds those of the graph and of every array
-        return digest.digest()
-    for part in (patch_set.global_nodes, patch_set.offsets, graph.adjacency.indptr):
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.digest()
+    told = [settings, str(torch.__version__), fingerprint(graph), patches.digest()]
+    return hashlib.sha256(json.dumps(told).encode()).digest()
 
 
 def describe_messages(shard: Shard) -> dict[str, dict[str, float]]:

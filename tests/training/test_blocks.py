@@ -1,4 +1,4 @@
-"""A graph on disk, patch by patch and block by block, trains as the same graph and patches in memory."""
+"""Rows, pairs, patches and passes block by block, from disk, are those of one block in memory."""
 
 from dataclasses import replace
 
@@ -15,20 +15,22 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import prepare_input
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import feature_centre, scale_features
-from l2g2g.models.inputs import InputMap, MemorySource, fit_inputs
+from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
-from l2g2g.training import stored_pass
-from l2g2g.training.batches import prepare_batches
+from l2g2g.training import whole_pass
+from l2g2g.training.batches import BatchOptions, PatchBatches, group_patches
 from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches, train
-from l2g2g.training.objective import prepare_global_pairs
+from l2g2g.training.node_pairs import NodePairs
+from l2g2g.training.pair_source import PairOptions
+from l2g2g.training.patch_source import StoredPatches
+from l2g2g.training.rows import TrainingRows
 from l2g2g.training.shard import Shard
-from l2g2g.training.stored_batches import StoredBatches
-from l2g2g.training.stored_pairs import StoredPairs
-from l2g2g.training.stored_pass import StoredPass, StoredSource, feature_blocks
-from l2g2g.training.stored_rows import StoredRows
+from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph
+
+from .in_memory import prepare_batches, prepare_global_pairs
 
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
@@ -49,6 +51,13 @@ def stored(request, tmp_path_factory):
     patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=8, target_overlap=12)
     on_disk = write_graph(graph, tmp_path_factory.mktemp("store"))
     return on_disk, write_patches(on_disk, patch_set), patch_set
+
+
+def stored_batches(store, inputs, held_out, *, rule=None, keep_bytes=0, **options):
+    """One batch for each patch, made when its turn comes."""
+    groups = group_patches(np.arange(store.num_patches), together=False)
+    source = StoredPatches(store, inputs, rule)
+    return PatchBatches(source, groups, held_out, BatchOptions(**options), keep_bytes=keep_bytes)
 
 
 def dense(matrix):
@@ -76,8 +85,8 @@ def assert_same_pairs(found, expected):
 def test_rows_without_what_is_held_out(stored, fraction):
     graph = stored[0]
     split = split_edges(graph, validation_fraction=fraction, test_fraction=0.0, seed=3)
-    expected = split.in_memory(graph.to_graph()).train
-    rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
+    expected = split.of(graph.to_graph()).train
+    rows = TrainingRows(graph.without(split.rule, split.num_edges), block_arcs=SMALL_BLOCKS)
     blocks = list(rows.blocks())
     assert len(blocks) > 5
     assert np.concatenate([block.indices for block in blocks]).tolist() == expected.adjacency.indices.tolist()
@@ -91,7 +100,7 @@ def test_rows_without_what_is_held_out(stored, fraction):
 
 def test_kept_blocks_are_read_once(stored, monkeypatch):
     graph = stored[0]
-    rows = StoredRows(graph, block_arcs=SMALL_BLOCKS, keep_bytes=3000)
+    rows = TrainingRows(graph, block_arcs=SMALL_BLOCKS, keep_bytes=3000)
     first = list(rows.blocks())
     reads = []
     monkeypatch.setattr(rows, "_read", lambda low, high: reads.append(low) or first[0])
@@ -104,12 +113,12 @@ def test_kept_blocks_are_read_once(stored, monkeypatch):
 def test_pairs_of_all_nodes_are_those_of_memory(stored, shares, num_groups, per_edge):
     graph, _, patch_set = stored
     split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
-    link_split = split.in_memory(graph.to_graph())
+    link_split = split.of(graph.to_graph())
     expected = prepare_global_pairs(
         patch_set, link_split.train.adjacency, split.held_out, negatives_per_edge=per_edge
     ).pairs
-    rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
-    found = StoredPairs(rows, split.held_out, negatives_per_edge=per_edge)
+    rows = TrainingRows(graph.without(split.rule, split.num_edges), block_arcs=SMALL_BLOCKS)
+    found = NodePairs(rows, split.held_out, negatives_per_edge=per_edge)
     for epoch, fresh in ((0, True), (1, True), (1, False), (2, False)):
         how = {"fresh": fresh, "seed": 4, "epoch": epoch, "num_groups": num_groups}
         for one, other in zip(found.draw(*shares, **how), expected.draw(*shares, **how), strict=True):
@@ -124,8 +133,8 @@ def test_pairs_of_a_graph_of_several_blocks_of_draws_are_those_of_memory(tmp_pat
     on_disk = write_graph(graph, tmp_path / "store")
     held_out = split_edges(on_disk, validation_fraction=0.0, test_fraction=0.0).held_out
     expected = prepare_global_pairs(whole_graph(2500), graph.adjacency, held_out, negatives_per_edge=2.0).pairs
-    assert expected.negatives.draws.is_packed
-    found = StoredPairs(StoredRows(on_disk, block_arcs=4000), held_out, negatives_per_edge=2.0)
+    assert expected.source.negatives.draws.is_packed
+    found = NodePairs(TrainingRows(on_disk, block_arcs=4000), held_out, negatives_per_edge=2.0)
     for epoch in range(2):
         drawn = (source.draw(0.5, 0.5, fresh=True, seed=4, epoch=epoch) for source in (found, expected))
         for one, other in zip(*drawn, strict=True):
@@ -141,7 +150,7 @@ def test_a_graph_of_nearly_all_pairs(tmp_path):
     split = keep_all(graph)
     patch_set = make_patches(graph.adjacency, np.arange(12) % 2, min_overlap=1, target_overlap=2)
     expected = prepare_global_pairs(patch_set, graph.adjacency, split.held_out).pairs
-    found = StoredPairs(StoredRows(on_disk, block_arcs=20), split.held_out)
+    found = NodePairs(TrainingRows(on_disk, block_arcs=20), split.held_out)
     for epoch in range(5):
         one, other = (source.draw(0.0, 1.0, fresh=True, seed=0, epoch=epoch)[1] for source in (found, expected))
         assert_same_pairs(one, other)
@@ -151,13 +160,11 @@ def test_weights_of_edges_count_in_the_loss(stored):
     graph, _, patch_set = stored
     if not graph.weighted:
         pytest.skip("this graph has no weights")
-    from l2g2g.training.pair_source import PairOptions
-
     whole = graph.to_graph()
     held_out = keep_all(whole).held_out
     options = PairOptions(weighted=True)
     expected = prepare_global_pairs(patch_set, whole.adjacency, held_out, options=options).pairs
-    found = StoredPairs(StoredRows(graph, block_arcs=SMALL_BLOCKS), held_out, weighted=True)
+    found = NodePairs(TrainingRows(graph, block_arcs=SMALL_BLOCKS), held_out, options=PairOptions(weighted=True))
     one, other = (source.draw(0.6, 0.6, fresh=True, seed=0, epoch=1)[0] for source in (found, expected))
     assert_same_pairs(one, other)
     assert np.ptp(one.listed.pair_weights) > 0
@@ -184,7 +191,7 @@ def make_model(features, *, num_encoders=1, centred=True, **options):
 def test_what_is_known_of_all_features(stored):
     graph = stored[0]
     inputs, features = inputs_and_features(graph)
-    blocks = [rows for _, rows in feature_blocks(StoredRows(graph), inputs)]
+    blocks = [rows for _, rows in InputRows(graph, inputs).blocks()]
     parts = (rows[low : low + 7] for rows in blocks for low in range(0, 120, 7))
     facts = FeatureFacts.of_blocks(parts, features.shape[1])
     assert (facts.num_rows, facts.num_entries) == (120, np.count_nonzero(dense(features)))
@@ -199,13 +206,13 @@ def test_what_is_known_of_all_features(stored):
 )
 def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
     """Compared by inner products of rows: eigenvectors may change their signs, and their order."""
-    monkeypatch.setattr(stored_pass, "_BLOCK_BYTES", 700)  # several blocks
+    monkeypatch.setattr(whole_pass, "_BLOCK_BYTES", 700)  # several blocks
     graph, whole = stored[0], stored[0].to_graph()
-    found = fit_inputs(StoredSource(StoredRows(graph, block_arcs=SMALL_BLOCKS)), **options)
-    expected = fit_inputs(MemorySource(whole.adjacency, whole.features), **options)
+    found = fit_inputs(RowSource(TrainingRows(graph, block_arcs=SMALL_BLOCKS)), **options)
+    expected = fit_inputs(RowSource(TrainingRows(whole)), **options)
     assert found.num_columns == expected.num_columns
     assert found.structure_factor == pytest.approx(expected.structure_factor, rel=1e-3)
-    rows = [part for _, part in feature_blocks(StoredRows(graph), found)]
+    rows = [part for _, part in InputRows(graph, found).blocks()]
     assert len(rows) > 2
     one = np.concatenate([dense(part) for part in rows])
     other = dense(expected.read_nodes(whole.features, slice(None)))
@@ -228,7 +235,7 @@ def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
 def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes):
     graph, store, patch_set = stored
     split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
-    link_split = split.in_memory(graph.to_graph())
+    link_split = split.of(graph.to_graph())
     inputs, features = inputs_and_features(graph)
     settings = LoopSettings(scope=scope, mask=mask, epochs=4, refresh_every=2, learning_rate=0.02, seed=9, **loop)
     plain = not (mask or options.get("skip") or options.get("centred", True))
@@ -236,12 +243,14 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     expected_batches = prepare_batches(
         patch_set, adjacency, features, split.held_out, together=False, propagate_once=plain
     )
-    batches = StoredBatches(store, inputs, split.held_out, held=split.rule, propagate_once=plain, keep_bytes=keep_bytes)
+    batches = stored_batches(
+        store, inputs, split.held_out, rule=split.rule, propagate_once=plain, keep_bytes=keep_bytes
+    )
     expected_pairs = found_pairs = None
     if scope == "global":
         expected_pairs = prepare_global_pairs(patch_set, adjacency, split.held_out)
-        rows = StoredRows(graph, split.rule, block_arcs=SMALL_BLOCKS)
-        found_pairs = replace(expected_pairs, pairs=StoredPairs(rows, split.held_out))
+        rows = TrainingRows(graph.without(split.rule, split.num_edges), block_arcs=SMALL_BLOCKS)
+        found_pairs = replace(expected_pairs, pairs=NodePairs(rows, split.held_out))
     results = []
     for each, pairs in ((expected_batches, expected_pairs), (batches, found_pairs)):
         model = make_model(features, **options)
@@ -260,14 +269,14 @@ def test_batches_are_forgotten_unless_there_is_room(stored, monkeypatch):
     loads = []
     load = store.load_patch
     monkeypatch.setattr(store, "load_patch", lambda patch: loads.append(patch) or load(patch))
-    batches = StoredBatches(store, InputMap(store.num_features, "raw"), nothing)
+    batches = stored_batches(store, InputMap(store.num_features, "raw"), nothing)
     for _ in range(2):
         assert [int(batch.patches[0]) for batch in batches] == [0, 1, 2]
     assert loads == [0, 1, 2] * 2
     loads.clear()
     size = batches.size_of(batches[0])
     loads.clear()
-    roomy = StoredBatches(store, InputMap(store.num_features, "raw"), nothing, keep_bytes=int(1.5 * size))
+    roomy = stored_batches(store, InputMap(store.num_features, "raw"), nothing, keep_bytes=int(1.5 * size))
     for _ in range(3):
         assert len(list(roomy)) == 3
     assert loads.count(0) == 1
@@ -310,7 +319,7 @@ def test_a_pass_over_the_whole_graph_layer_by_layer(stored, options):
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = model.encode(prepare_input(whole.adjacency, features, propagate_once=False))[0]
-    found = StoredPass(StoredRows(graph, block_arcs=SMALL_BLOCKS), inputs)(model)
+    found = WholeGraph(TrainingRows(graph, block_arcs=SMALL_BLOCKS), InputRows(graph, inputs))(model)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -325,6 +334,27 @@ def test_entries_are_dropped_by_their_places():
     assert drop_entries(indptr, indices, None, np.array([1]))[2] is None
 
 
+def test_several_patches_of_a_store_are_one_block(stored):
+    """As ranks without a limit have them: the batch that memory makes of the same patches."""
+    graph, store, patch_set = stored
+    split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
+    inputs, features = inputs_and_features(graph)
+    wanted = np.array([0, 2])
+    source = StoredPatches(store, inputs, split.rule)
+    (found,) = PatchBatches(source, [wanted], split.held_out)
+    train = split.of(graph.to_graph()).train
+    (expected,) = prepare_batches(patch_set, train.adjacency, features, split.held_out, patches=wanted)
+    assert (found.adjacency != expected.adjacency).nnz == 0
+    np.testing.assert_array_equal(found.pairs.nodes, expected.pairs.nodes)
+    torch.testing.assert_close(found.offsets, expected.offsets)
+    how = {"fresh": True, "seed": 4, "epoch": 1}
+    for one, other in zip(found.pairs.draw(0.5, 0.5, **how), expected.pairs.draw(0.5, 0.5, **how), strict=True):
+        assert_same_pairs(one, other)
+    rows = [batch.features.dropped(0.0, seed=0, epoch=0) for batch in (found, expected)]
+    one, other = (part if torch.is_tensor(part) else torch.from_numpy(part.to_scipy().toarray()) for part in rows)
+    torch.testing.assert_close(one, other)
+
+
 def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
     """Whether it was kept or made anew; what an epoch scores are edges that it hides."""
     graph, patches, _ = stored
@@ -335,8 +365,8 @@ def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
         how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
         return [batch.training_inputs(**how).propagation.to_scipy().toarray() for batch in made]
 
-    again = StoredBatches(patches, inputs, held_out, draws_pairs=False)
-    kept = StoredBatches(patches, inputs, held_out, draws_pairs=False, keep_bytes=10**9)
+    again = stored_batches(patches, inputs, held_out, draws_pairs=False)
+    kept = stored_batches(patches, inputs, held_out, draws_pairs=False, keep_bytes=10**9)
     first, second, of_kept, third = see(again, 0), see(again, 0), [*see(kept, 0)], see(kept, 1)
     for one, same, kept_one, other, batch in zip(first, second, of_kept, third, again, strict=True):
         np.testing.assert_array_equal(one, same)

@@ -1,0 +1,111 @@
+"""Graph store: the one interface to the rows and features of a graph, in memory (one block) or on disk.
+
+`Graph` holds arrays, `StoredGraph` reads files, `TrainingGraph` leaves out held-out edges wherever it reads a store.
+Runs ask for rows and features and for whether these are resident, never for a type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
+from l2g2g.graphs.held_out import HeldOutRule
+
+if TYPE_CHECKING:
+    from l2g2g.graphs.store import StoredGraph
+
+
+class GraphStore(Protocol):
+    """Rows of the symmetric adjacency matrix and of the features of a graph, and what is known of it."""
+
+    @property
+    def name(self) -> str:
+        """What messages and results call the graph."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, isolated ones included."""
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges."""
+
+    @property
+    def num_features(self) -> int:
+        """Number of feature columns, 0 without features."""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edge weights were given."""
+
+    @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """What was changed on the way in."""
+
+    @property
+    def block_model(self) -> EdgeModel | None:
+        """The model that generated the graph, where one did and this process knows it."""
+
+    @property
+    def resident(self) -> bool:
+        """Whether all of it is in memory."""
+
+    @property
+    def stored(self) -> StoredGraph | None:
+        """The store that it is read from, with all edges; None where it is resident."""
+
+    @property
+    def rule(self) -> HeldOutRule | None:
+        """Which edges of the stored graph are left out here; None for none."""
+
+    @property
+    def has_sparse_features(self) -> bool:
+        """Whether features are CSR."""
+
+    @property
+    def entries_per_row(self) -> float:
+        """Numbers that a feature row holds: its columns, of sparse features its entries on average."""
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """(num_nodes,) class of each node, where known."""
+
+    @property
+    def arcs(self) -> sp.csr_array | None:
+        """(num_nodes, num_nodes) CSR of the weights of the arcs of a directed graph; None for an undirected one."""
+
+    def row_blocks(self, num_entries: int = ..., *, weights: bool = False) -> Iterator[RowBlock]:
+        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+
+    def row_bounds(self, num_entries: int) -> np.ndarray:
+        """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end; one block in memory."""
+
+    def row_block(self, low: int, high: int) -> RowBlock:
+        """Rows low:high of the adjacency matrix, with weights where there are some."""
+
+    def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
+
+    def read_features(self, nodes: np.ndarray | slice) -> Features:
+        """(len(nodes), num_features) feature rows, dense or CSR. Ascending nodes read best."""
+
+    def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(num_nodes, num_nodes) the adjacency matrix, in which at least the rows of these nodes are complete."""
+
+    def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
+        """The same nodes without the edges that a rule holds out. num_edges: how many are left."""
+
+    def to_graph(self) -> Graph:
+        """The whole graph in memory."""

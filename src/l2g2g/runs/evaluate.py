@@ -1,0 +1,126 @@
+"""Evaluate: a graph in memory or on disk is split, trained on, and scored on what was held out."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+from l2g2g.config import Config
+from l2g2g.errors import InputError
+from l2g2g.evaluation.limits import best_link_scores
+from l2g2g.evaluation.links import evaluate_links
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.split_files import PinnedSplit
+from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.graphs.training_store import write_training_graph
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.resources import prepare_torch
+from l2g2g.run import Run
+from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.patches import find_patches
+from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
+from l2g2g.runs.training import check_graph, keep_training, run_split
+from l2g2g.scoring import (
+    FURTHER_MEASURES,
+    describe_evaluation,
+    directed_measures,
+    further_measures,
+    pair_scorer,
+    with_separation,
+)
+from l2g2g.stopwatch import Stopwatch
+from l2g2g.training.report import OnEpoch
+
+Measures = Literal["auc", "all"]
+
+
+def evaluate_graph(
+    graph: GraphStore,
+    config: Config,
+    *,
+    protocol: Protocol = "heldout",
+    measures: Measures = "auc",
+    on_epoch: OnEpoch | None = None,
+    directory: RunDirectory | None = None,
+    communicator: Communicator = LOCAL,
+    pinned: PinnedSplit | None = None,
+) -> tuple[dict[str, Any], Run]:
+    """Split, train, score. Returns the JSON line of the contract and the run.
+
+    measures: auc for AUC and AP, all for ranks and a linear probe besides. directory, communicator: as in
+    `embed_graph`; only the first rank scores, the others return an empty line.
+    pinned: a split from files, to be used instead of one by the seed.
+    """
+    if pinned is not None and protocol != "heldout":
+        raise InputError(f"--protocol {protocol} makes pairs of its own; leave out --split or --protocol")
+    started, clock = time.perf_counter(), Stopwatch()
+    prepare_torch(config, 2 * graph.num_edges)
+    check_settings(graph, config, communicator)
+    with ExitStack() as stack:
+        shared = stack.enter_context(shared_graph(graph, communicator, directory))
+        placed = place_graph(shared, config, communicator)
+        check_graph(placed, config)
+        folder = None
+        if not placed.resident:
+            name = f"split-{config.seed if pinned is None else pinned.sha256[:16]}"
+            folder = stack.enter_context(shared_folder(communicator, directory, name))
+        with clock.measure("split"):
+            if pinned is None:
+                split = split_links(placed, protocol=protocol, seed=config.seed)
+            else:
+                split = _pin(placed, pinned, folder, communicator)
+        patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
+        more = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
+        keeper = keep_training(directory, training_name(config), shared, patches, config, **more)
+        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
+        run = run_split(split, config, patches=patches, communicator=communicator, **how)
+        if not communicator.is_first:
+            return {}, run
+        assert split.test is not None
+        with clock.measure("evaluate"):
+            scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
+            best = None
+            if graph.block_model is not None and protocol == "heldout":
+                best = best_link_scores(graph.block_model, split.test)
+        if directory is not None:
+            with clock.measure("inspect"):
+                run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+        further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
+        if measures == "all":
+            ranked = split.test if protocol == "heldout" else None
+            further = further_measures(graph, ranked, split.train.degrees, run, clock)
+    clock.seconds["total"] = time.perf_counter() - started
+    told: dict[str, Any] = {
+        "best_auc": None if best is None else best.auc,
+        **further,
+        **directed_measures(graph, split, run),
+    }
+    told |= {} if pinned is None else {"split": str(pinned.folder)}
+    row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **told)
+    return row, run
+
+
+def training_name(config: Config) -> str:
+    """What a training of an evaluation is called in a run directory."""
+    return f"{config.method}-seed-{config.seed}"
+
+
+def _pin(graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicator: Communicator) -> LinkSplit[Any]:
+    """The split from files; the training edges of a graph on disk are written as a store of their own."""
+    if graph.stored is None:
+        return pinned.in_memory(graph.to_graph())
+    assert folder is not None
+    if communicator.is_first:
+        _write_training_graph(graph.stored, pinned, folder)
+    communicator.broadcast("ready", b"")
+    return pinned.of_training_graph(open_shared_store(folder))
+
+
+def _write_training_graph(graph: StoredGraph, split: PinnedSplit, folder: Path) -> None:
+    edges = split.training_edges(graph.num_nodes)
+    source = {"split_of": graph.sha256, "split": split.sha256}
+    how: dict[str, Any] = {"num_edges": edges.num_edges, "weighted": edges.weighted, "source": source}
+    write_training_graph(graph, edges.row_blocks(weights=True), folder, **how)

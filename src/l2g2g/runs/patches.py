@@ -1,0 +1,199 @@
+"""Patches of a run: cut in memory, or kept on disk and so many that a limit of memory is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
+from l2g2g.config import Config
+from l2g2g.errors import ResourceError
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.store import StoredGraph
+from l2g2g.memory import resident_memory
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.store import PatchStore, has_patches, open_patches
+from l2g2g.patches.stored_cut import Cut, cut_stored_graph
+from l2g2g.patches.stored_partition import metis_memory
+from l2g2g.preparation import cut
+from l2g2g.resources import choose_threads
+from l2g2g.stopwatch import Stopwatch
+from l2g2g.training.heap import return_freed_memory
+from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
+from l2g2g.training.whole_pass import InputRows
+
+_FINER = 1.6  # times as many patches where the largest is too large
+
+
+@dataclass(frozen=True, eq=False)
+class RunPatches:
+    """The patches that a run trains on.
+
+    Attributes:
+        patch_set: Node lists and overlaps.
+        on_disk: Where their edges and features lie; None where they are induced from a graph in memory.
+        needs: What training takes within a limit of memory; None without one.
+    """
+
+    patch_set: PatchSet
+    on_disk: PatchStore | None = None
+    needs: Needs | None = None
+
+    def source(self, graph: GraphStore, inputs: InputRows) -> PatchSource:
+        """The patches with the edges of a graph: that of training, or the whole one. inputs: what the encoder reads."""
+        if self.on_disk is not None:
+            return StoredPatches(self.on_disk, inputs.inputs, graph.rule)
+        whole = graph.to_graph()
+        return InducedPatches(self.patch_set, whole.adjacency, inputs.whole, graph.weighted, whole.arcs)
+
+    def count_arcs(self, graph: GraphStore) -> np.ndarray:
+        """(num_patches,) arcs inside every patch; on disk those held out are among them."""
+        if self.on_disk is not None:
+            return np.diff(self.on_disk.entry_offsets)
+        return self.patch_set.count_arcs(graph.to_graph().adjacency)
+
+    def kept_edge_fraction(self, graph: GraphStore) -> float:
+        """Training edges that lie inside at least one patch."""
+        if self.on_disk is not None:
+            return self.on_disk.num_covered_edges / self.on_disk.num_edges
+        return self.patch_set.count_covered_edges(graph.to_graph().adjacency) / graph.num_edges
+
+    def spare(self, config: Config) -> int | None:
+        """Bytes that rows and batches may keep; None where nothing limits them."""
+        return None if self.needs is None or config.memory is None else self.needs.spare(config.memory)
+
+    def digest(self) -> str:
+        """SHA-256 of the node lists: the same wherever the patches lie."""
+        found = hashlib.sha256()
+        for part in (self.patch_set.global_nodes, self.patch_set.offsets):
+            found.update(np.ascontiguousarray(part, np.int64).data)
+        return found.hexdigest()
+
+
+def find_patches(
+    graph: GraphStore,
+    config: Config,
+    clock: Stopwatch,
+    *,
+    folder: Path | None = None,
+    prepared: StoredGraph | None = None,
+    communicator: Communicator = LOCAL,
+) -> RunPatches:
+    """The patches of a training graph: those that lie on disk where they will do, or new ones.
+
+    folder: where patches of a graph on disk are kept; None for its store. prepared: a store whose patches may be used
+    for a graph that was read from it into memory. Of several ranks the first cuts, all open what it left.
+    """
+    if graph.resident:
+        found = None if prepared is None else _existing(prepared, config, prepared.directory)
+        if found is not None:
+            return RunPatches(found.patch_set)
+        with clock.measure("partition"):
+            return RunPatches(cut(graph.to_graph(), config))
+    assert graph.stored is not None
+    folder = graph.stored.directory if folder is None else folder
+    if communicator.is_first:
+        _cut_to_fit(graph, config, clock, folder, communicator.size)
+    communicator.broadcast("ready", b"")
+    stored = open_patches(folder, graph=graph.stored)
+    if config.memory is None:
+        return RunPatches(stored.patch_set, stored)
+    threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, stored, communicator.size)
+    needs = find_needs(sizes, config, stored.num_patches, threads, resident_memory())
+    return RunPatches(stored.patch_set, stored, needs)
+
+
+def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> PatchStore:
+    """Patches of which each fits `config.memory`, kept in a folder.
+
+    Refused before anything is cut where sizes alone say that the limit is too small. Clusters of equally many nodes
+    may have very different numbers of edges, so patches that are too large are cut again, more of them.
+    """
+    patches, num_patches = _existing(graph, config, folder), config.num_patches(graph.num_nodes)
+    if config.memory is None:
+        return patches or cut_stored(graph, num_patches, config, clock, folder)
+    threads, resident = choose_threads(config, 2 * graph.num_edges), resident_memory()
+    whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
+    num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
+    while True:
+        if patches is None:
+            patches = cut_stored(graph, num_patches, config, clock, folder)
+        needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
+        if needs.total <= config.memory:
+            return patches
+        most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)
+        if patches.num_patches >= most:
+            raise ResourceError(
+                f"{graph.name}: the largest of {patches.num_patches} patches needs {show_size(needs.total)} in all; "
+                f"--memory {show_size(config.memory)} is too small"
+            )
+        num_patches = min(most, max(num_patches, math.ceil(_FINER * patches.num_patches)))
+        patches = None
+
+
+def sizes_of(graph: GraphStore, patches: PatchStore, num_ranks: int = 1) -> StoredSizes:
+    """What memory depends on, of a graph whose patches are cut."""
+    rows, arcs = np.diff(patches.offsets), np.diff(patches.entry_offsets)
+    return replace(
+        StoredSizes.of(graph),
+        largest_rows=int(rows.max()),
+        largest_arcs=int(arcs.max()),
+        num_rows=int(rows.sum()),
+        num_ranks=num_ranks,
+    )
+
+
+def cut_stored(graph: GraphStore, num_patches: int, config: Config, clock: Stopwatch, folder: Path) -> PatchStore:
+    """Cut a graph on disk into this many patches and keep them in a folder."""
+    method, room = _choose_method(graph, config)
+    if method != config.partition:
+        warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it in passes", stacklevel=2)
+    with clock.measure("partition"):
+        written = cut_stored_graph(graph, plan_cut(graph, num_patches, config, method), folder, memory_bytes=room)
+    return_freed_memory()
+    return written
+
+
+def _choose_method(graph: GraphStore, config: Config) -> tuple[str, int | None]:
+    """What cuts a graph within the limit, and the bytes that are left for it; None for no limit."""
+    if config.memory is None:
+        return config.partition, None
+    room = max(0, config.memory - resident_memory())
+    if config.partition == "metis" and metis_memory(graph) > room:
+        return "streaming", room
+    return config.partition, room
+
+
+def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
+    """How these settings cut a graph."""
+    least, wanted = config.overlap_range
+    return Cut.of(
+        method,
+        seed=config.seed,
+        fennel_passes=config.fennel_passes,
+        rule=graph.rule,
+        num_patches=num_patches,
+        min_overlap=least,
+        target_overlap=wanted,
+        mean_degree=config.patch_degree,
+    )
+
+
+def _existing(graph: GraphStore, config: Config, folder: Path) -> PatchStore | None:
+    """The patches in a folder where these settings would cut the same, as many as there are if no number is asked for.
+
+    What `l2g2g prepare` has cut is also used where the settings leave open how.
+    """
+    if not has_patches(folder):
+        return None
+    patches = open_patches(folder, graph=graph.stored)
+    wanted = plan_cut(graph, config.patches or patches.num_patches, config, _choose_method(graph, config)[0])
+    names = {"partition": "partition", "fennel_passes": "fennel_passes", "mean_degree": "patch_degree"}
+    left_open = [name for name, option in names.items() if getattr(config, option) == getattr(Config, option)]
+    return patches if wanted.made(patches) or wanted.accepts(patches, left_open) else None

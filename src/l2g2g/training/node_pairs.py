@@ -1,0 +1,257 @@
+"""Node pairs: the edges and non-edges among all nodes that an epoch scores, drawn by the rows that a process has.
+
+One sampler for every storage: rows in memory are one block and are drawn from by the native kernels, others are gone
+through block by block, and a rank has, reads and draws only the rows that it owns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from l2g2g.core import kernels
+from l2g2g.models.masking import draw_groups, hidden_pairs
+from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.pairs import PairList
+from l2g2g.models.sampling import DrawPlan, NegativePlan, TargetUnits
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
+from l2g2g.training.rows import NodeRows, TrainingRows
+
+
+@dataclass(frozen=True, eq=False)
+class OwnedPairs:
+    """The pairs of an epoch that one process scores; their rows and columns are nodes.
+
+    Attributes:
+        edges: Edges, each with its weight in the graph, or 1: see `weighed`.
+        non_edges: Non-edges, with their weights in the loss.
+    """
+
+    edges: PairList
+    non_edges: PairList
+
+    @property
+    def total(self) -> float:
+        """What the weights of the edges here add up to."""
+        if self.edges.kind == "all":
+            return float(self.edges.weights[0]) * self.edges.num_pairs
+        return float(self.edges.weights.sum(dtype=np.float64))
+
+    def weighed(self, total: float) -> OwnedPairs:
+        """The same with weights of edges that add up to 1. total: of the edges of all processes."""
+        weights = (self.edges.weights / max(total, 1e-30)).astype(np.float32)
+        return OwnedPairs(replace(self.edges, weights=weights), self.non_edges)
+
+    def find_nodes(self, num_nodes: int) -> np.ndarray:
+        """(num_nodes,) bool, which nodes the pairs have."""
+        found = np.zeros(num_nodes, np.bool_)
+        for pairs in (self.edges, self.non_edges):
+            found[pairs.rows] = found[pairs.columns] = True
+        return found
+
+    def renumbered(self, nodes: np.ndarray, num_nodes: int) -> OwnedPairs:
+        """The same with the places of nodes in a list instead of their numbers. nodes: the list."""
+        places = np.empty(num_nodes, np.int32)
+        places[nodes] = np.arange(len(nodes), dtype=np.int32)
+        assert "row" not in (self.edges.kind, self.non_edges.kind)
+        edges, non_edges = (
+            replace(pairs, rows=places[pairs.rows], columns=places[pairs.columns])
+            for pairs in (self.edges, self.non_edges)
+        )
+        return OwnedPairs(edges, non_edges)
+
+
+class NodePairs:
+    """Draws pairs among all nodes whose row is here.
+
+    Memory: the pairs of an epoch, a few numbers for each node, and one block of rows.
+
+    Args:
+        rows: The training edges of the nodes that this process owns.
+        held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives; none of them is a training edge.
+        negatives_per_edge: Non-edges drawn for every edge.
+        options: How pairs are drawn and counted.
+        units: (num_nodes,) what masks assign to groups; None for single nodes.
+        patch_set: Patches, where only edges that lie in none of them are predicted; None for all edges.
+        device: Where the tensors live.
+        communicator: Of the ranks that share the rows.
+        patch: The pairs of the whole graph as one patch, where that is what batches encode: masks are then shared.
+    """
+
+    def __init__(
+        self,
+        rows: TrainingRows,
+        held_out: sp.csr_array,
+        *,
+        negatives_per_edge: float = 1.0,
+        options: PairOptions | None = None,
+        units: np.ndarray | None = None,
+        patch_set: PatchSet | None = None,
+        device: torch.device | str = "cpu",
+        communicator: Communicator = LOCAL,
+        patch: PairSource | None = None,
+    ) -> None:
+        self.rows, self.held_out, self.negatives_per_edge = rows, held_out, negatives_per_edge
+        self.options, self.units, self.patch_set = options or PairOptions(), units, patch_set
+        self.device, self.communicator, self.patch = torch.device(device), communicator, patch
+        self._fixed: dict[int, PairList] = {}
+
+    def draw(
+        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> tuple[ScoredEdges, NonEdges]:
+        """As `PairSource.draw`, where the rows of all nodes are here."""
+        how: dict[str, Any] = {"fresh": fresh, "seed": seed, "epoch": epoch, "num_groups": num_groups}
+        if self.source is not None:
+            return self.source.draw(hidden, scored, **how)
+        owned = self.draw_owned(hidden, scored, **how)
+        owned = owned.weighed(owned.total)
+        return owned.edges, owned.non_edges
+
+    def draw_owned(
+        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
+    ) -> OwnedPairs:
+        """The pairs of an epoch whose row is here; arguments as in `PairSource.draw`."""
+        del hidden  # what is scored is a part of it
+        negatives = None if fresh else self._fixed.get(seed)
+        drawn = None
+        if negatives is None:
+            wanted = None if self.rows.nodes is None else self._is_owned
+            drawn = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=wanted)
+        nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
+        units = nodes if self.units is None else self.units
+        groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        edges, values, allowed = [_NO_PAIRS], [np.empty(0, np.float32)], [_NO_PAIRS]
+        for block in self.rows.blocks():
+            rows, columns, entries = self._edges(block)
+            if scored < 1.0 or num_groups:
+                chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
+                chosen = np.flatnonzero(chosen)  # few of many: quicker than a selection by truth values
+                rows, columns, entries = rows[chosen], columns[chosen], entries[chosen]
+            edges.append((rows, columns))
+            if self._counts_weights and block.weights is not None:
+                values.append(block.weights[entries])
+            if drawn is not None:
+                allowed.append(self._allowed(block, drawn))
+        rows, columns = (np.concatenate(side) for side in zip(*edges, strict=True))
+        pairs = PairList(rows, columns, np.ones(1, np.float32))
+        if self._counts_weights:
+            pairs = PairList(rows, columns, np.concatenate(values), "pair")
+        if drawn is not None:
+            rows, columns = (np.concatenate(side) for side in zip(*allowed, strict=True))
+            negatives = PairList(rows, columns, self._plan.draws.weights)
+            if not fresh:
+                self._fixed[seed] = negatives
+        assert negatives is not None
+        return OwnedPairs(pairs, negatives)
+
+    @cached_property
+    def num_scored(self) -> int:
+        """Edges that are to be predicted, over all epochs, of all processes."""
+        if self.source is not None:
+            return self.source.num_scored
+        if self.patch_set is None:
+            return self.rows.num_edges
+        return self._add_up(sum(len(self._edges(block)[0]) for block in self.rows.blocks()))
+
+    @property
+    def _counts_weights(self) -> bool:
+        return self.options.weighted and self.rows.graph.weighted
+
+    @cached_property
+    def source(self) -> PairSource | None:
+        """The pairs of the whole graph as one patch, where its edges are in memory; None otherwise."""
+        adjacency, held_out = self.rows.whole, self.held_out
+        if adjacency is None or (self.patch is not None and self.patch_set is None):
+            return self.patch
+        if self.patch_set is not None:
+            held_out = sp.csr_array(held_out + adjacency)
+            adjacency = edges_between(self.patch_set, adjacency)
+        whole, num_nodes = whole_graph(self.rows.num_nodes), self.rows.num_nodes
+        edges = PatchEdges.induced(whole, adjacency, self.rows.graph.arcs)
+        counts = num_nodes, np.array([0]), self.negatives_per_edge
+        return make_pairs(whole, edges, held_out, *counts, self.device, self.units, self.options)
+
+    @cached_property
+    def _is_owned(self) -> np.ndarray:
+        owned = np.zeros(self.rows.num_nodes, bool)
+        owned[slice(None) if self.rows.nodes is None else self.rows.nodes] = True
+        return owned
+
+    @cached_property
+    def _plan(self) -> NegativePlan:
+        """How many negatives each node draws, and of which nodes; excluded pairs are left out block by block."""
+        num_nodes = self.rows.num_nodes
+        offsets, first = np.array([0, num_nodes]), np.array([0])
+        counts = np.array([np.ceil(self.negatives_per_edge * self.num_scored)]).astype(np.int64)
+        make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=np.ones(1))
+        nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
+        if not self.options.by_degree:
+            num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
+            return NegativePlan(make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded])), nothing)
+        units = TargetUnits.by_degree(self._scored_degrees, offsets)
+        taken = self._add_up(sum(int(units.each[block.indices].sum()) for block in self.rows.blocks()))
+        taken += int(units.each[self.held_out.indices].sum())
+        allowed = units.count_allowed(offsets, np.array([taken]), make(num_allowed=np.zeros(1)))
+        return NegativePlan(make(num_allowed=allowed), nothing, units)
+
+    @property
+    def _scored_degrees(self) -> np.ndarray:
+        """(num_nodes,) edges of every node that are to be predicted."""
+        degrees = np.zeros(self.rows.num_nodes, np.int64)
+        for block in self.rows.blocks():
+            for ends in self._edges(block)[:2]:
+                degrees += np.bincount(ends, minlength=len(degrees))
+        return self._sum("degrees", degrees)
+
+    def _add_up(self, count: int) -> int:
+        """The sum of a count over all ranks."""
+        return int(self._sum("counts", np.array([count]))[0])
+
+    def _sum(self, kind: str, values: np.ndarray) -> np.ndarray:
+        total = torch.from_numpy(values).to(self.communicator.device)
+        self.communicator.all_reduce(kind, total)
+        return total.cpu().numpy()
+
+    def _edges(self, block: NodeRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(rows, columns, entries of the block) of the edges u < v of a block that are to be predicted."""
+        rows = np.repeat(block.nodes.astype(np.int32), np.diff(block.indptr))
+        upper = np.flatnonzero(block.indices > rows)
+        rows, columns = rows[upper], block.indices[upper]
+        if self.patch_set is not None:
+            between = ~self.patch_set.share_patch(rows, columns)
+            rows, columns, upper = rows[between], columns[between], upper[between]
+        return rows, columns, upper
+
+    def _allowed(self, block: NodeRows, drawn: PairList) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, columns) of the drawn pairs whose row is in a block and that are no excluded ones."""
+        here: slice | np.ndarray = slice(None)
+        if len(block.nodes) < self.rows.num_nodes:
+            here = np.flatnonzero((drawn.rows >= block.low) & (drawn.rows < block.high))
+        rows, columns = drawn.rows[here].astype(np.int64), drawn.columns[here].astype(np.int64)
+        indices = np.ascontiguousarray(block.indices, dtype=np.int32)
+        is_edge = kernels().find_entries(block.indptr, indices, block.places(rows), columns) >= 0
+        held = self.held_out.indptr.astype(np.int64), self.held_out.indices.astype(np.int32, copy=False)
+        is_held = kernels().find_entries(*held, rows, columns) >= 0
+        allowed = np.flatnonzero(~(is_edge | is_held | (rows == columns)))
+        return rows[allowed].astype(np.int32), columns[allowed].astype(np.int32)
+
+
+_NO_PAIRS = np.empty(0, np.int32), np.empty(0, np.int32)
+
+
+def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
+    """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
+    sources, targets = patch_set.cut_edges(adjacency)
+    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+    pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
+    between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)
+    between.sort_indices()
+    between.indptr, between.indices = between.indptr.astype(np.int32), between.indices.astype(np.int32)
+    return between

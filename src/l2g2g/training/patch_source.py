@@ -1,0 +1,128 @@
+"""Patch sources: the edges and inputs of some patches, induced from a graph in memory or read from a patch store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.graphs.graph import Features
+from l2g2g.graphs.held_out import HeldOutRule, drop_entries
+from l2g2g.models.inputs import InputMap
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.store import PatchStore, unit_weights
+from l2g2g.training.pair_source import PatchEdges
+
+LoadedPatches = tuple[PatchEdges, Features]
+
+
+class PatchSource(Protocol):
+    """Where the patches of a training come from."""
+
+    @property
+    def patch_set(self) -> PatchSet:
+        """All patches."""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+
+    def load(self, patches: np.ndarray) -> LoadedPatches:
+        """The edges inside some patches, stacked in this order, and (num_rows, num_columns) what the encoder reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class InducedPatches:
+    """Patches of a graph in memory.
+
+    Attributes:
+        patch_set: All patches.
+        adjacency: (num_nodes, num_nodes) the edges that may be seen.
+        features: (num_nodes, num_columns) what the encoder reads.
+        weighted: Whether edges have weights.
+        arcs: (num_nodes, num_nodes) of a directed graph; None for an undirected one.
+    """
+
+    patch_set: PatchSet
+    adjacency: sp.csr_array
+    features: Features
+    weighted: bool = True
+    arcs: sp.csr_array | None = None
+
+    def load(self, patches: np.ndarray) -> LoadedPatches:
+        """See `PatchSource`."""
+        part = self.patch_set.select(patches)
+        rows = self.features if part.is_whole else self.features[part.global_nodes]
+        return PatchEdges.induced(part, self.adjacency, self.arcs), rows
+
+
+class StoredPatches:
+    """Patches of a store, read when they are asked for.
+
+    Args:
+        store: The patches with all edges.
+        inputs: How the encoder reads nodes.
+        rule: Which edges are held out of training; None for none.
+    """
+
+    def __init__(self, store: PatchStore, inputs: InputMap, rule: HeldOutRule | None = None) -> None:
+        self.store, self.inputs, self.rule = store, inputs, rule
+        self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a patch has to be looked at
+
+    @property
+    def patch_set(self) -> PatchSet:
+        """All patches."""
+        return self.store.patch_set
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.store.weighted
+
+    def load(self, patches: np.ndarray) -> LoadedPatches:
+        """See `PatchSource`."""
+        blocks, rows = zip(*(self._load(int(patch)) for patch in patches), strict=True)
+        if len(patches) == 1:
+            return PatchEdges(blocks[0]), rows[0]
+        return PatchEdges(_block_diagonal(blocks)), _stack(rows)
+
+    def _load(self, patch: int) -> tuple[sp.csr_array, Features]:
+        nodes = self.patch_set.nodes_of(patch)
+        adjacency, features = self.store.load_patch(patch)
+        if self.rule is not None:
+            weights = adjacency.data if self.weighted else None
+            if patch not in self._held_places:
+                places = self.rule.find(adjacency.indptr, adjacency.indices, nodes, nodes)
+                self._held_places[patch] = places.astype(np.int32)
+            parts = adjacency.indptr, adjacency.indices, weights
+            indptr, indices, weights = drop_entries(*parts, self._held_places[patch])
+            weights = unit_weights(len(indices)) if weights is None else weights
+            adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
+        return adjacency, self.inputs.read_nodes(features, nodes)
+
+
+def _block_diagonal(blocks: tuple[sp.csr_array, ...]) -> sp.csr_array:
+    """(num_rows, num_rows) CSR with these blocks, without a copy by way of coordinates."""
+    rows = np.cumsum([0, *(block.shape[0] for block in blocks)])
+    entries = np.cumsum([0, *(block.nnz for block in blocks)])
+    index = np.int32 if entries[-1] < 2**31 else np.int64
+    indptr, indices = np.zeros(rows[-1] + 1, index), np.empty(entries[-1], np.int32)
+    data = np.empty(entries[-1], np.float32)
+    for number, block in enumerate(blocks):
+        low, high = rows[number], rows[number + 1]
+        first, last = entries[number], entries[number + 1]
+        indptr[low + 1 : high + 1] = block.indptr[1:] + first
+        np.add(block.indices, low, out=indices[first:last], casting="unsafe")
+        data[first:last] = block.data
+    return sp.csr_array((data, indices, indptr), shape=(int(rows[-1]), int(rows[-1])))
+
+
+def _stack(parts: tuple[Features, ...]) -> Features:
+    """The rows of several patches, dense or CSR."""
+    if not sp.issparse(parts[0]):
+        return np.concatenate(parts)
+    stacked = sp.csr_array(sp.vstack(parts, format="csr"))
+    stacked.indptr, stacked.indices = stacked.indptr.astype(np.int32), stacked.indices.astype(np.int32, copy=False)
+    return stacked

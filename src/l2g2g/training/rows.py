@@ -1,0 +1,177 @@
+"""Training rows: the rows of edges that a process works on, block by block; those that fit a budget stay in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.models.propagation import SYMMETRIC, Propagation
+from l2g2g.models.sparse import SparseMatrix
+
+_BLOCK_ARCS = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRows:
+    """Rows of an adjacency matrix.
+
+    Attributes:
+        nodes: (num_rows,) int64 their nodes, ascending.
+        indptr: (num_rows + 1,) int64, from 0.
+        indices: int32 columns, ascending in each row.
+        weights: (num_entries,) float32; None where every weight is 1.
+    """
+
+    nodes: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(part.nbytes for part in (self.nodes, self.indptr, self.indices, self.weights) if part is not None)
+
+    @property
+    def low(self) -> int:
+        """Node of the first row, where the nodes are consecutive."""
+        return int(self.nodes[0])
+
+    @property
+    def high(self) -> int:
+        """Node after the last row."""
+        return int(self.nodes[-1]) + 1
+
+    def places(self, nodes: np.ndarray) -> np.ndarray:
+        """(num_nodes,) int64 the row of each of some nodes, all of which have one."""
+        if self.high - self.low == len(self.nodes):
+            return nodes.astype(np.int64) - self.low
+        return np.searchsorted(self.nodes, nodes)
+
+
+class TrainingRows:
+    """The rows of all nodes, or of those that this rank owns. A graph in memory is one block.
+
+    Args:
+        graph: The edges that may be seen.
+        nodes: (num_rows,) ascending, the nodes whose rows are read; None for all.
+        keep_bytes: Blocks are kept in memory until they have this size together; the others are read every time.
+        block_arcs: About so many arcs make a block.
+    """
+
+    def __init__(
+        self,
+        graph: GraphStore,
+        *,
+        nodes: np.ndarray | None = None,
+        keep_bytes: int = 0,
+        block_arcs: int = _BLOCK_ARCS,
+    ) -> None:
+        self.graph, self.nodes = graph, nodes
+        if nodes is None:
+            self._bounds = graph.row_bounds(block_arcs)
+        else:
+            step = max(1, int(block_arcs * graph.num_nodes / max(1, 2 * graph.num_edges)))
+            self._bounds = np.append(np.arange(0, len(nodes), step), len(nodes))
+        self._kept: dict[int, NodeRows] = {}
+        self._room = keep_bytes
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of the graph: the columns."""
+        return self.graph.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Edges of the graph, also those that have no row here."""
+        return self.graph.num_edges
+
+    @property
+    def has_all(self) -> bool:
+        """Whether these are the rows of all nodes."""
+        return self.nodes is None
+
+    @property
+    def whole(self) -> sp.csr_array | None:
+        """(num_nodes, num_nodes) the adjacency matrix where it is in memory; None otherwise."""
+        return self.graph.to_graph().adjacency if self.graph.resident and self.has_all else None
+
+    def blocks(self) -> Iterator[NodeRows]:
+        """All rows in order."""
+        for low, high in zip(self._bounds[:-1].tolist(), self._bounds[1:].tolist(), strict=True):
+            block = self._kept.get(low)
+            if block is None:
+                block = self._read(low, high)
+                # What came first stays: blocks are read round and round, and the one used last is needed last.
+                if block.num_bytes <= self._room:
+                    self._kept[low] = block
+                    self._room -= block.num_bytes
+            yield block
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) int64 number of neighbours; 0 for a node that has no row here."""
+        found = np.zeros(self.num_nodes, np.int64)
+        for block in self.blocks():
+            found[block.nodes] = np.diff(block.indptr)
+        return found
+
+    def to_adjacency(self) -> sp.csr_array:
+        """(num_nodes, num_nodes) all rows in memory, with weights 1."""
+        blocks = list(self.blocks())
+        indptr = np.concatenate([[0], np.cumsum(self.degrees)])
+        indices = np.concatenate([block.indices for block in blocks])
+        return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(self.num_nodes,) * 2)
+
+    def count_between(self, labels: np.ndarray) -> int:
+        """Arcs of these rows between nodes of different labels. labels: (num_nodes,)."""
+        total = 0
+        for block in self.blocks():
+            own = np.repeat(labels[block.nodes], np.diff(block.indptr))
+            total += int((own != labels[block.indices]).sum())
+        return total
+
+    def find_components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node: block by block, components are joined."""
+        if self.whole is not None:
+            return sp.csgraph.connected_components(self.whole, directed=False)[1]
+        labels = np.arange(self.num_nodes)
+        for block in self.blocks():
+            ends = np.repeat(labels[block.nodes], np.diff(block.indptr)), labels[block.indices]
+            joined = sp.coo_array((np.ones(len(block.indices), np.int8), ends), shape=(self.num_nodes,) * 2)
+            labels = sp.csgraph.connected_components(sp.csr_array(joined), directed=False)[1][labels]
+        return labels
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """(num_nodes,) float64 diagonal of D^(-1/2), where D counts weights and a self-loop; these are all rows."""
+        if not self.graph.weighted:
+            return 1.0 / np.sqrt(1.0 + self.degrees)
+        return np.concatenate([_scale(block) for block in self.blocks()])
+
+    def propagations(self, propagation: Propagation = SYMMETRIC) -> Iterator[tuple[int, SparseMatrix]]:
+        """All rows of a propagation in order, block by block, and the node that each block begins with."""
+        for block in self.blocks():
+            parts = block.indptr, block.indices, block.weights
+            yield block.low, propagation.of_rows(*parts, block.low, self.num_nodes, lambda: self.scale)
+
+    def _read(self, low: int, high: int) -> NodeRows:
+        if self.nodes is None:
+            block = self.graph.row_block(low, high)
+            return NodeRows(np.arange(low, high), block.indptr, block.indices, block.weights)
+        nodes = self.nodes[low:high]
+        rows = self.graph.read_adjacency_of(nodes)
+        weights = rows.data if self.graph.weighted else None
+        return NodeRows(nodes, rows.indptr.astype(np.int64), rows.indices, weights)
+
+
+def _scale(block: NodeRows) -> np.ndarray:
+    num_rows = len(block.indptr) - 1
+    rows = np.concatenate([np.arange(num_rows), np.repeat(np.arange(num_rows), np.diff(block.indptr))])
+    weights = np.empty(0, np.float32) if block.weights is None else block.weights
+    return 1.0 / np.sqrt(np.bincount(rows, np.concatenate([np.ones(num_rows), weights]), num_rows))
