@@ -187,7 +187,7 @@ def test_directed_graphs_have_the_asymmetric_decoder_unless_asked_otherwise():
         ({"weighted_loss": True, "method": "fastgae"}, "--weighted-loss needs sampled pairs"),
         ({"negative_sampling": "degree", "pairs": "all"}, "--negative-sampling degree needs sampled pairs"),
         ({"negative_sampling": "degrees"}, "unknown negative-sampling 'degrees'; did you mean 'degree'"),
-        ({"structure": "some"}, "unknown structure 'some'; choose from none, blend, auto"),
+        ({"structure": "some"}, "unknown structure 'some'; choose from none, blend, spectral, auto"),
         ({"decoder": "product", "method": "fastgae"}, "--decoder product scores sampled pairs"),
     ],
 )

@@ -51,7 +51,11 @@ def settings(
         str | None, typer.Option(help="Dense features held as float32, float16 or bfloat16.")
     ] = None,
     structure: Annotated[
-        str | None, typer.Option(help="Columns from the structure beside the features: none, blend or auto.")
+        str | None,
+        typer.Option(
+            help="What is made of the structure: none, blend (columns beside the features), spectral (the vectors are "
+            "eigenvectors) or auto (validation decides)."
+        ),
     ] = None,
     mask: Annotated[float | None, typer.Option(help="Fraction of the edges hidden from the encoder.")] = None,
     mask_by: Annotated[

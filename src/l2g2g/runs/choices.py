@@ -170,26 +170,34 @@ def fit_log_odds(scores: np.ndarray, is_edge: np.ndarray, *, num_steps: int = 25
 
 
 def choose_structure(
-    config: Config, clock: Stopwatch, *, can_choose: bool, spectral: float | None, train: Callable[[Config], Run]
+    config: Config,
+    clock: Stopwatch,
+    *,
+    can_choose: bool,
+    spectral: SpectralVectors | None,
+    train: Callable[[Config], Run],
 ) -> tuple[Config, Choice]:
     """Decide `auto`: whether structural columns stand beside the features.
 
     A short training without them, and one with them unless spectral vectors, which see nothing else, are far worse.
     can_choose: whether there are features to blend structure with, and validation pairs to decide by; otherwise none.
-    spectral: validation AUC of the spectral vectors; None where these are not among the candidates.
+    spectral: the spectral vectors; None where these are not among the candidates.
     train: trains with other settings.
     """
+    scores = {} if spectral is None or spectral.auc is None else {"spectral": spectral.auc}
+    if config.structure == "spectral":
+        assert spectral is not None
+        chosen = Choice("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
+        return replace(config, epochs=0), chosen
     if config.structure != "auto":
-        scores = {} if spectral is None else {"spectral": spectral}
-        return replace(config, epochs=0) if config.structure == "spectral" else config, Choice(config.structure, scores)
-    scores = {} if spectral is None else {"spectral": spectral}
+        return config, Choice(config.structure)
     if not can_choose or config.epochs == 0:
         return replace(config, structure="none"), Choice("none", scores)
     with clock.measure("choose"):
         epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
         short = replace(config, epochs=epochs, patience=_TRIAL_EPOCHS)
         scores["none, short"] = _best_score(train(replace(short, structure="none")))
-        if spectral is not None and spectral < scores["none, short"] - _NEAR:
+        if "spectral" in scores and scores["spectral"] < scores["none, short"] - _NEAR:
             return replace(config, structure="none"), Choice("none", scores)
         scores["blend, short"] = _best_score(train(replace(short, structure="blend")))
     if scores["blend, short"] > scores["none, short"] + _GAIN:

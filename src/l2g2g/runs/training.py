@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -56,6 +57,7 @@ from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
 _UNLIMITED = 1 << 62
+_log = logging.getLogger(__name__)
 
 
 def keep_training(
@@ -98,6 +100,7 @@ def run_split(
         patches = find_patches(graph, config, clock, communicator=communicator)
     validation = split.validation if config.patience else None
     structure, spectral = None, None
+    start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
     if start is None and config.can_be_spectral and _wants_spectral(config, validation):
         with clock.measure("choose"):
             width = config.dim if graph.num_features else max(config.dim, config.structure_width)
@@ -107,7 +110,7 @@ def run_split(
         config,
         clock,
         can_choose=graph.num_features > 0 and validation is not None,
-        spectral=None if spectral is None else spectral.auc,
+        spectral=spectral,
         train=partial(run_split, split, patches=patches, communicator=communicator),
     )
     with clock.measure("prepare"):
@@ -131,6 +134,8 @@ def run_split(
             shard=shard,
         )
     choice = choose_vectors(choice, max((score for _, score in trained.history.validations), default=None), spectral)
+    if choice.summary():
+        _log.info("%s: %s", graph.name, choice.summary())
     if choice.structure == "spectral":
         assert spectral is not None
         config = replace(config, structure="spectral")
@@ -184,7 +189,7 @@ def run_split(
         fitted,
         inspection,
         describe_messages(shard),
-        choice.describe(clock.seconds.get("choose", 0.0)) if choice.scores else {},
+        choice.describe(clock.seconds.get("choose", 0.0)) if spectral is not None or choice.scores else {},
     )
 
 
