@@ -112,7 +112,7 @@ def share_patches(membership: sp.csr_array, new: Newcomers) -> np.ndarray:
 
 def _check_links(fitted: Fitted, new: Newcomers) -> None:
     """Structure alone says nothing about nodes that are linked to no known one."""
-    if fitted.inputs.num_features:
+    if fitted.inputs.num_features and not fitted.inputs.structure_only:
         return
     reached = np.diff(new.to_known.indptr) > 0
     if not reached.any():
