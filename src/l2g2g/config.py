@@ -15,6 +15,7 @@ from l2g2g.training.methods import METHODS, Method, PairChoice
 from l2g2g.training.objective import Scope
 
 Preset = Literal["default", "paper", "accurate"]
+_MOST_AUTO_NODES = 200_000
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 
 
@@ -71,7 +72,8 @@ class Config:
         directed: Edges have a direction, which the loss and the evaluation keep; the encoder sees them joined.
         structure: What is made of the structure alone: none; blend: eigenvectors as columns beside the features (a
             graph without features always reads them); spectral: the vectors are eigenvectors, nothing is trained; auto:
-            the validation pairs decide, where there are some.
+            the validation pairs decide, where there are some; none beside the features of more than 200,000 nodes,
+            where it would cost memory and time.
         structure_width: Columns made from the structure.
         learn_bias: A learned bias in the inner-product decoder; the other decoders always have one.
         decoder: inner (the inner product), cosine or distance (with a learned scale), product (a small learned network
@@ -302,6 +304,10 @@ class Config:
     def passes_whole_graph(self) -> bool:
         """Whether the final vectors are one pass of the encoder over the whole graph."""
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
+
+    def considers_structure(self, num_nodes: int) -> bool:
+        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
+        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _MOST_AUTO_NODES)
 
     @property
     def can_be_spectral(self) -> bool:

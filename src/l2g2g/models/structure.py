@@ -18,7 +18,7 @@ from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
-_MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
+MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
 _LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
 
@@ -116,7 +116,7 @@ def fit_products(
         return product.sub_(first @ (first.t() @ product))
 
     count = max(0, min(width, int(is_large.sum())) - 1)
-    block = min(count + _MORE_VECTORS, int(is_large.sum()) - 1)
+    block = min(count + MORE_VECTORS, int(is_large.sum()) - 1)
     with _one_thread_for_few(num_nodes * width):
         start = torch.randn(num_nodes, max(block, 0), generator=torch_generator(seed, Purpose.STRUCTURE))
         start *= torch.from_numpy(is_large)[:, None]
@@ -125,7 +125,9 @@ def fit_products(
     spectral, values = leading[:, None].astype(np.float32), np.ones(1, np.float32)
     if found is not None:
         good = found.values > _LEAST_EIGENVALUE
-        spectral = np.concatenate([spectral, (found.vectors[:, good] * found.values[good].sqrt()).numpy()], axis=1)
+        vectors = found.vectors[:, good] * found.values[good].sqrt()
+        vectors *= torch.take_along_dim(vectors, vectors.abs().argmax(dim=0, keepdim=True), 0).sign()  # either would do
+        spectral = np.concatenate([spectral, vectors.numpy()], axis=1)
         values = np.concatenate([values, found.values[good].numpy()])
     degrees = np.log1p(num_neighbours).astype(np.float32)
     mean, spread = degrees.mean(), float(degrees.std())

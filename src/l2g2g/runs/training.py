@@ -101,6 +101,8 @@ def run_split(
     validation = split.validation if config.patience else None
     structure, spectral = None, None
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
+    if graph.num_features and not config.considers_structure(graph.num_nodes):
+        config = replace(config, structure="none")
     if start is None and config.can_be_spectral and _wants_spectral(config, validation):
         with clock.measure("choose"):
             width = config.dim if graph.num_features else max(config.dim, config.structure_width)
