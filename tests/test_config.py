@@ -187,10 +187,17 @@ def test_directed_graphs_have_the_asymmetric_decoder_unless_asked_otherwise():
         ({"weighted_loss": True, "method": "fastgae"}, "--weighted-loss needs sampled pairs"),
         ({"negative_sampling": "degree", "pairs": "all"}, "--negative-sampling degree needs sampled pairs"),
         ({"negative_sampling": "degrees"}, "unknown negative-sampling 'degrees'; did you mean 'degree'"),
-        ({"structure": "some"}, "unknown structure 'some'; choose from none, blend, auto"),
+        ({"structure": "some"}, "unknown structure 'some'; choose from none, blend, spectral, auto"),
         ({"decoder": "product", "method": "fastgae"}, "--decoder product scores sampled pairs"),
     ],
 )
 def test_refusals_of_inputs_and_decoders(options, message):
     with pytest.raises(InputError, match=message):
         make_config(**options)
+
+
+def test_auto_considers_structure_beside_the_features_of_graphs_that_are_not_too_large():
+    assert make_config("gae").considers_structure(200_000)
+    assert not make_config("gae").considers_structure(200_001)
+    assert make_config("gae", structure="blend").considers_structure(10**9)
+    assert not make_config("gae", structure="none").considers_structure(10)

@@ -9,6 +9,7 @@ from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.memory import resident_memory
+from l2g2g.models.structure import MORE_VECTORS
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
 _PER_ARC, _PER_ARC_SCORED = 38, 40
@@ -102,7 +103,8 @@ def kept_bytes(config: Config, weighted: bool = False) -> tuple[int, int]:
 
 def structure_columns(sizes: StoredSizes, config: Config) -> int:
     """Columns that are made from the structure, alone or beside features."""
-    return config.structure_width + 1 if not sizes.num_features or config.structure != "none" else 0
+    wanted = not sizes.num_features or config.considers_structure(sizes.num_nodes)
+    return config.structure_width + 1 if wanted else 0
 
 
 def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
@@ -140,7 +142,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = 16 * num_nodes * structural
+    structure = 28 * num_nodes * (structural + MORE_VECTORS) if structural else 0
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 

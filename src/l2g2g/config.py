@@ -12,6 +12,7 @@ from l2g2g.models.encoders import ENCODERS
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 from l2g2g.training.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 
+_MOST_AUTO_NODES = 200_000
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -140,11 +141,15 @@ class Config:
         help="An edge counts in the loss by its weight; propagation always uses weights.",
         when="Use it where weights say how sure an edge is.",
     )
-    structure: Literal["none", "blend", "auto"] = option(
-        "none",
+    structure: Literal["none", "blend", "spectral", "auto"] = option(
+        "auto",
+        paper="none",
+        accurate="none",
         group="input",
-        help="Columns from the structure beside the features: none, blend or auto (two short trainings decide).",
-        when="Use auto where features say little. A graph without features always has such columns.",
+        help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
+        "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
+        when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
+        "200,000 nodes auto makes none beside features.",
     )
     structure_width: int = option(
         64,
@@ -501,6 +506,11 @@ class Config:
             self._check_alignment()
         if self.assembly == "whole" and not self.shares_encoder:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
+        if self.structure == "spectral" and not self.can_be_spectral:
+            raise InputError(
+                "--structure spectral needs one shared encoder with a skip and the inner product; leave out "
+                "--no-skip, --decoder, --directed and variational or separate encoders"
+            )
 
     def _check_sampled(self) -> None:
         """The losses over all pairs of some nodes draw none, and know neither weights nor directions."""
@@ -606,6 +616,16 @@ class Config:
     def passes_whole_graph(self) -> bool:
         """Whether the final vectors are one pass of the encoder over the whole graph."""
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
+
+    def considers_structure(self, num_nodes: int) -> bool:
+        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
+        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _MOST_AUTO_NODES)
+
+    @property
+    def can_be_spectral(self) -> bool:
+        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product."""
+        plain = self.decoder == "inner" and not self.directed and not self.definition.variational
+        return self.skip and self.shares_encoder and plain
 
     @property
     def overlap_range(self) -> tuple[int, int]:

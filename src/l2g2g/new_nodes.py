@@ -50,7 +50,7 @@ def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
     _check_links(fitted, new)
     columns = None
     if inputs.structure is not None:
-        columns = inputs.structure.extend(new.propagation(states.node_degrees), new.degrees)
+        columns = inputs.structure.extend(new.propagation(states.node_degrees, loops=False), new.degrees)
     features = inputs.read(new.features, columns)
     shares = share_patches(states.membership(), new)
     total = torch.zeros(new.num_new, fitted.config.dim)
@@ -112,7 +112,7 @@ def share_patches(membership: sp.csr_array, new: Newcomers) -> np.ndarray:
 
 def _check_links(fitted: Fitted, new: Newcomers) -> None:
     """Structure alone says nothing about nodes that are linked to no known one."""
-    if fitted.inputs.num_features:
+    if fitted.inputs.num_features and not fitted.inputs.structure_only:
         return
     reached = np.diff(new.to_known.indptr) > 0
     if not reached.any():

@@ -16,6 +16,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, InputSource, fit_inputs
+from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.cut import Cut, cut_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
@@ -119,14 +120,20 @@ def count_mask_clusters(num_nodes: int, config: Config) -> int:
     return max(2, min(10 * config.num_patches(num_nodes), num_nodes // 2))
 
 
-def find_inputs(source: InputSource, counts: FeatureCounts | None, config: Config) -> InputMap:
-    """How a graph is read under these settings. counts: of its features; None where it has none."""
-    structured = counts is None or config.structure != "none"
+def find_inputs(
+    source: InputSource, counts: FeatureCounts | None, config: Config, structure: StructureMap | None = None
+) -> InputMap:
+    """How a graph is read under these settings. counts: of its features; None where it has none.
+
+    structure: structural columns of the settings' width, where they are found already.
+    """
+    structured = counts is None or config.structure == "blend"
     return fit_inputs(
         source,
         scaling=config.feature_scaling,
         feature_width=config.feature_width if compression_pays(counts, config) else 0,
         structure_width=config.structure_width if structured else 0,
+        structure=structure,
         seed=config.seed,
     )
 

@@ -26,6 +26,7 @@ class Run:
         seconds: Time by stage.
         fitted: What new nodes need, where it was asked for.
         inspection: Validation scores and residuals, where a run directory keeps a record of them.
+        chosen: What validation pairs decided, see `Choice.describe`; empty where nothing was open.
         messages: What ranks sent each other, see `describe_messages`; empty for one process.
     """
 
@@ -38,6 +39,7 @@ class Run:
     fitted: Fitted | None = None
     inspection: Inspection = field(default_factory=Inspection)
     messages: dict[str, dict[str, float]] = field(default_factory=dict)
+    chosen: dict[str, Any] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """What every JSON line says about a run."""
@@ -55,5 +57,6 @@ class Run:
             "largest_patch_nodes": int(self.patch_set.sizes.max()),
             "num_joined_patches": self.patch_set.num_joined,
             "structure": self.config.structure,
+            "chosen": self.chosen or None,
             **({"messages": self.messages} if self.messages else {}),
         }

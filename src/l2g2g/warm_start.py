@@ -144,7 +144,7 @@ def extend_inputs(fitted: Fitted, matched: Matched) -> InputMap:
     new = matched.newcomers
     columns = np.empty((len(matched.known), structure.columns.shape[1]), np.float32)
     columns[~matched.is_new] = structure.columns[matched.known[~matched.is_new]]
-    columns[matched.is_new] = structure.extend(new.propagation(fitted.states.node_degrees), new.degrees)
+    columns[matched.is_new] = structure.extend(new.propagation(fitted.states.node_degrees, loops=False), new.degrees)
     return replace(inputs, structure=replace(structure, columns=columns))
 
 

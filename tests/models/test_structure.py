@@ -5,8 +5,21 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.models.node_states import weigh_nodes
-from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.models.structure import blend_structure, fit_structure, structural_features
+
+
+def without_loops(adjacency):
+    """Dense D^(-1/2) A D^(-1/2) in float64."""
+    dense = adjacency.toarray().astype(np.float64)
+    scale = 1 / np.sqrt(np.maximum(dense.sum(axis=1), 1))
+    return dense * scale[:, None] * scale
+
+
+def grid_graph(side):
+    """(side², side²) adjacency of a square grid."""
+    path = sp.diags_array([np.ones(side - 1)] * 2, offsets=[-1, 1])
+    eye = sp.eye_array(side)
+    return sp.csr_array(sp.kron(path, eye) + sp.kron(eye, path)).astype(np.float32)
 
 
 def test_structural_features_are_finite_and_of_the_size_of_features(planted):
@@ -20,12 +33,52 @@ def test_structural_features_are_finite_and_of_the_size_of_features(planted):
 
 def test_leading_columns_are_eigenvectors(planted):
     # Four blocks: four large eigenvalues, well apart from the rest.
-    columns = structural_features(planted.adjacency, 12, iterations=20)[:, :4].astype(np.float64)
-    values, vectors = np.linalg.eigh(normalise_adjacency(planted.adjacency).toarray().astype(np.float64))
-    leading = vectors[:, np.argsort(-np.abs(values))[:4]]
+    columns = structural_features(planted.adjacency, 12)[:, :4].astype(np.float64)
+    leading = np.linalg.eigh(without_loops(planted.adjacency))[1][:, ::-1][:, :4]
     directions = np.linalg.qr(columns)[0]
     cosines = np.linalg.svd(directions.T @ leading, compute_uv=False)
     assert cosines.min() > 0.999
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_column_of_a_grid_has_converged(weighted):
+    """Eigenvalues of a grid lie close together near 1, where a few products with the matrix find nothing."""
+    grid = grid_graph(40)
+    if weighted:
+        upper = sp.triu(grid, format="csr")
+        upper.data = np.random.default_rng(0).uniform(0.5, 2, upper.nnz).astype(np.float32)
+        grid = sp.csr_array(upper + upper.T)
+    structure = fit_structure(grid, 32)
+    vectors = structure.columns[:, :-1] / np.sqrt(structure.eigenvalues * len(structure.columns))
+    assert vectors.shape[1] + structure.num_dropped == 32
+    assert vectors.shape[1] > 24
+    assert structure.num_passes <= 60
+    assert np.linalg.norm(without_loops(grid) @ vectors - vectors * structure.eigenvalues, axis=0).max() < 3e-3
+    assert vectors.T @ vectors == pytest.approx(np.eye(vectors.shape[1]), abs=1e-3)
+    exact = np.linalg.eigvalsh(without_loops(grid))[::-1]
+    assert structure.eigenvalues == pytest.approx(exact[: len(structure.eigenvalues)], abs=5e-4)
+
+
+def test_small_components_get_their_degree_and_no_eigenvector():
+    """A hundred pairs and triangles beside a grid: without care each would add an eigenvalue of 1."""
+    triangle = np.ones((3, 3)) - np.eye(3)
+    parts = [grid_graph(20), *[np.array([[0, 1], [1, 0]])] * 50, *[triangle] * 50, np.zeros((3, 3))]
+    graph = sp.csr_array(sp.block_diag(parts, format="csr")).astype(np.float32)
+    structure = fit_structure(graph, 8)
+    grid, rest = structure.columns[:400, :-1], structure.columns[400:, :-1]
+    assert structure.eigenvalues[1] < 0.9999
+    assert (rest[:, 1:] == 0).all()
+    assert rest[:100, 0] == pytest.approx(grid[0, 0] / np.sqrt(2), rel=1e-4)  # degree 1; a corner of the grid has 2
+    assert rest[100:250, 0] == pytest.approx(grid[0, 0], rel=1e-4)
+    assert np.isfinite(rest).all()
+
+
+def test_two_large_components_are_told_apart():
+    graph = sp.csr_array(sp.block_diag([grid_graph(12), grid_graph(12)], format="csr")).astype(np.float32)
+    structure = fit_structure(graph, 6)
+    assert structure.eigenvalues[:2] == pytest.approx(1, abs=1e-4)
+    second = structure.columns[:, 1]
+    assert (second[:144] * second[144:] < 0).all()
 
 
 def test_structure_tells_blocks_apart(planted):
@@ -39,7 +92,7 @@ def test_structure_follows_its_seed_and_copes_with_isolated_nodes_and_few_nodes(
     first, again = (structural_features(islands.adjacency, 8, seed=1) for _ in range(2))
     assert (first == again).all()
     assert np.isfinite(first).all()
-    assert structural_features(path_of_four, 64).shape == (4, 5)
+    assert structural_features(path_of_four, 64).shape[1] <= 5
     regular = sp.csr_array(np.ones((5, 5), np.float32) - np.eye(5, dtype=np.float32))
     assert np.isfinite(structural_features(regular, 3)).all()  # all degrees equal: no deviation to divide by
 
@@ -66,13 +119,13 @@ def test_blended_columns_spread_rows_as_much_as_the_features_do(planted, sparse)
 def test_new_nodes_get_the_columns_that_they_would_have_had(planted):
     """Ten nodes are hidden; those who knew them all along give them nearly the same directions."""
     known, new = np.arange(planted.num_nodes - 10), np.arange(planted.num_nodes - 10, planted.num_nodes)
-    structure = fit_structure(planted.induce(known).adjacency, 4, iterations=30)
+    structure = fit_structure(planted.induce(known).adjacency, 4)
     newcomers = planted[np.ix_(new, known)]
     degrees = weigh_nodes(planted.induce(known).adjacency)
-    found = structure.extend(newcomers.propagation(degrees), newcomers.degrees)
+    found = structure.extend(newcomers.propagation(degrees, loops=False), newcomers.degrees)
     assert found.shape == (10, 5)
     assert found.dtype == np.float32
-    truth = fit_structure(planted.adjacency, 4, iterations=30).columns
+    truth = fit_structure(planted.adjacency, 4).columns
     turn = np.linalg.lstsq(truth[known, :4], structure.columns[:, :4], rcond=None)[0]
     wanted = truth[new, :4] @ turn
     assert np.linalg.norm(found[:, :4] - wanted) < 0.25 * np.linalg.norm(wanted)
@@ -92,7 +145,7 @@ def test_columns_of_new_nodes_stay_in_the_range_of_training():
 
 def test_what_is_two_steps_away_is_heard_through_new_nodes():
     path = sp.csr_array(np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)).astype(np.float32)
-    structure = fit_structure(path, 2, iterations=30)
+    structure = fit_structure(path, 2)
     propagation = np.zeros((2, 8), np.float32)
     propagation[0, [5, 6, 7]] = propagation[1, [6, 7]] = 0.4
     near, far = structure.extend(sp.csr_array(propagation), np.array([2, 1]))[:, 0]

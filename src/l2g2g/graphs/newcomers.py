@@ -45,14 +45,17 @@ class Newcomers:
         """(num_new,) number of neighbours."""
         return np.diff(self.to_known.indptr) + np.diff(self.among.indptr)
 
-    def propagation(self, known_degrees: np.ndarray) -> sp.csr_array:
+    def propagation(self, known_degrees: np.ndarray, *, loops: bool = True) -> sp.csr_array:
         """(num_new, num_known + num_new) their rows of Â = D^(-1/2) (A + I) D^(-1/2) of the grown graph.
 
         known_degrees: (num_known,) sums of weights of the known nodes before, a loop of weight 1 counted.
+        loops: False for their rows of D^(-1/2) A D^(-1/2), D without loops.
         """
-        both = sp.csr_array(sp.hstack([self.to_known, self.among + sp.eye_array(self.num_new)], format="csr"))
-        grown = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel()
-        scale = 1 / np.sqrt(np.concatenate([grown, np.asarray(both.sum(axis=1)).ravel()]))
+        among = self.among + sp.eye_array(self.num_new) if loops else self.among
+        both = sp.csr_array(sp.hstack([self.to_known, among], format="csr"))
+        grown = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel() - (0 if loops else 1)
+        sums = np.concatenate([grown, np.asarray(both.sum(axis=1)).ravel()])
+        scale = 1 / np.sqrt(np.where(sums > 0, sums, 1.0))  # a node without edges has no entry to scale
         rows = np.repeat(np.arange(self.num_new), np.diff(both.indptr))
         values = both.data * scale[self.num_known + rows] * scale[both.indices]
         indptr, indices = both.indptr.astype(np.int32), both.indices.astype(np.int32)

@@ -14,7 +14,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import FeatureScaling, scale_features
-from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products
+from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products, scale_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,8 @@ class InputMap:
         centre, projection: (num_features,) and (num_features, width): the compression, where there is one.
         structure: Columns made from the structure, where there are some.
         structure_factor: What they are multiplied with beside features.
+        structure_only: Whether features, where there are some, are not read.
+        row_power: Power of their length by which rows of structural columns are divided.
     """
 
     num_features: int
@@ -35,11 +37,14 @@ class InputMap:
     projection: np.ndarray | None = None
     structure: StructureMap | None = None
     structure_factor: float = 1.0
+    structure_only: bool = False
+    row_power: float = 0.0
 
     @property
     def num_columns(self) -> int:
         """Columns that the encoder reads."""
         own = self.num_features if self.projection is None else self.projection.shape[1]
+        own = 0 if self.structure_only else own
         return own + (0 if self.structure is None else self.structure.columns.shape[1])
 
     def check(self, features: Features | None, name: str) -> None:
@@ -58,7 +63,8 @@ class InputMap:
 
         features: (num_rows, num_features), as given. columns: (num_rows, width + 1) their structural columns.
         """
-        if features is None:
+        columns = None if columns is None else scale_rows(columns, self.row_power)
+        if features is None or self.structure_only:
             assert columns is not None
             return columns
         features = scale_features(features, self.scaling)
@@ -91,11 +97,25 @@ class InputSource(Protocol):
     def degrees(self) -> np.ndarray:
         """(num_nodes,) number of neighbours."""
 
+    @property
+    def strengths(self) -> np.ndarray:
+        """(num_nodes,) float64 sum of the weights of a node's edges."""
+
+    @property
+    def components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node."""
+
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Gives what these inputs read of all nodes, in order, some at a time; called once for every pass."""
 
     def propagate(self, table: Tensor) -> Tensor:
         """(num_nodes, width) Â times a table."""
+
+
+def fit_source(source: InputSource, width: int, *, seed: int = 0) -> StructureMap:
+    """Structural columns of a graph, see `fit_products`."""
+    parts = source.degrees, source.strengths, source.components
+    return fit_products(source.propagate, *parts, width, seed=seed)
 
 
 def fit_inputs(
@@ -104,14 +124,17 @@ def fit_inputs(
     scaling: FeatureScaling = "centred",
     feature_width: int = 0,
     structure_width: int = 0,
+    structure: StructureMap | None = None,
     seed: int = 0,
 ) -> InputMap:
     """Find how a graph is read.
 
     feature_width: columns to which features are compressed; 0 for not. structure_width: columns made from the
-    structure; 0 for none. A graph without features always needs some.
+    structure; 0 for none. A graph without features always needs some. structure: such columns, where they are found.
     """
-    structure = fit_products(source.propagate, source.degrees, structure_width, seed=seed) if structure_width else None
+    if structure_width and structure is None:
+        structure = fit_source(source, structure_width, seed=seed)
+    structure = structure if structure_width else None
     if source.num_features == 0:
         if structure is None:
             raise InputError("a graph without features needs columns made from its structure")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,11 +12,15 @@ import torch
 
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.graphs.graph import Features
+from l2g2g.models.eigenvectors import leading_eigenvectors
 from l2g2g.models.features import feature_centre
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
+MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
+_LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
+_LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,79 +28,131 @@ class StructureMap:
     """Structural columns of some nodes, and what gives other nodes theirs.
 
     Attributes:
-        columns: (num_nodes, width + 1) float32: eigenvectors of Â, scaled, and the log-degree.
-        eigenvalues: (width,) of the eigenvectors.
+        columns: (num_nodes, width + 1) float32: eigenvectors u of N = D^(-1/2) A D^(-1/2), each times
+            sqrt(eigenvalue · num_nodes), and the log-degree. The first eigenvector is sqrt(degree), for all nodes;
+            the others are zero outside the large components.
+        eigenvalues: (width,) of the eigenvectors, largest first; all positive.
         degree_mean, degree_spread: Of the logarithms of the degrees.
+        num_dropped: Eigenvectors that were asked for and had not converged, or had no positive eigenvalue.
+        num_passes: Passes over the graph that they took.
     """
 
     columns: np.ndarray
     eigenvalues: np.ndarray
     degree_mean: float
     degree_spread: float
+    num_dropped: int = 0
+    num_passes: int = 0
 
-    def extend(self, propagation: sp.csr_array, degrees: np.ndarray) -> np.ndarray:
+    def leading(self, width: int) -> StructureMap:
+        """The same with so many eigenvectors at most."""
+        columns = np.concatenate([self.columns[:, :-1][:, :width], self.columns[:, -1:]], axis=1)
+        return replace(self, columns=columns, eigenvalues=self.eigenvalues[:width])
+
+    def scaled_columns(self, row_power: float) -> np.ndarray:
+        """The columns with rows scaled, see `scale_rows`."""
+        return scale_rows(self.columns, row_power)
+
+    def extend(self, weights: sp.csr_array, degrees: np.ndarray) -> np.ndarray:
         """(num_new, width + 1) columns of new nodes.
 
-        propagation: (num_new, num_nodes + num_new) their rows of Â, loops included. degrees: (num_new,) neighbours.
-        An eigenvector is what propagation only scales: λ u_i = Σ_j Â_ij u_j holds for the new nodes too (Nyström).
-        Solved for u_i, whose own share Â_ii stands on both sides; a few sweeps reach nodes whose neighbours are new.
-        No column leaves the range that training saw.
+        weights: (num_new, num_nodes + num_new) their rows of N of the grown graph. degrees: (num_new,) neighbours.
+        An eigenvector is what N only scales: λ u_i = Σ_j N_ij u_j holds for the new nodes too (Nyström); a few sweeps
+        reach nodes whose neighbours are new. No column leaves the range that training saw.
         """
-        num_new, num_known = propagation.shape[0], len(self.columns)
-        known, among = propagation[:, :num_known], sp.csr_array(propagation[:, num_known:])
-        own = among.diagonal()
-        among.setdiag(0)
+        num_new, num_known = weights.shape[0], len(self.columns)
+        known, among = weights[:, :num_known], sp.csr_array(weights[:, num_known:])
         heard = known @ self.columns[:, :-1]
-        rest = self.eigenvalues[None, :] - own[:, None]
-        # Near zero the equation leaves u_i open: never scale up by more than twice what a node without a loop would.
-        least = np.abs(self.eigenvalues)[None, :] / 2
-        rest = np.where(self.eigenvalues < 0, -1, 1) * np.maximum(np.abs(rest), np.maximum(least, 1e-6))
         bound = np.abs(self.columns[:, :-1]).max(axis=0, initial=0)
         spectral = np.zeros((num_new, len(self.eigenvalues)))
         for _ in range(_SWEEPS if among.nnz else 1):
-            spectral = np.clip((heard + among @ spectral) / rest, -bound, bound)
+            spectral = np.clip((heard + among @ spectral) / self.eigenvalues, -bound, bound)
         logs = (np.log1p(degrees) - self.degree_mean) / self.degree_spread
         seen = self.columns[:, -1]
         logs = np.clip(logs, seen.min(), seen.max())
         return np.concatenate([spectral, logs[:, None]], axis=1).astype(np.float32)
 
 
-def fit_structure(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, iterations: int = 6) -> StructureMap:
-    """Leading eigenvectors of Â by subspace iteration, and the log-degree, for all nodes of a graph.
-
-    Rows are scaled so that a column has unit variance: the encoder sees numbers of the size of features.
-    Memory and time are those of `iterations` sparse products of this width.
-    """
+def fit_structure(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0) -> StructureMap:
+    """Structural columns of all nodes of a graph in memory, see `fit_products`."""
     propagation = to_torch_csr(normalise_adjacency(adjacency))
-    return fit_products(
-        lambda basis: propagation @ basis, np.diff(adjacency.indptr), width, seed=seed, iterations=iterations
-    )
+    strengths = np.asarray(adjacency.sum(axis=1, dtype=np.float64)).ravel()
+    components = sp.csgraph.connected_components(adjacency, directed=False)[1]
+    neighbours = np.diff(adjacency.indptr)
+    return fit_products(lambda table: propagation @ table, neighbours, strengths, components, width, seed=seed)
 
 
 def fit_products(
     propagate: Callable[[torch.Tensor], torch.Tensor],
     num_neighbours: np.ndarray,
+    strengths: np.ndarray,
+    components: np.ndarray,
     width: int,
     *,
     seed: int = 0,
-    iterations: int = 6,
 ) -> StructureMap:
-    """The same for a graph that is told by its products Â B and by how many neighbours each node has."""
+    """Eigenvectors of N = D^(-1/2) A D^(-1/2) with the largest eigenvalues, and the log-degree, for all nodes.
+
+    propagate: (num_nodes, width) table -> Â times it, Â = D̃^(-1/2) (A + I) D̃^(-1/2): the product that every storage
+    has. num_neighbours, strengths, components: (num_nodes,) neighbours of a node, sum of its edge weights, number of
+    its component. Self-loops are taken out again: N = D^(-1/2) (D̃^(1/2) Â D̃^(1/2) - I) D^(-1/2).
+
+    sqrt(degree) is an eigenvector of every graph with the eigenvalue 1, and the first column, also of nodes in small
+    components: an inner product with it is the score that a degree alone gives. A component of its own adds another
+    eigenvalue of 1, so a graph with many small ones would have no others; the rest of the columns are those of
+    the components with at least a hundredth of the nodes, or of the largest, orthogonal to the first column.
+    """
     num_nodes = len(num_neighbours)
-    width = min(width, num_nodes)
+    is_large = large_components(components)
+    safe = np.where(strengths > 0, strengths, 1.0)
+    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[:, None]
+    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[:, None]
+    trivial = np.sqrt(strengths * is_large)
+    trivial /= max(float(np.linalg.norm(trivial)), 1e-30)
+    first = torch.from_numpy(trivial.astype(np.float32))[:, None]
+
+    def multiply(table: torch.Tensor) -> torch.Tensor:
+        product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
+        return product.sub_(first @ (first.t() @ product))
+
+    count = max(0, min(width, int(is_large.sum())) - 1)
+    block = min(count + MORE_VECTORS, int(is_large.sum()) - 1)
     with _one_thread_for_few(num_nodes * width):
-        start = torch.randn(num_nodes, width, generator=torch_generator(seed, Purpose.STRUCTURE))
-        basis = torch.linalg.qr(start).Q
-        for _ in range(iterations):
-            basis = torch.linalg.qr(propagate(basis)).Q
-        values, vectors = torch.linalg.eigh(basis.t() @ propagate(basis))
-        order = values.abs().argsort(descending=True)
-        spectral = basis @ vectors[:, order] * values[order].abs().sqrt() * num_nodes**0.5
+        start = torch.randn(num_nodes, max(block, 0), generator=torch_generator(seed, Purpose.STRUCTURE))
+        start *= torch.from_numpy(is_large)[:, None]
+        found = leading_eigenvectors(multiply, start - first @ (first.t() @ start), count) if count else None
+    leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
+    spectral, values = leading[:, None].astype(np.float32), np.ones(1, np.float32)
+    if found is not None:
+        good = found.values > _LEAST_EIGENVALUE
+        vectors = found.vectors[:, good] * found.values[good].sqrt()
+        vectors *= torch.take_along_dim(vectors, vectors.abs().argmax(dim=0, keepdim=True), 0).sign()  # either would do
+        spectral = np.concatenate([spectral, vectors.numpy()], axis=1)
+        values = np.concatenate([values, found.values[good].numpy()])
     degrees = np.log1p(num_neighbours).astype(np.float32)
     mean, spread = degrees.mean(), float(degrees.std())
     spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
-    columns = np.concatenate([spectral.numpy(), ((degrees - mean) / spread)[:, None]], axis=1)
-    return StructureMap(columns, values[order].numpy(), float(mean), spread)
+    columns = np.concatenate([spectral * np.float32(num_nodes**0.5), ((degrees - mean) / spread)[:, None]], axis=1)
+    num_passes = 0 if found is None else found.num_passes
+    return StructureMap(columns, values, float(mean), spread, count + 1 - len(values), num_passes)
+
+
+def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:
+    """Structural columns whose eigenvectors' rows are divided by a power of their length, before the log-degree.
+
+    columns: (num_rows, width + 1). 0 leaves them, 1 makes inner products cosines.
+    """
+    if row_power == 0:
+        return columns
+    lengths = np.linalg.norm(columns[:, :-1], axis=1, keepdims=True)
+    factors = np.maximum(lengths, 1e-12) ** -row_power
+    return np.concatenate([columns[:, :-1] * factors, columns[:, -1:]], axis=1).astype(np.float32)
+
+
+def large_components(components: np.ndarray) -> np.ndarray:
+    """(num_nodes,) whether a node's component is large: a hundredth of the nodes, or the largest of all."""
+    sizes = np.bincount(components)
+    return (sizes >= min(_LARGE_SHARE * len(components), sizes.max()))[components]
 
 
 @contextmanager
@@ -111,9 +167,9 @@ def _one_thread_for_few(count: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0, iterations: int = 6) -> np.ndarray:
-    """(num_nodes, width + 1) float32: the columns of `fit_structure`."""
-    return fit_structure(adjacency, width, seed=seed, iterations=iterations).columns
+def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0) -> np.ndarray:
+    """(num_nodes, at most width + 1) float32: the columns of `fit_structure`."""
+    return fit_structure(adjacency, width, seed=seed).columns
 
 
 def blend_factor(feature_factor: float, structure: np.ndarray) -> float:

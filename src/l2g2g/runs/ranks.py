@@ -87,6 +87,7 @@ def _pack(inputs: InputMap) -> bytes:
     structure = inputs.structure
     arrays = {"centre": inputs.centre, "projection": inputs.projection}
     numbers: list[Any] = [inputs.num_features, inputs.scaling, inputs.structure_factor]
+    numbers += [inputs.structure_only, inputs.row_power]
     if structure is not None:
         arrays |= {"columns": structure.columns, "eigenvalues": structure.eigenvalues}
         numbers += [structure.degree_mean, structure.degree_spread]
@@ -97,10 +98,11 @@ def _pack(inputs: InputMap) -> bytes:
 
 def _unpack(data: bytes) -> InputMap:
     end = 8 + int.from_bytes(data[:8], "little")
-    num_features, scaling, factor, *degrees = json.loads(data[8:end])
+    num_features, scaling, factor, only, power, *degrees = json.loads(data[8:end])
     arrays = load(data[end:])
     structure = StructureMap(arrays["columns"], arrays["eigenvalues"], *degrees) if degrees else None
-    return InputMap(num_features, scaling, arrays.get("centre"), arrays.get("projection"), structure, factor)
+    compression = arrays.get("centre"), arrays.get("projection")
+    return InputMap(num_features, scaling, *compression, structure, factor, only, power)
 
 
 def describe_messages(shard: Shard) -> dict[str, dict[str, float]]:

@@ -31,6 +31,8 @@ def model_values(fitted: Fitted) -> dict[str, Any]:
             "num_features": inputs.num_features,
             "scaling": inputs.scaling,
             "structure_factor": inputs.structure_factor,
+            "structure_only": inputs.structure_only,
+            "row_power": inputs.row_power,
             "degree_mean": None if structure is None else structure.degree_mean,
             "degree_spread": None if structure is None else structure.degree_spread,
         },
@@ -98,6 +100,8 @@ def _read_inputs(artefact: Artefact) -> InputMap:
         tensors.get("projection"),
         structure,
         float(values["structure_factor"]),
+        bool(values["structure_only"]),
+        float(values["row_power"]),
     )
 
 

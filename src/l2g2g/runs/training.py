@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -11,19 +11,22 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from l2g2g.alignment.frame import Frame
 from l2g2g.budget import kept_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.splits import LinkSplit
+from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.node_states import Parts, encode_states, node_degrees, whole_states
+from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.preparation import (
@@ -39,6 +42,7 @@ from l2g2g.preparation import (
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.choices import SpectralVectors, choose_structure, choose_vectors, find_spectral
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
@@ -57,10 +61,8 @@ from l2g2g.training.rows import TrainingRows, share_rows
 from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
-# Length of the two trainings that decide whether structure is blended in, and what it must gain in AUC.
-_TRIAL_EPOCHS = 15
-_TRIAL_GAIN = 0.002
 _UNLIMITED = 1 << 62
+_log = logging.getLogger(__name__)
 
 
 def keep_training(
@@ -101,12 +103,26 @@ def run_split(
     check_graph(graph, config)
     if patches is None:
         patches = find_patches(graph, config, clock, communicator=communicator)
-    can_choose = graph.num_features > 0 and split.validation is not None
-    train_again = partial(run_split, split, patches=patches, communicator=communicator)
-    config = choose_structure(config, clock, can_choose=can_choose, train=train_again)
     validation = split.validation if config.patience else None
+    structure, spectral = None, None
+    start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
+    if graph.num_features and not config.considers_structure(graph.num_nodes):
+        config = replace(config, structure="none")
+    if start is None and config.can_be_spectral and _wants_spectral(config, validation):
+        with clock.measure("choose"):
+            width = config.dim if graph.num_features else max(config.dim, config.structure_width)
+            structure = _fit_structure(graph, width, config.seed, communicator)
+            spectral = find_spectral(structure, graph.num_features, validation, config)
+    config, choice = choose_structure(
+        config,
+        clock,
+        can_choose=graph.num_features > 0 and validation is not None,
+        spectral=spectral,
+        train=partial(run_split, split, patches=patches, communicator=communicator),
+    )
     with clock.measure("partition"):
-        setting = _prepare(split, patches, config, start, keeper, communicator)
+        known = None if graph.num_features else structure
+        setting = _prepare(split, patches, config, start, keeper, communicator, known)
         model, shard, patch_set = setting.model, setting.shard, patches.patch_set
         batches = setting.make_batches(graph, setting.batch_bytes)
         global_pairs = setting.make_pairs(batches)
@@ -124,6 +140,14 @@ def run_split(
             keeper=setting.keeper,
             shard=shard,
         )
+    choice = choose_vectors(choice, max((score for _, score in trained.history.validations), default=None), spectral)
+    if choice.summary():
+        _log.info("%s: %s", graph.name, choice.summary())
+    if choice.structure == "spectral":
+        assert spectral is not None
+        config = replace(config, structure="spectral")
+        model, trained = setting.hand_out(spectral, trained)
+        batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
     inspection = Inspection()
     if keep and shard.is_first:
         with clock.measure("inspect"):
@@ -146,6 +170,9 @@ def run_split(
             del batches  # large graphs need its memory for the next one
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
+                if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
+                    structure = _fit_structure(final_graph, config.dim, config.seed, communicator)
+                    model, trained = setting.hand_out(spectral.refitted(structure), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
             once = None if final_graph.resident else 0
@@ -168,6 +195,14 @@ def run_split(
         fitted,
         inspection,
         describe_messages(shard),
+        choice.describe(clock.seconds.get("choose", 0.0)) if spectral is not None or choice.scores else {},
+    )
+
+
+def _wants_spectral(config: Config, validation: Pairs | None) -> bool:
+    """Whether spectral vectors are asked for, or are a candidate that validation pairs can judge."""
+    return config.structure == "spectral" or (
+        config.structure == "auto" and validation is not None and config.epochs != 0
     )
 
 
@@ -295,12 +330,28 @@ class _Setting:
         states = encode_states(self.model, pieces, device=config.device, storage=config.feature_storage)
         return chain(states, node_degrees(rows.blocks()))
 
+    def hand_out(self, spectral: SpectralVectors, trained: Trained) -> tuple[Autoencoder, Trained]:
+        """Put the model of spectral vectors in the place of the trained one, with its inputs and its history."""
+        model = spectral.model.to(self.config.device)
+        self.config, self.model = replace(self.config, structure="spectral"), model
+        self.inputs = InputRows(self.inputs.graph, spectral.inputs)
+        frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
+        return model, Trained(model, frame, trained.history)
+
     def forget_rows(self) -> None:
         """Give back the rows of training."""
         self.rows, self.own_rows = TrainingRows(self.rows.graph), None
         if self.local is not None:
             self.local.forget()
             del self.row_batch
+
+
+def _fit_structure(graph: GraphStore, width: int, seed: int, communicator: Communicator) -> StructureMap:
+    """Structural columns of a graph, the same bits on all ranks."""
+    found = fit_source(RowSource(TrainingRows(graph), communicator), width, seed=seed)
+    shared = share_inputs(communicator, InputMap(0, "raw", structure=found)).structure
+    assert shared is not None
+    return shared
 
 
 def _prepare(
@@ -310,8 +361,9 @@ def _prepare(
     start: Start | None,
     keeper: Keeper | None,
     communicator: Communicator,
+    structure: StructureMap | None = None,
 ) -> _Setting:
-    """Fit the inputs, make the model, share out the patches."""
+    """Fit the inputs, make the model, share out the patches. structure: as in `find_inputs`."""
     graph: GraphStore = split.train
     spare = patches.spare(config)
     # Rows first: they save most for what they take.
@@ -322,7 +374,8 @@ def _prepare(
     counts = _count_features(graph)
     found = start.inputs if start is not None else None
     if found is None:
-        found = share_inputs(communicator, find_inputs(RowSource(rows, communicator), counts, config))
+        source = RowSource(rows, communicator)
+        found = share_inputs(communicator, find_inputs(source, counts, config, structure))
     inputs = InputRows(graph, found)
     if start is None:
 
@@ -394,21 +447,3 @@ def check_embedding(embedding: torch.Tensor, config: Config) -> None:
     trouble = embedding_trouble(embedding)
     if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
         raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")
-
-
-def choose_structure(config: Config, clock: Stopwatch, *, can_choose: bool, train: Callable[[Config], Run]) -> Config:
-    """Decide `auto` by two short trainings, without structure and with it, scored on the validation pairs.
-
-    can_choose: whether there are features to blend structure with, and validation pairs to decide by; otherwise none.
-    train: trains with other settings.
-    """
-    if config.structure != "auto":
-        return config
-    if not can_choose or config.epochs == 0:
-        return replace(config, structure="none")
-    with clock.measure("trial"):
-        epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
-        short = replace(config, epochs=epochs, patience=_TRIAL_EPOCHS)
-        runs = [train(replace(short, structure=choice)) for choice in ("none", "blend")]
-        without, blended = (max(score for _, score in run.trained.history.validations) for run in runs)
-    return replace(config, structure="blend" if blended > without + _TRIAL_GAIN else "none")

@@ -17,7 +17,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
+from l2g2g.models.sparse import normalise_adjacency, sum_weights, to_torch_csr
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.training.row_batch import propagate_rows
 from l2g2g.training.rows import TrainingRows, share_rows
@@ -138,6 +138,17 @@ class RowSource:
     def degrees(self) -> np.ndarray:
         """(num_nodes,) number of neighbours."""
         return self.rows.degrees
+
+    @property
+    def strengths(self) -> np.ndarray:
+        """(num_nodes,) float64 sum of the weights of a node's edges."""
+        blocks = ((block.indptr.astype(np.int64), block.weights) for block in self.rows.blocks())
+        return np.concatenate([sum_weights(indptr[:-1], indptr[1:], weights) for indptr, weights in blocks])
+
+    @property
+    def components(self) -> np.ndarray:
+        """(num_nodes,) number of the connected component of a node, in one pass."""
+        return self.rows.find_components()
 
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Block by block, read anew in every pass from disk. inputs: without structural columns."""

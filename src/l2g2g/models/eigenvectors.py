@@ -1,0 +1,117 @@
+"""Eigenvectors: leading eigenvectors of a symmetric matrix that is known by its products, with a convergence test.
+
+Chebyshev-filtered subspace iteration (Zhou, Saad, Tiago and Chelikowsky 2006): a block of vectors is multiplied with a
+polynomial of the matrix that is large above a cutoff and at most 1 on [-1, cutoff], then turned into Ritz vectors. The
+cutoff is the smallest Ritz value of the block, so the polynomial sharpens as the block converges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_DEGREE = 10  # of a polynomial at most
+_MOST_GROWTH = 1e4  # of the largest against the smallest vector under a polynomial: float32 keeps both
+_LEAST_CUTOFF = -0.5  # of a random start; nearer to -1 nothing would be damped
+_FIRST_PASSES = 20  # before these the pace says nothing: the cutoff is still far from where it ends
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenvectors:
+    """Eigenvectors that have converged, largest eigenvalue first.
+
+    Attributes:
+        vectors: (num_rows, count) orthonormal columns.
+        values: (count,) eigenvalues.
+        residuals: (count,) lengths of M u - value · u.
+        num_passes: Products with the matrix that it took.
+        num_dropped: Vectors that were asked for and had not converged.
+    """
+
+    vectors: Tensor
+    values: Tensor
+    residuals: Tensor
+    num_passes: int
+    num_dropped: int
+
+
+def leading_eigenvectors(
+    multiply: Callable[[Tensor], Tensor],
+    start: Tensor,
+    count: int,
+    *,
+    tolerance: float = 2e-3,
+    max_passes: int = 60,
+) -> Eigenvectors:
+    """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
+
+    multiply: (num_rows, width) table -> the matrix times it. start: (num_rows, width) random, width at least count; a
+    few vectors more than are asked for make it quicker. The iteration ends when all have converged, when none of the
+    others would within the passes that are left, or when these are used up. What has not converged is dropped.
+    Memory: four tables of the size of start.
+    """
+    basis = torch.linalg.qr(start).Q
+    num_passes = 0
+    before: tuple[Tensor, int] | None = None  # the residuals before the last filter, and the passes until then
+    while True:
+        product = multiply(basis)
+        num_passes += 1
+        values, turn = torch.linalg.eigh((basis.t() @ product).double())
+        values, turn = values.flip(0).to(basis.dtype), turn.flip(1).to(basis.dtype)
+        basis, product = basis @ turn, product @ turn
+        residuals = (product[:, :count] - basis[:, :count] * values[:count]).norm(dim=0)
+        left = max_passes - num_passes
+        if left < 2 or _is_done(residuals, before, num_passes, max_passes, tolerance):
+            break
+        before = residuals, num_passes
+        cutoff = max(float(values[-1]), _LEAST_CUTOFF)
+        degree = _choose_degree(cutoff, left)
+        basis = _filter(multiply, basis, product, cutoff, degree)
+        num_passes += degree - 1
+    good = torch.nonzero(residuals <= tolerance).flatten()
+    num_dropped = len(residuals) - len(good)
+    return Eigenvectors(basis[:, good].contiguous(), values[good], residuals[good], num_passes, num_dropped)
+
+
+def _is_done(
+    residuals: Tensor, before: tuple[Tensor, int] | None, num_passes: int, max_passes: int, tolerance: float
+) -> bool:
+    """Whether all have converged, or none of the others will at the pace of the last filter."""
+    waiting = residuals > tolerance
+    if not bool(waiting.any()):
+        return True
+    if before is None or num_passes < _FIRST_PASSES:
+        return False
+    pace = (residuals[waiting] / before[0][waiting]).clamp(max=0.999).log() / (num_passes - before[1])
+    needed = (tolerance / residuals[waiting]).log() / pace
+    return bool((needed > max_passes - num_passes).all())
+
+
+def _choose_degree(cutoff: float, left: int) -> int:
+    """The highest degree whose growth at the eigenvalue 1 float32 can bear."""
+    highest = max((1 - _centre(cutoff)) / _radius(cutoff), 1 + 1e-9)
+    return max(2, min(_DEGREE, left, int(math.acosh(_MOST_GROWTH) / math.acosh(highest))))
+
+
+def _filter(multiply: Callable[[Tensor], Tensor], basis: Tensor, product: Tensor, cutoff: float, degree: int) -> Tensor:
+    """(num_rows, width) orthonormal basis of T_degree((M - centre) / radius) basis. product: M basis."""
+    centre, radius = _centre(cutoff), _radius(cutoff)
+    earlier, current = basis, (product - centre * basis) / radius
+    for _ in range(degree - 1):
+        following = multiply(current).sub_(current, alpha=centre).mul_(2 / radius).sub_(earlier)
+        earlier, current = current, following
+    return torch.linalg.qr(current / current.norm(dim=0).clamp(min=1e-30)).Q
+
+
+def _centre(cutoff: float) -> float:
+    """Middle of [-1, cutoff]."""
+    return (cutoff - 1) / 2
+
+
+def _radius(cutoff: float) -> float:
+    """Half the length of [-1, cutoff]."""
+    return (cutoff + 1) / 2

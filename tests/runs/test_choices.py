@@ -1,0 +1,116 @@
+"""Choices: validation pairs decide between trained and spectral vectors; what was chosen works like any model."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from l2g2g import GAE, L2G2G
+from l2g2g.config import make_config
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.store import write_graph
+from l2g2g.runs.choices import Choice, choose_vectors, find_spectral, fit_log_odds
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.evaluate import evaluate_graph
+
+
+@pytest.fixture(scope="module")
+def grid():
+    """A square grid: no features, and what is near says everything."""
+    side = 24
+    numbers = np.arange(side * side).reshape(side, side)
+    across, down = (numbers[:, :-1], numbers[:, 1:]), (numbers[:-1], numbers[1:])
+    sources, targets = (np.concatenate([across[end].ravel(), down[end].ravel()]) for end in (0, 1))
+    return Graph.from_arcs(sources, targets, num_nodes=side * side, name="grid")
+
+
+@pytest.mark.parametrize("method", ["gae", "l2g2g"])
+def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
+    trained, _ = evaluate_graph(grid, make_config(method, structure="none", patches=4))
+    row, run = evaluate_graph(grid, make_config(method, patches=4))
+    assert row["structure"] == row["chosen"]["vectors"] == "spectral"
+    assert row["auc"] > trained["auc"] + 0.01
+    scores = row["chosen"]["validation_auc"]
+    assert scores["spectral"] > scores["trained"]
+    assert row["chosen"]["row_power"] in (0.0, 0.5, 1.0)
+    assert 0 < row["chosen"]["seconds"] == row["seconds"]["choose"] < row["seconds"]["total"]
+    assert trained["chosen"] is None
+    assert row["dim"] == run.embedding.shape[1] == 16
+
+
+def test_another_seed_chooses_the_same(grid):
+    rows = [evaluate_graph(grid, make_config("gae", seed=seed))[0] for seed in (1, 2)]
+    assert [row["structure"] for row in rows] == ["spectral"] * 2
+
+
+def test_spectral_vectors_can_be_asked_for_and_nothing_is_trained(grid):
+    row, run = evaluate_graph(grid, make_config("gae", structure="spectral", dim=8))
+    assert row["epochs"] == 0
+    assert row["auc"] > 0.9
+    assert run.embedding.shape == (grid.num_nodes, 8)
+    for wrong in ({"decoder": "cosine"}, {"skip": False}, {"method": "vgae"}, {"method": "gae+l2g"}):
+        with pytest.raises(InputError, match="--structure spectral needs"):
+            make_config(**{"method": "gae", "structure": "spectral", **wrong})
+
+
+def test_final_vectors_are_those_of_all_edges(grid):
+    """The edges that validation held out count in the end: columns are eigenvectors of the whole graph."""
+    run = embed_graph(grid, make_config("gae", structure="spectral", dim=6), keep=True)
+    assert run.chosen["validation_auc"]["spectral"] > 0.8
+    structure = run.fitted.inputs.structure
+    scale = 1 / np.sqrt(np.asarray(grid.adjacency.sum(axis=1)).ravel())
+    matrix = sp.diags_array(scale) @ grid.adjacency @ sp.diags_array(scale)
+    vectors = structure.columns[:, :6] / np.linalg.norm(structure.columns[:, :6], axis=0)
+    assert np.linalg.norm(matrix @ vectors - vectors * structure.eigenvalues, axis=0).max() < 3e-3
+    lengths = np.linalg.norm(structure.columns[:, :6], axis=1) ** run.chosen["row_power"]
+    powers = structure.eigenvalues ** run.chosen["eigenvalue_power"]
+    ratio = run.embedding / (structure.columns[:, :6] / lengths[:, None] * powers)
+    assert ratio == pytest.approx(ratio.mean(), rel=1e-3)
+
+
+def test_memory_and_disk_choose_the_same_and_score_alike(grid, tmp_path):
+    stored = write_graph(grid, tmp_path / "store")
+    config = make_config("l2g2g", structure="spectral", patches=4)
+    in_memory, on_disk = (evaluate_graph(graph, config)[0] for graph in (grid, stored))
+    assert on_disk["auc"] == pytest.approx(in_memory["auc"], abs=1e-3)
+
+
+def test_a_spectral_model_is_saved_and_gives_new_nodes_vectors(grid, tmp_path):
+    model = GAE(structure="spectral", dim=8).fit(grid)
+    model.save(tmp_path / "run")
+    loaded = GAE.load(tmp_path / "run")
+    assert (loaded.embedding_ == model.embedding_).all()
+    sources, targets = grid.edges()
+    more = np.append(sources, [50, 51]), np.append(targets, [grid.num_nodes] * 2)
+    grown = Graph.from_arcs(*more, num_nodes=grid.num_nodes + 1)
+    vectors = loaded.transform(grown)
+    assert (vectors[:-1] == model.embedding_).all()
+    scores = model.embedding_ @ vectors[-1]
+    assert scores[[50, 51]].mean() > np.quantile(scores, 0.95)
+
+
+def test_features_that_are_not_read_may_still_be_given(planted):
+    model = L2G2G(structure="spectral", dim=4, patches=2).fit(planted)
+    assert model.transform(planted).shape == (planted.num_nodes, 4)
+
+
+def test_the_better_score_wins_by_a_margin(grid):
+    from l2g2g.models.structure import fit_structure
+
+    spectral = find_spectral(fit_structure(grid.adjacency, 16), 0, None, make_config("gae"))
+    assert spectral.auc is None
+    assert choose_vectors(Choice("none"), 0.8, spectral).structure == "none"
+    for auc, wanted in ((0.81, "spectral"), (0.801, "blend"), (0.7, "blend")):
+        judged = type(spectral)(spectral.inputs, spectral.model, auc, 0.5, 0.0)
+        choice = choose_vectors(Choice("blend", {"spectral": auc}), 0.8, judged)
+        assert choice.structure == wanted
+        assert choice.scores == {"spectral": auc, "trained": 0.8}
+        assert "trained 80.0" in choice.summary()
+
+
+def test_log_odds_of_a_known_score():
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=20_000)
+    is_edge = generator.random(20_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
+    assert fit_log_odds(scores, is_edge) == pytest.approx((2, -1), abs=0.1)
+    assert fit_log_odds(scores, ~is_edge) == (1.0, 0.0)
