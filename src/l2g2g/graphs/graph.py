@@ -139,6 +139,12 @@ class Graph:
         """(num_nodes, num_nodes) the adjacency matrix, in which at least the rows of these nodes are complete."""
         return self.adjacency
 
+    def read_features(self, nodes: np.ndarray | slice) -> Features:
+        """(len(nodes), num_features) feature rows, as of a store."""
+        if self.features is None:
+            raise InputError(f"{self.name}: the graph has no features")
+        return self.features[nodes]
+
     @property
     def degrees(self) -> np.ndarray:
         """(num_nodes,) number of neighbours."""
