@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from l2g2g.bounded import (
     fits_memory,
     keep_stored,
@@ -18,7 +16,6 @@ from l2g2g.bounded import (
 )
 from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
-from l2g2g.evaluation.links import evaluate_links
 from l2g2g.experiment import Measures, OnEpoch, evaluate_graph, name_split, run_split, show_split, training_name
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.split_files import PinnedSplit
@@ -30,7 +27,7 @@ from l2g2g.preparation import refuse_missing_weights
 from l2g2g.resources import choose_threads, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, further_measures, pair_scorer, with_separation
+from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, further_measures, score_test, with_separation
 from l2g2g.sources import open_shared_store, shared_folder
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.stored_patches import find_patches, fit_patches, fit_shared_patches
@@ -47,9 +44,10 @@ def evaluate_source(
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
+    scorer: str = "vectors",
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score a graph in memory or on disk; see `evaluate_graph` and `evaluate_stored`."""
-    how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory, "pinned": pinned}
+    how: dict[str, Any] = {"on_epoch": on_epoch, "directory": directory, "pinned": pinned, "scorer": scorer}
     if isinstance(graph, Graph):
         return evaluate_graph(graph, config, protocol=protocol, measures=measures, communicator=communicator, **how)
     return evaluate_stored(graph, config, protocol=protocol, measures=measures, communicator=communicator, **how)
@@ -65,10 +63,11 @@ def evaluate_stored(
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
+    scorer: str = "vectors",
 ) -> tuple[dict[str, Any], Run]:
     """Hold out 5 % of the edges for validation and 10 % for the test, train on the rest, score.
 
-    protocol, measures, pinned: as in `evaluate_graph`.
+    protocol, measures, pinned, scorer: as in `evaluate_graph`.
     communicator: as in `embed_stored`; only the first scores, the others return an empty line.
     """
     refuse_missing_weights(graph, config)
@@ -88,7 +87,6 @@ def evaluate_stored(
         with clock.measure("split"):
             train = _share_training_graph(graph, source, folder, communicator)
             split = source.of_training_graph(graph.num_nodes, train.num_edges)
-            train_degrees = np.diff(train.indptr.read()) if measures == "all" else np.empty(0, np.int64)
             return_freed_memory()
         needs, patches = None, None
         if communicator.size > 1:
@@ -106,20 +104,22 @@ def evaluate_stored(
             run = run_split(link_split, config, **how, patch_set=found)
         else:
             run = run_stored(train, patches, split, config, needs, **how, communicator=communicator)
-    if not communicator.is_first:
-        return {}, run
-    assert split.test is not None
-    with clock.measure("evaluate"):
-        scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
+        if not communicator.is_first:
+            return {}, run
+        assert split.test is not None
+        scored = score_test(graph, train, split.validation, split.test, run, clock, wanted=scorer)
+        further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
+        if measures == "all":
+            ranked, seed = split.test if protocol == "heldout" else None, config.seed
+            further = further_measures(graph, train, ranked, run.embedding, scored.scorer, clock, seed=seed)
     if directory is not None:
         with clock.measure("inspect"):
             run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
-    further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
-    if measures == "all":
-        further = further_measures(graph, split.test if protocol == "heldout" else None, train_degrees, run, clock)
     clock.seconds["total"] = time.perf_counter() - started
-    more: dict[str, Any] = {"best_auc": None, **further, **show_split(pinned)}
-    row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **more)
+    more: dict[str, Any] = {"best_auc": None, **further, **scored.more, **show_split(pinned)}
+    row = describe_evaluation(
+        graph, run.describe(), scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **more
+    )
     return row, run
 
 

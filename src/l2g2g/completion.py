@@ -8,6 +8,14 @@ from pathlib import Path
 import typer
 
 PRESET_NAMES = ("default", "paper", "accurate")  # those of `config`, whose import would load torch
+BASELINE_NAMES = (  # those of `evaluation.baselines`, whose import would load torch
+    "spectral",
+    "adamic-adar",
+    "common-neighbours",
+    "resource-allocation",
+    "l3",
+    "preferential-attachment",
+)
 _GRAPH_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
@@ -16,6 +24,11 @@ def complete_method(incomplete: str) -> list[str]:
     from l2g2g.training.methods import METHODS
 
     return [name for name in METHODS if name.startswith(incomplete)]
+
+
+def complete_evaluated(incomplete: str) -> list[str]:
+    """Names of methods and baselines."""
+    return [*complete_method(incomplete), *(name for name in BASELINE_NAMES if name.startswith(incomplete))]
 
 
 def complete_preset(incomplete: str) -> list[str]:

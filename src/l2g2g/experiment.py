@@ -13,7 +13,7 @@ import torch
 from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.evaluation.limits import best_link_scores
-from l2g2g.evaluation.links import LinkScores, evaluate_links
+from l2g2g.evaluation.links import LinkScores
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.fitted import Start, remember
 from l2g2g.graphs.fingerprint import fingerprint
@@ -46,6 +46,7 @@ from l2g2g.scoring import (
     further_measures,
     pair_scorer,
     score_pairs,
+    score_test,
     with_separation,
 )
 from l2g2g.stopwatch import Stopwatch, note_seconds
@@ -234,10 +235,12 @@ def evaluate_graph(
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
+    scorer: str = "vectors",
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
     measures: auc for AUC and AP, all for ranks and a linear probe besides. directory: as in `embed_graph`.
+    scorer: as in `score_test`.
     communicator: as in `embed_graph`; only the first scores, the others return an empty line.
     pinned: a split from files, to be used instead of one by the seed.
     """
@@ -253,22 +256,30 @@ def evaluate_graph(
     assert split.test is not None
     if not communicator.is_first:
         return {}, run
-    with clock.measure("evaluate"):
-        scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
-        best: LinkScores | None = None
-        if graph.block_model is not None and protocol == "heldout":
-            best = best_link_scores(graph.block_model, split.test)
+    scored = score_test(graph, split.train, split.validation, split.test, run, clock, wanted=scorer)
+    best: LinkScores | None = None
+    if graph.block_model is not None and protocol == "heldout":
+        best = best_link_scores(graph.block_model, split.test)
     if directory is not None:
         with clock.measure("inspect"):
             run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
     further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     if measures == "all":
         ranked = split.test if protocol == "heldout" else None
-        further = further_measures(graph, ranked, split.train.degrees, run, clock)
+        how: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
+        further = further_measures(graph, split.train, ranked, run.embedding, scored.scorer, clock, **how)
     clock.seconds["total"] = time.perf_counter() - started
-    more = {"best_auc": None if best is None else best.auc, **further, **directed_measures(graph, split, run)}
-    more |= show_split(pinned)
-    row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **more)
+    directions = directed_measures(graph, split.test, run.embedding, scored.scorer)
+    more = {
+        "best_auc": None if best is None else best.auc,
+        **further,
+        **directions,
+        **scored.more,
+        **show_split(pinned),
+    }
+    row = describe_evaluation(
+        graph, run.describe(), scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **more
+    )
     return row, run
 
 

@@ -41,7 +41,8 @@ COLUMNS: dict[str, str] = {
     "spectral_cosine_leading": _PLAIN,
     FEATURE_COLUMN: _PLAIN,
 }
-_SPECTRAL_DIM, _LEADING, _TOLERANCE = 64, 16, 1e-2
+SPECTRAL_DIM = 64
+_LEADING, _TOLERANCE = 16, 1e-2
 _NUM_FOLDS = 5
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
 _PAIRS_AT_ONCE = 1 << 19
@@ -52,11 +53,21 @@ class LinkEvidence:
     """The columns of pairs, from training edges, from vectors and, where there are, from features of the nodes."""
 
     def __init__(
-        self, train: EdgeRows, vectors: np.ndarray, scorer: PairScorer, features: FeatureRows | None, *, seed: int = 0
+        self,
+        train: EdgeRows,
+        vectors: np.ndarray,
+        scorer: PairScorer,
+        features: FeatureRows | None,
+        *,
+        seed: int = 0,
+        spectral_dim: int = SPECTRAL_DIM,
     ) -> None:
-        """vectors: (num_nodes, dim), and scorer: how pairs of them are scored. seed: of the spectral vectors."""
+        """vectors: (num_nodes, dim), and scorer: how pairs of them are scored.
+
+        seed, spectral_dim: of the spectral vectors.
+        """
         self._neighbours = NeighbourEvidence(train)
-        self._spectral = spectral_vectors(train, _SPECTRAL_DIM, seed=seed, tolerance=_TOLERANCE)
+        self._spectral = spectral_vectors(train, spectral_dim, seed=seed, tolerance=_TOLERANCE)
         self._leading = self._spectral.leading(_LEADING)
         self._vectors, self._scorer = vectors, scorer
         self._features = features if features is not None and features.num_features else None
