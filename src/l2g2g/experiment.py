@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from l2g2g.config import Config
@@ -21,7 +22,9 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.inspection import Inspection, inspect_training
+from l2g2g.link_model import LinkModel, fit_link_model
 from l2g2g.memory import check_memory
+from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.features import feature_centre
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
@@ -191,6 +194,7 @@ def run_split(
                 prepared.whole_pass,
                 validation=split.validation if final_graph is not None and can_score else None,
                 scorer=pair_scorer(model),
+                fit_links=partial(_fit_links, split, model.decoder, config.seed),
             )
     with clock.measure("assemble"):
         final_graph = final_graph or graph
@@ -216,6 +220,13 @@ def run_split(
         inspection,
         describe_messages(shard),
     )
+
+
+def _fit_links(split: LinkSplit, decoder: Decoder, seed: int, vectors: np.ndarray) -> LinkModel | None:
+    """The link model of vectors that have seen the training graph of a split and nothing else."""
+    if split.validation is None or split.protocol != "heldout":
+        return None
+    return fit_link_model(split.train, vectors, decoder, split.validation, split.held_out, seed=seed)
 
 
 def check_embedding(embedding: torch.Tensor, config: Config) -> None:
@@ -263,6 +274,9 @@ def evaluate_graph(
     if directory is not None:
         with clock.measure("inspect"):
             run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+            links = _fit_links(split, run.trained.model.decoder, config.seed, run.embedding)
+            if links is not None:
+                run = replace(run, inspection=replace(run.inspection, link_model=links.to_dict()))
     further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     if measures == "all":
         ranked = split.test if protocol == "heldout" else None

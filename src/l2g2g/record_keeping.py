@@ -19,6 +19,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.model_record import read_model_record
 from l2g2g.preparation import passes_whole_graph
+from l2g2g.published import LINK_MODEL
 from l2g2g.record_graph import AnyGraph, classes_of, degrees_of, ids_of, sample_pairs, upper_edges
 from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.reports.record_files import read_record, read_row, write_record
@@ -82,7 +83,8 @@ def make_record(
     }
     return RunRecord(
         name=name,
-        row={field: value for field, value in row.items() if field not in _PLACES},
+        row={field: value for field, value in row.items() if field not in _PLACES}
+        | ({} if run.inspection.link_model is None else {LINK_MODEL: run.inspection.link_model}),
         settings=run.config.to_dict(),
         graph=GraphFacts(
             graph.name,

@@ -67,8 +67,8 @@ class LinkEvidence:
         seed, spectral_dim: of the spectral vectors.
         """
         self._neighbours = NeighbourEvidence(train)
-        self._spectral = spectral_vectors(train, spectral_dim, seed=seed, tolerance=_TOLERANCE)
-        self._leading = self._spectral.leading(_LEADING)
+        self.spectral = spectral_vectors(train, spectral_dim, seed=seed, tolerance=_TOLERANCE)
+        self._leading = self.spectral.leading(_LEADING)
         self._vectors, self._scorer = vectors, scorer
         self._features = features if features is not None and features.num_features else None
 
@@ -95,8 +95,8 @@ class LinkEvidence:
             "l3_by_degree": l3 / np.sqrt((degrees + 1).prod(axis=0)),
             "has_common_neighbour": (common > 0).astype(np.float64),
             "has_l3": (l3 > 0).astype(np.float64),
-            "spectral_inner": self._spectral.inner(sources, targets),
-            "spectral_cosine": self._spectral.cosine(sources, targets),
+            "spectral_inner": self.spectral.inner(sources, targets),
+            "spectral_cosine": self.spectral.cosine(sources, targets),
             "spectral_inner_leading": self._leading.inner(sources, targets),
             "spectral_cosine_leading": self._leading.cosine(sources, targets),
         }

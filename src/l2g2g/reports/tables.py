@@ -54,9 +54,13 @@ def render_measures(rows: list[dict[str, Any]]) -> Table:
         "probe accuracy %": "probe_accuracy",
         "probe macro F1 %": "probe_macro_f1",
     }
-    return _by_method(
-        f"{rows[0]['dataset']}: ranks among degree-matched and hard negatives, linear probe", columns, rows
-    )
+    return _by_method(f"{rows[0]['dataset']}: degree-matched ranks, linear probe", columns, rows)
+
+
+def render_hard_ranks(rows: list[dict[str, Any]]) -> Table:
+    """One line per method: ranks of held-out edges among candidates that are close to one end, in percent."""
+    columns = {"MRR %": "hard_mrr"} | {f"Hits@{k} %": f"hard_hits@{k}" for k in (1, 10, 50)}
+    return _by_method(f"{rows[0]['dataset']}: ranks among hard negatives", columns, rows)
 
 
 def render_directions(rows: list[dict[str, Any]]) -> Table:
