@@ -6,7 +6,6 @@ training edges, so a pair that is scored never enters its own features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.evaluation.feature_rows import FeatureRows, feature_cosines
 from l2g2g.evaluation.links import PairScorer, link_scores
+from l2g2g.evaluation.logistic import deal_folds, fit_logistic
 from l2g2g.evaluation.pair_features import EdgeRows, NeighbourEvidence
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.spectral import spectral_vectors
@@ -43,10 +43,8 @@ COLUMNS: dict[str, str] = {
 }
 SPECTRAL_DIM = 64
 _LEADING, _TOLERANCE = 16, 1e-2
-_NUM_FOLDS = 5
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
 _PAIRS_AT_ONCE = 1 << 19
-_STREAM = 0x5C03  # keeps these draws apart from others of the same seed
 
 
 class LinkEvidence:
@@ -120,15 +118,13 @@ class LinkScorer:
     @classmethod
     def fit(cls, names: tuple[str, ...], values: np.ndarray, is_edge: np.ndarray) -> LinkScorer:
         """Fit to some pairs. values: (num_pairs, num_columns) of `LinkEvidence`, is_edge: (num_pairs,)."""
-        from sklearn.linear_model import LogisticRegression  # half a second that other commands need not wait for
-
         ranges = [_range_of(COLUMNS[name], column) for name, column in zip(names, values.T, strict=True)]
         scaled = _scaled(names, values, ranges)
         means, spreads = scaled.mean(axis=0), scaled.std(axis=0)
         spreads = np.where(spreads > 1e-9, spreads, 1.0)
-        regression = LogisticRegression(C=1.0, max_iter=1000).fit((scaled - means) / spreads, is_edge)
-        weights = regression.coef_[0] / spreads
-        intercept = float(regression.intercept_[0] - weights @ means)
+        weights, intercept = fit_logistic((scaled - means) / spreads, is_edge)
+        weights = weights / spreads
+        intercept = float(intercept - weights @ means)
         named = zip(names, ranges, weights, strict=True)
         return cls({name: (*place, float(weight)) for name, place, weight in named}, intercept)
 
@@ -229,7 +225,7 @@ def choose_scorer(wanted: str, evidence: LinkEvidence, validation: Pairs | None,
     sources, targets, is_edge = validation.endpoints()
     names, values = evidence.names, evidence.columns(sources, targets)
     own, crossed = [], []
-    for fold in _folds(is_edge, seed):
+    for fold in deal_folds(is_edge, seed):
         scorer = LinkScorer.fit(names, values[~fold], is_edge[~fold])
         crossed.append(link_scores(is_edge[fold], scorer.score(values[fold])).auc)
         own.append(link_scores(is_edge[fold], values[fold, names.index("vectors")]).auc)
@@ -237,13 +233,3 @@ def choose_scorer(wanted: str, evidence: LinkEvidence, validation: Pairs | None,
     chosen = "combined" if wanted == "combined" or combined_auc > vectors_auc else "vectors"
     combined = CombinedScorer(LinkScorer.fit(names, values, is_edge), evidence)
     return ScorerChoice(chosen, vectors_auc, combined_auc, combined)
-
-
-def _folds(is_edge: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """(num_pairs,) whether each pair is in a fold, fold after fold; edges and non-edges are dealt out apart."""
-    generator = np.random.default_rng([seed, _STREAM])
-    folds = np.empty(len(is_edge), np.int64)
-    for kind in (True, False):
-        places = np.flatnonzero(is_edge == kind)
-        folds[generator.permutation(places)] = np.arange(len(places)) % _NUM_FOLDS
-    yield from (folds == fold for fold in range(_NUM_FOLDS))
