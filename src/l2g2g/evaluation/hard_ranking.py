@@ -116,10 +116,11 @@ def _closeness(nodes: np.ndarray, train: EdgeRows, features: FeatureRows | None)
     start = np.zeros((train.num_nodes, len(nodes)), np.float32)
     start[nodes, np.arange(len(nodes))] = 1
     yield _multiply(train, shares * _multiply(train, start))
-    walk: np.ndarray = start
-    for _ in range(_STEPS):
-        walk = _RESTART * start + (1 - _RESTART) * _multiply(train, shares * walk)
-    yield walk
+    walk, total = start, start.copy()
+    for _ in range(_STEPS):  # Σ (1 − restart)^k (A D⁻¹)^k e_u, whose rest is small
+        walk = np.float32(1 - _RESTART) * _multiply(train, shares * walk)
+        total += walk
+    yield total
     if features is not None and features.num_features:
         yield _feature_cosines(nodes, features)
 
