@@ -22,7 +22,7 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
     chooses = any("vectors_auc" in row for row in rows)
     extra = ["vectors alone AUC %", "scorer"] if chooses else []
     for name in ("AUC %", "AP %", *extra, "best possible AUC %", "patches", "epochs", "ms per epoch", "seconds"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", min_width=len("combined") if name == "scorer" else None)
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
         table.add_row(
