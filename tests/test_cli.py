@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g import cli
+from l2g2g.completion import BASELINE_NAMES
 from l2g2g.errors import Interrupted
 from l2g2g.graphs.block_model import BlockModel
 
@@ -24,6 +25,7 @@ EVALUATE_FIELDS = {
     *("seconds", "peak_memory_bytes"),
 }
 FURTHER = ["mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1"]
+HARD = ["hard_mrr", "hard_hits@1", "hard_hits@10", "hard_hits@50"]
 SECONDS = {"split", "partition", "train", "epoch_median", "synchronise", "assemble", "evaluate", "total"}
 
 
@@ -220,13 +222,15 @@ def test_all_measures_of_a_labelled_graph(run, labelled, preset):
     assert row["probe_accuracy"] > 0.8  # chance gives 0.25
     assert 0 < row["probe_macro_f1"] <= 1
     again = json.loads(run("evaluate", labelled, *chosen)[1])
-    assert [again[name] for name in FURTHER] == [row[name] for name in FURTHER]
+    assert row["hard_hits@1"] <= row["hard_hits@10"] <= row["hard_hits@50"] <= 1
+    assert 0.002 < row["hard_mrr"] <= row["mrr"]  # the last of 501 has 0.002
+    assert [again[name] for name in FURTHER + HARD] == [row[name] for name in FURTHER + HARD]
 
 
 def test_measures_that_do_not_apply_are_null(run, edges, labelled):
     base = ["evaluate", "--method", "gae", "--json", *FAST]
     plain = json.loads(run(*base, labelled)[1])
-    assert [plain[name] for name in FURTHER] == [None] * 6
+    assert [plain[name] for name in FURTHER + HARD] == [None] * 10
     assert set(plain["seconds"]) == SECONDS
     unlabelled = json.loads(run(*base, edges, "--measures", "all")[1])
     assert unlabelled["mrr"] is not None
@@ -236,12 +240,66 @@ def test_measures_that_do_not_apply_are_null(run, edges, labelled):
     assert paper["probe_accuracy"] is not None
 
 
+BASELINE_OPTIONS = [part for name in BASELINE_NAMES for part in ("-m", name)]
+
+
+def test_baselines_have_the_fields_of_trained_methods(run, labelled, tmp_path):
+    code, out, err = run("evaluate", labelled, *BASELINE_OPTIONS, "--seed", 1, "--dim", 4, "--json")
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["method"] for row in rows] == list(BASELINE_NAMES)
+    for row in rows:
+        assert set(row) >= {*EVALUATE_FIELDS, "chosen"}
+        assert set(row["seconds"]) >= SECONDS
+        assert (row["epochs"], row["num_patches"], row["dim"]) == (0, 1, 4 if row["method"] == "spectral" else 0)
+    assert rows[0]["chosen"]["scorer"] in ("inner", "cosine")
+    assert run("split", labelled, "-o", tmp_path / "split", "--seed", 1, "-q")[0] == 0
+    _, out, _ = run(
+        "evaluate", labelled, *BASELINE_OPTIONS, "--split", tmp_path / "split", "--seed", 1, "--dim", 4, "--json"
+    )
+    pinned = [json.loads(line) for line in out.splitlines()]
+    assert [row["auc"] for row in pinned] == [row["auc"] for row in rows]
+    assert run("prepare", labelled, "--store", tmp_path / "store", "-q")[0] == 0
+    _, out, _ = run("evaluate", tmp_path / "store", *BASELINE_OPTIONS, "--seed", 1, "--dim", 4, "--json")
+    stored = [json.loads(line) for line in out.splitlines()]
+    assert [row["auc"] for row in stored] == pytest.approx([row["auc"] for row in rows], abs=1e-6)
+
+
+def test_baselines_stand_in_the_table_beside_a_method(run, labelled):
+    code, out, err = run("evaluate", labelled, "-m", "l3", "-m", "gae", "--scorer", "auto", "--quiet", *FAST)
+    assert (code, err) == (0, "")
+    assert all(word in out for word in ("l3", "gae", "scorer"))
+    code, _, err = run("evaluate", labelled, "-m", "spectrl", "-q")
+    assert code == 2
+    assert "did you mean 'spectral'?" in err
+
+
+@pytest.mark.parametrize("from_store", [False, True])
+def test_the_combined_scorer_is_chosen_and_told(run, labelled, tmp_path, from_store):
+    graph = labelled
+    if from_store:
+        graph = tmp_path / "store"
+        assert run("prepare", labelled, "--store", graph, "-q")[0] == 0
+    base = ["evaluate", graph, "-m", "gae", "--json", *FAST]
+    plain, combined, chosen = (json.loads(run(*base, "--scorer", each)[1]) for each in ("vectors", "combined", "auto"))
+    assert plain["chosen"] == {"scorer": "vectors"}
+    assert combined["chosen"]["scorer"] == "combined"
+    assert combined["vectors_auc"] == chosen["vectors_auc"] == plain["auc"]
+    told = chosen["chosen"]["validation_auc"]
+    better = "combined" if told["combined"] > told["vectors"] else "vectors"
+    assert chosen["chosen"]["scorer"] == better
+    assert chosen["auc"] == {"combined": combined, "vectors": plain}[better]["auc"]
+    code, _, err = run(*base, "--scorer", "other")
+    assert code == 2
+    assert "unknown scorer 'other'" in err
+
+
 def test_the_table_of_all_measures(run, labelled):
     _, out, _ = run("evaluate", labelled, "--method", "gae", "--quiet", *FAST)
     assert "MRR" not in out
     code, out, err = run("evaluate", labelled, "--method", "gae", "--quiet", "--measures", "all", *FAST)
     assert (code, err) == (0, "")
-    assert all(name in out for name in ("MRR", "Hits@10", "probe"))
+    assert all(name in out for name in ("MRR", "Hits@10", "probe", "hard negatives"))
 
 
 def test_datasets_as_table_and_as_json(run, tmp_path):

@@ -121,7 +121,11 @@ def test_pairs_by_inner_product(run, one_file, model, tmp_path):
     (tmp_path / "pairs.csv").write_text("n1,n2\nn3,n100\n")
     code, out, err = run("predict", one_file, "--pairs", tmp_path / "pairs.csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert (code, err) == (0, f"read {tmp_path / 'pairs.csv'}: no header, first row is an edge\n")
+    assert code == 0
+    assert err.splitlines() == [
+        f"read {tmp_path / 'pairs.csv'}: no header, first row is an edge",
+        "probabilities are not calibrated: no validation pairs are kept here",
+    ]
     assert [(row["source"], row["target"]) for row in rows] == [("n1", "n2"), ("n3", "n100")]
     score = model.embedding_[1] @ model.embedding_[2]
     assert float(rows[0]["score"]) == pytest.approx(score, rel=1e-4)
@@ -145,7 +149,8 @@ def test_top_links_of_a_file_and_its_graph(run, one_file, edges, noisy, tmp_path
     assert not noisy.adjacency.toarray()[ends[:, 0], ends[:, 1]].any()
     code, out, err = run("predict", one_file, "--top", 12, "--graph", edges, "-o", tmp_path / "top.csv")
     assert (code, out) == (0, "")
-    assert "12 links, exact" in err
+    assert "12 links by vectors, exact" in err
+    assert "not calibrated" in err
     with (tmp_path / "top.csv").open(newline="") as file:
         assert [row["source"] for row in csv.DictReader(file)] == [row["source"] for row in rows]
 
@@ -155,18 +160,71 @@ def test_a_run_directory_knows_its_decoder_and_its_edges(run, edges, noisy, tmp_
     folder, output = tmp_path / "run", tmp_path / "out.npy"
     fast = ["--epochs", 5, "--dim", 4, "--patches", 2, "--decoder", decoder]
     assert run("embed", edges, "-o", output, "--run-dir", folder, "-q", *fast)[0] == 0
-    code, out, err = run("predict", folder, "--top", 5, "--json")
+    code, out, err = run("predict", folder, "--top", 5, "--json", "--scorer", "vectors")
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out.splitlines()]
     ends = np.array([[int(row[end][1:]) for end in ("source", "target")] for row in rows])
     assert not noisy.adjacency.toarray()[ends[:, 0], ends[:, 1]].any()
     lines = "".join(f"{row['source']},{row['target']}\n" for row in rows)
     (tmp_path / "pairs.csv").write_text(lines)
-    _, out, _ = run("predict", folder, "--pairs", tmp_path / "pairs.csv", "--json")
+    _, out, _ = run("predict", folder, "--pairs", tmp_path / "pairs.csv", "--json", "--scorer", "vectors")
     again = [json.loads(line)["probability"] for line in out.splitlines()]
     np.testing.assert_allclose(again, [row["probability"] for row in rows], rtol=1e-4)
     plain = json.loads(run("predict", output, "--pairs", tmp_path / "pairs.csv", "--json")[1].splitlines()[0])
     assert plain["score"] != pytest.approx(rows[0]["score"], rel=1e-6)  # a file has no bias and no decoder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, edges):
+    """A run with enough validation pairs for a link model."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    generator = np.random.default_rng(0)
+    sources, targets = np.triu_indices(200, 1)
+    chosen = generator.random(len(sources)) < np.where(sources // 20 == targets // 20, 0.5, 0.01)
+    pairs = np.stack([sources[chosen], targets[chosen]], axis=1)
+    hidden = generator.random(len(pairs)) < 0.1
+    graph = folder.parent / "graph.csv"
+    graph.write_text("".join(f"n{u},n{v}\n" for u, v in pairs[~hidden]))
+    from l2g2g import cli
+
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["embed", str(graph), "-o", str(folder.parent / "out.npy"), "--run-dir", str(folder), "-q"])
+    assert stop.value.code == 0
+    return folder, {(f"n{u}", f"n{v}") for u, v in pairs[hidden]}
+
+
+@pytest.mark.parametrize("scorer", ["vectors", "combined", "auto"])
+def test_the_expected_precision_of_a_list_is_near_the_true_one(run, finished, scorer):
+    folder, hidden = finished
+    options = "--top", 100, "--scorer", scorer, "--missing-share", 0.11
+    code, out, err = run("predict", folder, *options, "--json")
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert rows[0].keys() >= {"source", "target", "probability", "score", "recall", "scorer", "missing_share"}
+    assert rows[0]["scorer"] in (("vectors", "combined") if scorer == "auto" else (scorer,))
+    expected, pairs = rows[0]["expected_precision"], {(row["source"], row["target"]) for row in rows}
+    assert expected == pytest.approx(np.mean([row["probability"] for row in rows]), rel=1e-6)
+    observed = np.mean([pair in hidden or pair[::-1] in hidden for pair in pairs])
+    assert observed > 0.05
+    assert 0.5 < expected / observed < 2
+    code, _, err = run("predict", folder, *options)
+    assert f"100 links by {rows[0]['scorer']}" in err
+    assert "are expected to be links, assuming that 11 % as many links are missing as are known" in err
+
+
+def test_pairs_have_the_probabilities_of_the_list(run, finished, tmp_path):
+    folder, _ = finished
+    _, out, _ = run("predict", folder, "--top", 5, "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    (tmp_path / "pairs.csv").write_text("".join(f"{row['source']},{row['target']}\n" for row in rows))
+    code, out, err = run("predict", folder, "--pairs", tmp_path / "pairs.csv", "--json")
+    assert (code, err) == (0, "")
+    again = [json.loads(line) for line in out.splitlines()]
+    assert "expected_precision" not in again[0]
+    np.testing.assert_allclose([row["probability"] for row in again], [row["probability"] for row in rows], rtol=1e-3)
+    code, _, err = run("predict", folder, "--top", 5, "--missing-share", 0, "-q")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "--missing-share is 0" in err
 
 
 def test_a_training_of_an_evaluation_by_its_name(run, edges, tmp_path):
@@ -188,7 +246,10 @@ def test_a_training_of_an_evaluation_by_its_name(run, edges, tmp_path):
         (["--top", "3"], "--graph"),
         (["--top", "0", "--graph", "EDGES"], "at least 1"),
         (["--pairs", "missing.csv"], "no such file of pairs"),
-        (["--pairs", "EDGES", "--graph", "EDGES"], "goes with --top"),
+        (["--top", "3", "--graph", "EDGES", "--scorer", "best"], "choose from vectors, combined, auto"),
+        (["--top", "3", "--graph", "EDGES", "--scorer", "combined"], "--scorer combined is fitted to validation pairs"),
+        (["--top", "3", "--graph", "EDGES", "--missing-share", "0.1"], "no validation pairs to calibrate by"),
+        (["--top", "3", "--features", "EDGES"], "--features belong to the nodes of --graph"),
     ],
 )
 def test_one_line_for_what_cannot_be_predicted(run, one_file, edges, arguments, message):

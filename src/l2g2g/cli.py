@@ -240,11 +240,21 @@ def evaluate(
     measures: Annotated[
         str,
         typer.Option(
-            help="auc (and AP), or all: also MRR, Hits@k and, with labels, a linear probe.",
+            help="auc (and AP), or all: also MRR and Hits@k against degree-matched and against hard negatives and, "
+            "with labels, a linear probe.",
             rich_help_panel=panel_name("output"),
             autocompletion=complete_words(("auc", "all")),
         ),
     ] = "auc",
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="Score of a pair: vectors, combined (with pair features, weighted on validation pairs), or auto: "
+            "what validation pairs prefer.",
+            rich_help_panel=panel_name("output"),
+            autocompletion=complete_words(("vectors", "combined", "auto")),
+        ),
+    ] = "vectors",
     preset: PresetOption = None,
     seeds: Annotated[
         int | None, typer.Option(help="Run the seeds 0 … N-1.", rich_help_panel=panel_name("training"))
@@ -278,6 +288,7 @@ def evaluate(
         "checkpoint_every": checkpoint_every,
         "tensorboard": tensorboard,
         "measures": None if measures == "auc" else measures,
+        "scorer": None if scorer == "vectors" else scorer,
         **options,
     }
     given = {name: value for name, value in training.items() if value is not None}
@@ -288,58 +299,76 @@ def evaluate(
         return
     assert graph is not None
     check_tracking(tensorboard)
+    from l2g2g.evaluation.baselines import BASELINES
+
     methods = method or ["l2g2g"]
-    chosen = _seeds(seeds, seed)
+    _check_methods(methods, BASELINES)
+    # A baseline takes from the settings its dimension and its seed.
     configs = [
-        _config(name, preset or "default", seed=number, communicator=communicator, **options)
-        for number in chosen
+        (
+            name,
+            _config(
+                "l2g2g" if name in BASELINES else name,
+                preset or "default",
+                seed=number,
+                communicator=communicator,
+                **options,
+            ),
+        )
+        for number in _seeds(seeds, seed)
         for name in methods
     ]
+    trained = [config for name, config in configs if name not in BASELINES]
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
-    from l2g2g.reports.tables import render_directions, render_measures, render_scores
+    from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores
+    from l2g2g.runs.baselines import evaluate_baseline
     from l2g2g.runs.evaluate import evaluate_graph, training_name
     from l2g2g.runs.finished import keep_run
+    from l2g2g.scoring import SCORERS
     from l2g2g.sources import open_source
 
+    if scorer not in SCORERS:
+        raise InputError(f"unknown scorer '{scorer}'; choose from {', '.join(SCORERS)}")
     rows = []
     with (
         open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
         ExitStack() as stack,
     ):
         if directory is not None:
-            directory.expect(training_name(config) for config in configs)
+            directory.expect(training_name(config) for config in trained)
         source = open_source(
-            graph, features, configs[0], data_dir=data_dir, directory=directory, communicator=communicator
+            graph, features, configs[0][1], data_dir=data_dir, directory=directory, communicator=communicator
         )
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
-        pinned = read_pinned(split, loaded, configs[0])
-        for config in configs:
+        pinned = read_pinned(split, loaded, configs[0][1])
+        choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "pinned": pinned}
+        for name, config in configs:
+            if name in BASELINES:
+                if is_first(communicator):  # nothing is trained, so there is nothing to share or to keep
+                    rows.append(_told(evaluate_baseline(loaded, name, config, **choices), as_json))
+                continue
             if is_first(communicator):
                 _look_ahead(loaded, config, quiet or as_json)
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
             curves = None if tensorboard is None or not is_first(communicator) else tensorboard / training_name(config)
             with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
-                choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "directory": directory}
-                row, run = evaluate_graph(
-                    loaded, config, **choices, on_epoch=on_epoch, communicator=communicator, pinned=pinned
-                )
+                how: dict[str, Any] = {"directory": directory, "communicator": communicator, "scorer": scorer}
+                row, run = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch)
             if not is_first(communicator):
                 continue
             keep_run(directory, training_name(config), loaded, run, row, arguments=context.obj)
-            rows.append(row)
-            note_run(row)
-            if as_json:
-                typer.echo(json.dumps(row))
+            rows.append(_told(row, as_json))
     if not as_json and rows:
         Console().print(render_scores(rows))
         if "directed" in options:
             Console().print(render_directions(rows))
         if measures == "all":
             Console().print(render_measures(rows))
+            Console().print(render_hard_ranks(rows))
 
 
 app.command()(align)
@@ -386,6 +415,25 @@ def _config(method: str, preset: str, *, communicator: Any = None, **options: An
     if communicator.size > 1 and options.get("device") == "cuda":
         options["device"] = f"cuda:{communicator.local_rank}"
     return make_config(method, preset, **options)
+
+
+def _check_methods(methods: list[str], baselines: tuple[str, ...]) -> None:
+    """Refuse a name that is neither a method nor a baseline."""
+    from l2g2g.config import suggest
+    from l2g2g.training.methods import METHODS
+
+    known = [*METHODS, *baselines]
+    for name in methods:
+        if name not in known:
+            raise InputError(f"unknown method '{name}'; {suggest(name, known)}")
+
+
+def _told(row: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """The JSON line of an evaluation, noted for a profile and printed where JSON is wanted."""
+    note_run(row)
+    if as_json:
+        typer.echo(json.dumps(row))
+    return row
 
 
 def _seeds(seeds: int | None, seed: int | None) -> list[int]:

@@ -7,6 +7,14 @@ from pathlib import Path
 
 import typer
 
+BASELINE_NAMES = (  # those of `evaluation.baselines`, whose import would load torch
+    "spectral",
+    "adamic-adar",
+    "common-neighbours",
+    "resource-allocation",
+    "l3",
+    "preferential-attachment",
+)
 _GRAPH_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +16,7 @@ from l2g2g.alignment.synchronise import Frame
 from l2g2g.evaluation.links import PairScorer
 from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.splits import Pairs
+from l2g2g.link_model import LinkModel
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
@@ -26,10 +30,12 @@ class Inspection:
     """scored: the validation pairs with their scores, by vectors that have not seen them; None where there are none.
 
     residuals: how far patches disagree about the nodes they share; None for one patch.
+    link_model: how scores become probabilities, see `LinkModel.to_dict`; None where nothing was fitted.
     """
 
     scored: ScoredPairs | None = None
     residuals: Residuals | None = None
+    link_model: dict[str, Any] | None = None
 
 
 def inspect_training(
@@ -42,16 +48,22 @@ def inspect_training(
     *,
     validation: Pairs | None,
     scorer: PairScorer | None,
+    fit_links: Callable[[np.ndarray], LinkModel | None] | None = None,
 ) -> Inspection:
-    """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any."""
-    scored, residuals = None, None
+    """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any.
+
+    fit_links: fits a link model to vectors that have not seen the validation pairs.
+    """
+    scored, residuals, links = None, None, None
     if validation is not None or whole is None:  # without a whole pass this is what aligns the patches
         embedding, frame = embed_nodes(model, batches, Shard(patch_set), settings, frame, whole)
     if validation is not None:
-        scored = ScoredPairs.of("validation", embedding.cpu().numpy(), validation, scorer, settings.seed)
+        vectors = embedding.cpu().numpy()
+        scored = ScoredPairs.of("validation", vectors, validation, scorer, settings.seed)
+        links = None if fit_links is None else fit_links(vectors)
     if patch_set.num_patches > 1:
         residuals = patch_residuals(encode_patches(model, batches).cpu(), patch_set, frame.to("cpu"))
-    return Inspection(scored, residuals)
+    return Inspection(scored, residuals, None if links is None else links.to_dict())
 
 
 def patch_residuals(stacked: Tensor, patch_set: PatchSet, frame: Frame) -> Residuals:

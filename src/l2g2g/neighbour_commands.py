@@ -16,8 +16,8 @@ from l2g2g.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
+    from l2g2g.link_prediction import PredictedLinks
     from l2g2g.neighbours.search import Neighbours
-    from l2g2g.neighbours.top_links import TopLinks
     from l2g2g.published import Published
 
 OutArgument = Annotated[
@@ -87,7 +87,25 @@ def predict(
     ] = None,
     top: Annotated[int | None, typer.Option(help="Find this many of the likeliest missing links.")] = None,
     graph: Annotated[
-        str | None, typer.Option(help="With --top: the graph whose edges are known; a run directory has it already.")
+        str | None,
+        typer.Option(help="The graph whose edges are known; a run directory has them, without features."),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="With --graph: node features, where the graph's file has none; see embed.")
+    ] = None,
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="Score of a pair: vectors, combined (with pair features), or auto: what the validation pairs of the "
+            "run prefer."
+        ),
+    ] = "auto",
+    missing_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Links assumed to be missing, as a share of the known ones; without it, as many as were held out "
+            "for validation."
+        ),
     ] = None,
     data_dir: DataDirOption = None,
     training: TrainingOption = None,
@@ -98,33 +116,40 @@ def predict(
     """How likely pairs are linked, or which links are missing.
 
     A run directory or a saved model scores with the decoder it was trained with, an embedding file with inner products.
+    A run directory with validation pairs also weighs the vectors against the neighbours of both nodes (--scorer), and
+    gives probabilities at the density of the graph; without them a probability is σ(score), which is an order only.
     """
     if (pairs is None) == (top is None):
         raise InputError(
             "give --pairs FILE to score pairs, or --top N to find missing links"
             + (", not both" if pairs is not None else "")
         )
-    if graph is not None and top is None:
-        raise InputError("--graph says which edges are known; it goes with --top")
+    if features is not None and graph is None:
+        raise InputError("--features belong to the nodes of --graph; give both")
     from l2g2g.graphs.write_table import check_table, print_csv, print_lines, write_table
-    from l2g2g.neighbours.top_links import sigmoid
+    from l2g2g.link_prediction import find_links, score_links
 
     if output is not None:
         check_table(output)
     published = open_published(out, training)
+    if graph is not None:
+        published = _with_edges(published, graph, features, data_dir)
+    how: dict[str, Any] = {"scorer": scorer, "missing_share": missing_share}
     if pairs is not None:
-        sources, targets = published.read_pairs(pairs)
-        scores, more = published.score_pairs(sources, targets), dict[str, Any]()
+        found = score_links(published, *published.read_pairs(pairs), **how)
+        more = found.describe()
+        del more["expected_precision"]
     else:
         assert top is not None
-        found = _find_top(published, top, graph, data_dir, quiet or as_json)
-        sources, targets, scores = found.sources, found.targets, found.scores
-        more = {"recall": found.recall}
+        found = find_links(published, top, **how)
+        more = {"recall": found.links.recall, **found.describe()}
+    if not (quiet or as_json):
+        _say_links(found, is_list=top is not None)
     columns: dict[str, np.ndarray] = {
-        "source": published.node_ids[sources],
-        "target": published.node_ids[targets],
-        "probability": sigmoid(scores),
-        "score": scores,
+        "source": published.node_ids[found.links.sources],
+        "target": published.node_ids[found.links.targets],
+        "probability": found.probabilities,
+        "score": found.links.scores,
     }
     if output is not None:
         write_table(output, columns)
@@ -156,19 +181,33 @@ def open_published(path: Path, training: str | None = None) -> Published:
     return Published(node_ids, vectors, name=str(path))
 
 
-def _find_top(published: Published, count: int, graph: str | None, data_dir: Path | None, silent: bool) -> TopLinks:
+def _with_edges(published: Published, graph: str, features: Path | None, data_dir: Path | None) -> Published:
     from l2g2g.sources import read_whole
 
-    if graph is not None:
-        directed = published.decoder.is_directed
-        published = published.with_edges_of(read_whole(graph, directed=directed, data_dir=data_dir))
-    found = published.top_links(count)
-    if not silent:
-        sure = "exact" if found.recall is None else f"about {100 * found.recall:.0f} % of the true list"
-        typer.echo(
-            f"{len(found.scores):,} links, {sure}; {100 * found.scored_fraction:.3g} % of all pairs scored", err=True
-        )
-    return found
+    directed = published.decoder.is_directed
+    return published.with_edges_of(read_whole(graph, features, directed=directed, data_dir=data_dir))
+
+
+def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
+    """What a list holds and how far its probabilities can be trusted, on stderr."""
+    links = found.links
+    if is_list:
+        sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true list"
+        if found.scorer == "combined":
+            sure = "the best of the candidates"
+        scored = f"{100 * links.scored_fraction:.3g} % of all pairs scored"
+        typer.echo(f"{len(links.scores):,} links by {found.scorer}, {sure}; {scored}", err=True)
+    if found.missing_share is None:
+        typer.echo("probabilities are not calibrated: no validation pairs are kept here", err=True)
+        return
+    assumed = (
+        f"assuming that {100 * found.missing_share:.3g} % as many links are missing as are known (--missing-share)"
+    )
+    if found.expected_precision is not None and is_list:
+        expected = f"{100 * found.expected_precision:.3g} % of them are expected to be links"
+        typer.echo(f"{expected}, {assumed}", err=True)
+    else:
+        typer.echo(f"probabilities {assumed}", err=True)
 
 
 def _write_neighbours(output: Path, published: Published, rows: np.ndarray, found: Neighbours) -> None:

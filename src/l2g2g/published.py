@@ -13,10 +13,11 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.edge_table import EdgeTable
-from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.node_ids import as_node_ids, find_rows, quoted
 from l2g2g.graphs.read_edges import read_parquet_edges, read_text_edges
 from l2g2g.graphs.text_tables import is_text_file
+from l2g2g.link_model import LinkModel
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.decoders.inner import InnerDecoder
@@ -31,6 +32,7 @@ from l2g2g.runs.record import read_ids, read_known_pairs, read_vectors
 from l2g2g.runs.saved_model import read_config
 
 ALL_METRICS = (*METRICS, "decoder")
+LINK_MODEL = "link_model"  # where the manifest of a run keeps it
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,8 @@ class Published:
         known: (num_nodes, num_nodes) CSR pattern of the edges, or of the arcs where the decoder is directed; None
             where they are not known.
         name: What errors call it.
+        links: How scores become probabilities; None where no validation pairs are known.
+        features: (num_nodes, num_features) of the nodes, where the graph was given.
     """
 
     node_ids: np.ndarray
@@ -51,6 +55,8 @@ class Published:
     decoder: Decoder = field(default_factory=lambda: InnerDecoder(learn_bias=False))
     known: sp.csr_array | None = None
     name: str = "embedding"
+    links: LinkModel | None = None
+    features: Features | None = None
 
     def with_edges_of(self, graph: Graph) -> Published:
         """The same with the edges of a graph as the known ones; nodes without a vector do not count."""
@@ -66,7 +72,9 @@ class Published:
         ones = np.ones(int(kept.sum()), np.int8)
         known = sp.csr_array((ones, (sources[kept], targets[kept])), shape=(num_nodes, num_nodes))
         known.sort_indices()
-        return replace(self, known=known)
+        places = find_rows(self.node_ids, ids)
+        features = None if graph.features is None or (places < 0).any() else graph.features[places]
+        return replace(self, known=known, features=features)
 
     def rows_of(self, nodes: Sequence[Any] | np.ndarray) -> np.ndarray:
         """(num_nodes,) rows of these nodes; an unknown one is refused with one that is spelled nearly so."""
@@ -172,4 +180,6 @@ def publish(artefact: Artefact, name: str) -> Published:
         parameters = {part: value.float().numpy() for part, value in artefact.weights_of("model.decoder").items()}
         decoder = read_decoder(config.decoder, parameters, vectors.shape[1])
     known = read_known_pairs(artefact, directed=decoder.is_directed)
-    return Published(np.arange(len(vectors)) if ids is None else ids, vectors, decoder, known, name)
+    kept = artefact.values.get(LINK_MODEL)
+    links = None if kept is None else LinkModel.from_dict(kept, name)
+    return Published(np.arange(len(vectors)) if ids is None else ids, vectors, decoder, known, name, links)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from l2g2g.evaluation.hard_ranking import rank_hard
+from l2g2g.evaluation.link_scorer import SPECTRAL_DIM, LinkEvidence, choose_scorer
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
+from l2g2g.evaluation.pair_features import EdgeRows
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
 from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
+from l2g2g.graphs.splits import Pairs, Protocol
+from l2g2g.memory import resident_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.resources import peak_memory
 from l2g2g.run import Run
@@ -30,41 +34,117 @@ def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> fl
     return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
 
 
-def directed_measures(graph: GraphStore, split: LinkSplit[Any], run: Run) -> dict[str, float | int | None]:
+def directed_measures(
+    graph: GraphStore, test: Pairs, vectors: np.ndarray, scorer: PairScorer
+) -> dict[str, float | int | None]:
     """The two questions of a directed graph apart; nothing for an undirected one."""
-    if graph.num_arcs is None or split.test is None:
+    if graph.num_arcs is None:
         return {}
-    scorer = pair_scorer(run.trained.model)
-    joined = evaluate_links(run.embedding, split.test.without_reversed(), scorer).auc
-    way = evaluate_links(run.embedding, split.test.only_reversed(), scorer).auc if split.test.num_reversed else None
+    joined = evaluate_links(vectors, test.without_reversed(), scorer).auc
+    way = evaluate_links(vectors, test.only_reversed(), scorer).auc if test.num_reversed else None
     return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.num_arcs}
 
 
-FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
+FURTHER_MEASURES = (
+    "mrr",
+    "hits@1",
+    "hits@10",
+    "hits@50",
+    "hard_mrr",
+    "hard_hits@1",
+    "hard_hits@10",
+    "hard_hits@50",
+    "probe_accuracy",
+    "probe_macro_f1",
+)
+SCORERS = ("vectors", "combined", "auto")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredTest:
+    """How well the test pairs are told apart.
+
+    Attributes:
+        scores: By the scorer that was asked for or chosen.
+        scorer: This scorer.
+        more: What it adds to the JSON line.
+    """
+
+    scores: LinkScores
+    scorer: PairScorer
+    more: dict[str, Any]
+
+
+def score_test(
+    graph: GraphStore,
+    train: EdgeRows,
+    validation: Pairs | None,
+    test: Pairs,
+    run: Run,
+    clock: Stopwatch,
+    *,
+    wanted: str = "vectors",
+) -> ScoredTest:
+    """Score the test pairs of a run. wanted: vectors, combined, or auto: what the validation pairs prefer.
+
+    train: the edges that training saw, the only ones that pair features are made of.
+    """
+    own = pair_scorer(run.trained.model)
+    with clock.measure("evaluate"):
+        alone = evaluate_links(run.embedding, test, own)
+    if wanted == "vectors":
+        return ScoredTest(alone, own, {"chosen": {"scorer": "vectors"}})
+    with clock.measure("scorer"):
+        seed, dim = run.config.seed, spectral_dim(graph.num_nodes, run.config.memory)
+        evidence = LinkEvidence(train, run.embedding, own, graph, seed=seed, spectral_dim=dim)
+        choice = choose_scorer(wanted, evidence, validation, seed=seed)
+        more = {"chosen": choice.describe(), "vectors_auc": alone.auc, "vectors_ap": alone.average_precision}
+        if choice.chosen == "vectors" or choice.combined is None:
+            return ScoredTest(alone, own, more)
+        return ScoredTest(evaluate_links(run.embedding, test, choice.combined), choice.combined, more)
+
+
+def spectral_dim(num_nodes: int, memory: int | None) -> int:
+    """Spectral columns of the combined scorer: fewer where their eigensolver would not keep to the limit of memory."""
+    if memory is None:
+        return SPECTRAL_DIM
+    # Three and a half tables of this width in single precision: ARPACK has two, the result is one.
+    affordable = max(0, memory - resident_memory()) // (14 * num_nodes)
+    return int(min(SPECTRAL_DIM, max(2, affordable)))
 
 
 def further_measures(
-    graph: GraphStore, test: Pairs | None, train_degrees: np.ndarray, run: Run, clock: Stopwatch
+    graph: GraphStore,
+    train: EdgeRows,
+    test: Pairs | None,
+    vectors: np.ndarray | None,
+    scorer: PairScorer,
+    clock: Stopwatch,
+    *,
+    seed: int,
+    directed: bool = False,
 ) -> dict[str, float | None]:
     """Ranks of the held-out edges, and classes read by a linear probe; None for what does not apply.
 
+    train: the edges that training saw. vectors: (num_nodes, dim); None for a method that has none.
     test: None for the paper's pairs, which hold self-loops: these cannot be ranked among other partners of the node.
-    train_degrees: (num_nodes,) number of neighbours in training.
     """
     found: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
-    seed, scorer = run.config.seed, pair_scorer(run.trained.model)
+    table = np.empty((graph.num_nodes, 0), np.float32) if vectors is None else vectors
     if test is not None:
+        how: dict[str, Any] = {"directed": directed, "seed": seed}
         with clock.measure("rank"):
-            edges, directed = test.positive, run.config.directed
-            ranks = rank_links(
-                run.embedding, edges, graph.pattern_of, train_degrees, scorer, directed=directed, seed=seed
-            )
-        if ranks is not None:
-            hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}
-            found |= {"mrr": ranks.mrr, **hits}
-    if graph.labels is not None:
+            degrees = np.concatenate([np.diff(block.indptr) for block in train.row_blocks()])
+            matched = rank_links(table, test.positive, graph.pattern_of, degrees, scorer, **how)
+        with clock.measure("rank_hard"):
+            hard = rank_hard(table, test.positive, graph.pattern_of, train, graph, scorer, **how)
+        for prefix, ranks in (("", matched), ("hard_", hard)):
+            if ranks is not None:
+                hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}
+                found |= {f"{prefix}{name}": value for name, value in {"mrr": ranks.mrr, **hits}.items()}
+    if graph.labels is not None and vectors is not None:
         with clock.measure("probe"):
-            probe = probe_labels(run.embedding, graph.labels, seed=seed)
+            probe = probe_labels(vectors, graph.labels, seed=seed)
         if probe is not None:
             found |= {"probe_accuracy": probe.accuracy, "probe_macro_f1": probe.macro_f1}
     return found
@@ -78,7 +158,7 @@ def with_scores(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
 
 def describe_evaluation(
     graph: GraphStore,
-    run: Run,
+    described: dict[str, Any],
     scores: LinkScores,
     seconds: dict[str, float],
     *,
@@ -86,9 +166,13 @@ def describe_evaluation(
     seed: int,
     **more: Any,
 ) -> dict[str, Any]:
-    """The JSON line of the contract. more: best_auc, the further measures and the files of a pinned split."""
+    """The JSON line of the contract.
+
+    described: what there is to say about the run or the baseline. more: best_auc, the further measures, the files of a
+    pinned split and what was chosen.
+    """
     return {
-        **run.describe(),
+        **described,
         "dataset": graph.name,
         "protocol": protocol,
         "seed": seed,

@@ -148,10 +148,14 @@ def score_embedding(folder: Path, embedding: Path, *, as_json: bool) -> dict[str
 
 
 def _describe(row: dict[str, Any]) -> str:
-    other = "cosine" if row["scorer"] == "inner" else "inner"
-    names = {"inner": "inner product", "cosine": "cosine"}
+    names = {"inner": "inner product", "cosine": "cosine", "logistic": "logistic regression"}
     chosen = "chosen on validation pairs" if row["validation_auc"] is not None else "no validation pairs"
+    others = ", ".join(
+        f"{names[other]} AUC {100 * scores['auc']:.2f} %"
+        for other, scores in row["by_scorer"].items()
+        if other != row["scorer"]
+    )
     return (
         f"{row['embedding']}: AUC {100 * row['auc']:.2f} %, AP {100 * row['ap']:.2f} % by {names[row['scorer']]} "
-        f"({chosen}); {names[other]} AUC {100 * row['by_scorer'][other]['auc']:.2f} %"
+        f"({chosen}); {others}"
     )

@@ -131,6 +131,30 @@ def _bounds_of(nodes, indptr):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_sums_over_common_neighbours_and_paths(seed):
+    """Weights are whole numbers, so that sums do not depend on their order."""
+    generator = np.random.default_rng(seed)
+    num_nodes = 60
+    indptr, indices, _ = random_graph(generator, num_nodes, 4)
+    hub = sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(num_nodes, num_nodes)).tolil()
+    hub[0, 1:] = hub[1:, 0] = 1  # rows of very different lengths: all ways to compare two of them are taken
+    matrix = sp.csr_array(hub)
+    matrix.sort_indices()
+    rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    pairs = generator.integers(0, num_nodes, (2, 0 if seed == 0 else 500))
+    pairs[0, :50] = 0
+    weights = generator.integers(1, 9, (num_nodes, 2)).astype(np.float64)
+    both("common_sums", *rows, *pairs, weights)
+    sums = np.zeros(pairs.shape[1])
+    for first, last in ((0, 17), (17, num_nodes)):
+        block = rows[0][first : last + 1] - rows[0][first], rows[1][rows[0][first] : rows[0][last]]
+        _, (*_, sums) = both("path_sums", *rows, *pairs, first, *block, weights[:, 0].copy(), sums)
+    scaled = np.diag(weights[:, 0])
+    adjacency = (matrix.toarray() > 0).astype(float)
+    np.testing.assert_array_equal(sums, (adjacency @ scaled @ adjacency @ scaled @ adjacency)[tuple(pairs)])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_fennel_in_one_block_and_in_two(seed):
     generator = np.random.default_rng(seed)
     num_nodes, num_clusters = int(generator.integers(20, 150)), int(generator.integers(1, 12))
@@ -267,6 +291,17 @@ GOOD = {
         "key": 1,
         "bound": 5,
     },
+    "common_sums": {**PATTERN, "sources": np.array([0]), "targets": np.array([1]), "weights": np.ones((3, 1))},
+    "path_sums": {
+        **PATTERN,
+        "sources": np.array([0]),
+        "targets": np.array([1]),
+        "first": 0,
+        "block_indptr": PATTERN["indptr"],
+        "block_indices": PATTERN["indices"],
+        "factors": np.ones(3),
+        "sums": np.zeros(1),
+    },
     "fennel": {
         **PATTERN,
         "first_node": 0,
@@ -328,6 +363,13 @@ BAD = [
     ("count_between", {"labels": np.array([0, 0], np.int32)}, IndexError),
     ("count_between", {"members": np.array([0, 1, 3])}, IndexError),
     ("count_between", {"starts": np.array([0, 2, 4])}, ValueError),
+    ("common_sums", {"sources": np.array([3])}, IndexError),
+    ("common_sums", {"targets": np.array([1, 2])}, ValueError),
+    ("common_sums", {"weights": np.ones((2, 1))}, ValueError),
+    ("path_sums", {"first": 1}, ValueError),
+    ("path_sums", {"targets": np.array([-1])}, IndexError),
+    ("path_sums", {"factors": np.ones(2)}, ValueError),
+    ("path_sums", {"sums": np.zeros(2)}, ValueError),
     ("find_entries", {"rows": np.array([3])}, IndexError),
     ("find_entries", {"rows": np.array([-1])}, IndexError),
     ("find_entries", {"columns": np.array([1, 2])}, ValueError),

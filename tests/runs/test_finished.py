@@ -39,7 +39,8 @@ def test_the_record_holds_the_run(noisy, tmp_path):
     assert record.history == run.trained.history
     assert record.settings == run.config.to_dict()
     assert record.graph.cleaning == noisy.cleaning
-    assert record.row == {"epochs": 6}  # without the folder of the output
+    # Without the folder of the output, with what turns scores into probabilities.
+    assert record.row == {"epochs": 6, "link_model": run.inspection.link_model}
     assert record.command == "l2g2g embed x"
     assert record.versions.keys() >= {"python", "torch", "l2g2g"}
     assert record.patches.sizes == run.patch_set.sizes.tolist()

@@ -169,6 +169,41 @@ def hidden_edges(
     return rows[entries], indices[entries], entries
 
 
+def common_sums(
+    indptr: np.ndarray, indices: np.ndarray, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """(num_pairs, width) sums of the weights of the common neighbours of each pair. weights: (num_nodes, width)."""
+    sums = np.zeros((len(sources), weights.shape[1]))
+    for pair, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        one, other = (indices[indptr[node] : indptr[node + 1]] for node in (source, target))
+        sums[pair] = weights[np.intersect1d(one, other)].sum(axis=0)
+    return sums
+
+
+def path_sums(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    first: int,
+    block_indptr: np.ndarray,
+    block_indices: np.ndarray,
+    factors: np.ndarray,
+    sums: np.ndarray,
+) -> None:
+    """Add factor_a · factor_b of the paths s – a – b – t of each pair, a among the rows of a block from `first` on.
+
+    a is the neighbour of the end that has fewer neighbours, of the source where both have as many.
+    """
+    last = first + len(block_indptr) - 1
+    for pair, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        near, far = (indices[indptr[node] : indptr[node + 1]] for node in (source, target))
+        near, far = (near, far) if len(near) <= len(far) else (far, near)
+        for middle in near[(near >= first) & (near < last)]:
+            row = block_indices[block_indptr[middle - first] : block_indptr[middle - first + 1]]
+            sums[pair] += factors[middle] * factors[np.intersect1d(row, far)].sum()
+
+
 def fennel(
     indptr: np.ndarray,
     indices: np.ndarray,

@@ -100,11 +100,21 @@ def rank_links(
         sources = np.repeat(fixed[part], targets.shape[1]).reshape(targets.shape)
         ends = np.where(turned[part, None], targets, sources), np.where(turned[part, None], sources, targets)
         scores = (scorer or score_inner_products)(embedding, ends[0].ravel(), ends[1].ravel()).reshape(targets.shape)
-        if not np.isfinite(scores).all():
-            raise NumericalError("some scores are not finite numbers; lower the learning rate (--lr)")
-        own, others = scores[:, :1], scores[:, 1:]
-        ranks[part] = 1 + (others > own).sum(axis=1) + 0.5 * (others == own).sum(axis=1)
+        ranks[part] = rank_of_first(scores)
     return LinkRanks.from_ranks(ranks, num_left_out)
+
+
+def rank_of_first(scores: np.ndarray) -> np.ndarray:
+    """(num_rows,) rank of the first score of each row among all of them; equal ones count half.
+
+    Example:
+        >>> rank_of_first(np.array([[3.0, 5.0, 3.0, 1.0]])).tolist()
+        [2.5]
+    """
+    if not np.isfinite(scores).all():
+        raise NumericalError("some scores are not finite numbers; lower the learning rate (--lr)")
+    own, others = scores[:, :1], scores[:, 1:]
+    return 1 + (others > own).sum(axis=1) + 0.5 * (others == own).sum(axis=1)
 
 
 def matched_candidates(

@@ -18,15 +18,18 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
     num_seeds = len({row["seed"] for row in rows})
     protocol = "held-out links" if first["protocol"] == "heldout" else "the paper's evaluation, self-loops included"
     table = Table(title=f"{first['dataset']}: {protocol}, preset {first['preset']}, {num_seeds} seed(s)")
-    table.add_column("method")
-    for name in ("AUC %", "AP %", "best possible AUC %", "patches", "epochs", "ms per epoch", "seconds"):
-        table.add_column(name, justify="right")
+    table.add_column("method", min_width=max(len(row["method"]) for row in rows))
+    chooses = any("vectors_auc" in row for row in rows)
+    extra = ["vectors alone AUC %", "scorer"] if chooses else []
+    for name in ("AUC %", "AP %", *extra, "best possible AUC %", "patches", "epochs", "ms per epoch", "seconds"):
+        table.add_column(name, justify="right", min_width=len("combined") if name == "scorer" else None)
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
         table.add_row(
             method,
             _percent(row["auc"] for row in own),
             _percent(row["ap"] for row in own),
+            *([_percent(row.get("vectors_auc") for row in own), _scorers(own)] if chooses else []),
             _percent(row["best_auc"] for row in own),
             f"{own[0]['num_patches']}",
             f"{mean(row['epochs'] for row in own):.0f}",
@@ -34,6 +37,11 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
             f"{mean(row['seconds']['total'] for row in own):.1f}",
         )
     return table
+
+
+def _scorers(rows: list[dict[str, Any]]) -> str:
+    """What was chosen, by one or by several seeds."""
+    return ", ".join(dict.fromkeys(row["chosen"]["scorer"] or "–" for row in rows))
 
 
 def render_measures(rows: list[dict[str, Any]]) -> Table:
@@ -49,6 +57,12 @@ def render_measures(rows: list[dict[str, Any]]) -> Table:
     return _by_method(f"{rows[0]['dataset']}: degree-matched ranks, linear probe", columns, rows)
 
 
+def render_hard_ranks(rows: list[dict[str, Any]]) -> Table:
+    """One line per method: ranks of held-out edges among candidates that are close to one end, in percent."""
+    columns = {"MRR %": "hard_mrr"} | {f"Hits@{k} %": f"hard_hits@{k}" for k in (1, 10, 50)}
+    return _by_method(f"{rows[0]['dataset']}: ranks among hard negatives", columns, rows)
+
+
 def render_directions(rows: list[dict[str, Any]]) -> Table:
     """One line per method: AUC of edges and of their directions in a directed graph, in percent over seeds."""
     columns = {"AUC %, joined or not": "auc_joined", "AUC %, this way or that": "auc_direction"}
@@ -57,7 +71,7 @@ def render_directions(rows: list[dict[str, Any]]) -> Table:
 
 def _by_method(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) -> Table:
     table = Table(title=title)
-    table.add_column("method")
+    table.add_column("method", min_width=max(len(row["method"]) for row in rows))
     for name in columns:
         table.add_column(name, justify="right")
     for method in dict.fromkeys(row["method"] for row in rows):

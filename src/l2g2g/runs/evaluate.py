@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.evaluation.limits import best_link_scores
-from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
@@ -22,13 +22,13 @@ from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.patches import find_patches
 from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
-from l2g2g.runs.training import check_graph, keep_training, run_split
+from l2g2g.runs.training import check_graph, fit_links, keep_training, run_split
 from l2g2g.scoring import (
     FURTHER_MEASURES,
     describe_evaluation,
     directed_measures,
     further_measures,
-    pair_scorer,
+    score_test,
     with_scores,
 )
 from l2g2g.stopwatch import Stopwatch
@@ -47,11 +47,12 @@ def evaluate_graph(
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
+    scorer: str = "vectors",
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
     measures: auc for AUC and AP, all for ranks and a linear probe besides. directory, communicator: as in
-    `embed_graph`; only the first rank scores, the others return an empty line.
+    `embed_graph`; only the first rank scores, the others return an empty line. scorer: as in `score_test`.
     pinned: a split from files, to be used instead of one by the seed.
     """
     if pinned is not None and protocol != "heldout":
@@ -71,7 +72,7 @@ def evaluate_graph(
             if pinned is None:
                 split = split_links(placed, protocol=protocol, seed=config.seed)
             else:
-                split = _pin(placed, pinned, folder, communicator)
+                split = pin_split(placed, pinned, folder, communicator)
         patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
         more = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
         keeper = keep_training(directory, training_name(config), shared, patches, config, **more)
@@ -80,26 +81,34 @@ def evaluate_graph(
         if not communicator.is_first:
             return {}, run
         assert split.test is not None
-        with clock.measure("evaluate"):
-            scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
-            best = None
-            if graph.block_model is not None and protocol == "heldout":
-                best = best_link_scores(graph.block_model, split.test)
+        scored = score_test(graph, split.train, split.validation, split.test, run, clock, wanted=scorer)
+        best = None
+        if graph.block_model is not None and protocol == "heldout":
+            best = best_link_scores(graph.block_model, split.test)
         if directory is not None:
             with clock.measure("inspect"):
                 run = with_scores(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+                links = fit_links(split, run.trained.model.decoder, config.seed, run.embedding)
+                if links is not None:
+                    run = replace(run, inspection=replace(run.inspection, link_model=links.to_dict()))
         further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
         if measures == "all":
             ranked = split.test if protocol == "heldout" else None
-            further = further_measures(graph, ranked, split.train.degrees, run, clock)
+            ranking: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
+            further = further_measures(graph, split.train, ranked, run.embedding, scored.scorer, clock, **ranking)
     clock.seconds["total"] = time.perf_counter() - started
     told: dict[str, Any] = {
         "best_auc": None if best is None else best.auc,
         **further,
-        **directed_measures(graph, split, run),
+        **directed_measures(graph, split.test, run.embedding, scored.scorer),
+        **scored.more,
+        "chosen": {**run.chosen, **scored.more["chosen"]},
     }
     told |= {} if pinned is None else {"split": str(pinned.folder)}
-    row = describe_evaluation(graph, run, scores, clock.seconds, protocol=protocol, seed=config.seed, **told)
+    described = run.describe()
+    row = describe_evaluation(
+        graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **told
+    )
     return row, run
 
 
@@ -108,7 +117,9 @@ def training_name(config: Config) -> str:
     return f"{config.method}-seed-{config.seed}"
 
 
-def _pin(graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicator: Communicator) -> LinkSplit[Any]:
+def pin_split(
+    graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicator: Communicator
+) -> LinkSplit[Any]:
     """The split from files; the training edges of a graph on disk are written as a store of their own."""
     if graph.stored is None:
         return pinned.in_memory(graph.to_graph())

@@ -28,6 +28,7 @@ from l2g2g.graphs.splits import Pairs, edge_blocks
 from l2g2g.graphs.stored_ids import node_ids_of
 from l2g2g.graphs.stored_text import text_parts
 from l2g2g.models.node_states import Parts
+from l2g2g.published import LINK_MODEL
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.artefact import Contents, write_artefact
@@ -99,6 +100,7 @@ def describe_run(
         "graph": asdict(_describe_graph(graph)),
         "history": asdict(run.trained.history),
         "patches": asdict(_describe_patches(run)),
+        LINK_MODEL: run.inspection.link_model,
         "separation": None if scored is None else asdict(scored.separation),
         "classes": None if classes is None else [str(name) for name in classes.tolist()],
     }

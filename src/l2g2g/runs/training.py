@@ -20,8 +20,10 @@ from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.inspection import Inspection, inspect_training
+from l2g2g.link_model import LinkModel, fit_link_model
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.local_rows import LocalRows
@@ -162,6 +164,7 @@ def run_split(
                 whole,
                 validation=split.validation if final_graph is not None and can_score else None,
                 scorer=pair_scorer(model),
+                fit_links=partial(fit_links, split, model.decoder, config.seed),
             )
     with clock.measure("assemble"):
         del global_pairs
@@ -440,6 +443,13 @@ def check_graph(graph: GraphStore, config: Config) -> None:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
     if graph.resident:
         check_memory(graph.to_graph(), config)
+
+
+def fit_links(split: LinkSplit[Any], decoder: Decoder, seed: int, vectors: np.ndarray) -> LinkModel | None:
+    """The link model of vectors that have seen the training graph of a split and nothing else."""
+    if split.validation is None or split.protocol != "heldout":
+        return None
+    return fit_link_model(split.train, vectors, decoder, split.validation, split.held_out, seed=seed)
 
 
 def check_embedding(embedding: torch.Tensor, config: Config) -> None:

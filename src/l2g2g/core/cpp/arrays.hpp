@@ -57,5 +57,6 @@ void bind_csr(nb::module_& module);        // csr.cpp
 void bind_partition(nb::module_& module);  // partition.cpp
 void bind_search(nb::module_& module);     // search.cpp
 void bind_packing(nb::module_& module);    // packing.cpp
+void bind_evidence(nb::module_& module);   // evidence.cpp
 
 }  // namespace l2g2g

@@ -10,5 +10,6 @@ NB_MODULE(_native, module) {
     l2g2g::bind_packing(module);
     l2g2g::bind_csr(module);
     l2g2g::bind_partition(module);
+    l2g2g::bind_evidence(module);
     l2g2g::bind_search(module);
 }
