@@ -12,9 +12,10 @@ def test_pooling_by_hand():
 
 
 def world(seed=0, num_links=500, num_others=200_000):
-    """Scores of links and of others that lie lower, of which the highest and a sample are seen."""
+    """Scores of held-out links and of others, missing links first, of which the highest and a sample are seen."""
     generator = np.random.default_rng(seed)
-    links, others = generator.normal(2.5, 1, num_links), generator.normal(0, 1, num_others)
+    links, missing = generator.normal(2.5, 1, (2, num_links))
+    others = np.concatenate([missing, generator.normal(0, 1, num_others)])
     top = np.sort(others)[::-1][:5000]
     return links, others, top, generator.choice(others, 5000, replace=False)
 
@@ -22,8 +23,7 @@ def world(seed=0, num_links=500, num_others=200_000):
 def test_the_expected_precision_of_the_best_is_the_true_one():
     links, others, top, sample = world()
     calibration = fit_calibration(links, top, sample, len(others))
-    new_links, new_others, _, _ = world(1)
-    scores = np.concatenate([new_links, new_others])
+    new_links, scores, _, _ = world(1)
     best = np.argsort(-scores)[:300]
     observed = (best < len(new_links)).mean()
     assert 0.05 < observed < 0.9
@@ -31,11 +31,12 @@ def test_the_expected_precision_of_the_best_is_the_true_one():
     assert calibration.probabilities(scores).sum() == pytest.approx(len(new_links), rel=0.2)
 
 
-def test_odds_grow_with_the_links_that_are_missing():
+def test_probabilities_grow_with_the_links_that_are_missing():
     links, others, top, sample = world()
     calibration = fit_calibration(links, top, sample, len(others))
     once, twice = (calibration.probabilities(np.array([2.0]), times)[0] for times in (1, 2))
-    assert twice / (1 - twice) == pytest.approx(2 * once / (1 - once))
+    assert twice == pytest.approx(2 * once)
+    assert calibration.probabilities(np.array([9.0]), 1e9)[0] == 1
     with pytest.raises(InputError):
         calibration.probabilities(np.array([2.0]), 0)
 
@@ -45,7 +46,7 @@ def test_probabilities_never_fall_and_are_level_beyond_the_knots():
     calibration = fit_calibration(links, top, sample, len(others))
     found = calibration.probabilities(np.linspace(-9, 9, 200))
     assert (np.diff(found) >= 0).all()
-    assert found[-1] == found[-20] < 1
+    assert found[-1] == found[-20] <= 1
     assert Calibration.from_dict(calibration.to_dict()) == calibration
 
 

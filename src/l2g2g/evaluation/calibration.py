@@ -19,7 +19,7 @@ _PRIOR = 0.5  # links and others added to every bin, of the density of the bins 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Log-odds of a link by score, linear between knots and level beyond them.
+    """Held-out links for each other pair by score: its logarithm is linear between knots and level beyond them.
 
     Attributes:
         scores: Knots, ascending.
@@ -32,12 +32,13 @@ class Calibration:
     def probabilities(self, scores: np.ndarray, times: float = 1.0) -> np.ndarray:
         """(num_pairs,) probability that each pair is a missing link.
 
+        The missing links are among the pairs that counted as others, so it is the ratio itself, at most 1.
         times: how many times as many links are missing as were held out.
         """
         if not times > 0:
             raise InputError(f"the links that are missing must be some, not {times} of those held out")
         log_odds = np.interp(np.asarray(scores, np.float64), self.scores, self.log_odds) + np.log(times)
-        return 1 / (1 + np.exp(-log_odds))
+        return np.minimum(np.exp(log_odds), 1.0)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
