@@ -153,7 +153,7 @@ def shown(noisy, plain, tmp_path_factory):
     """Models in every state, and whether each has a module and what new nodes need."""
     folder = tmp_path_factory.mktemp("shown")
     write_graph(noisy, folder / "store")
-    fitted = GAE(dim=4, epochs=1).fit(noisy)
+    fitted = GAE(dim=4, epochs=1, structure="none").fit(noisy)
     fitted.save(folder / "model")
     return {
         "unfitted": (GAE(dim=4), False, False),

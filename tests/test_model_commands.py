@@ -9,7 +9,7 @@ from l2g2g import GAE, cli
 from l2g2g.estimator import load_model
 from l2g2g.graphs.write import read_embedding
 
-FAST = ["--epochs", "4", "--dim", "4", "--patches", "2"]
+FAST = ["--epochs", "4", "--dim", "4", "--patches", "2", "--structure", "none"]
 
 
 def write_graph(folder, name, edges, features):

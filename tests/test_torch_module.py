@@ -10,7 +10,11 @@ from l2g2g import GAE, GAEL2G, L2G2G, VGAE, InputError
 
 @pytest.mark.parametrize(
     "model",
-    [GAE(dim=4, epochs=5), VGAE(dim=4, epochs=5), L2G2G(dim=4, patches=2, epochs=5, preset="accurate", hidden=4)],
+    [
+        GAE(dim=4, epochs=5, structure="none"),
+        VGAE(dim=4, epochs=5, structure="none"),
+        L2G2G(dim=4, patches=2, epochs=5, preset="accurate", hidden=4),
+    ],
     ids=["gae", "vgae", "accurate"],
 )
 @pytest.mark.parametrize("sparse", [False, True])
@@ -30,7 +34,7 @@ def test_a_module_gives_the_vectors_of_its_model(noisy, model, sparse):
 
 
 def test_a_module_trains_on(noisy):
-    model = GAE(dim=4, epochs=5).fit(noisy)
+    model = GAE(dim=4, epochs=5, structure="none").fit(noisy)
     published, before = model.embedding_.copy(), model.transform(noisy, new_graph=True)
     head = torch.nn.Linear(4, 4)
     module = model.module_
@@ -58,6 +62,6 @@ def test_a_module_needs_features_and_one_frame(noisy, plain):
     with pytest.raises(InputError, match="columns made from the structure"):
         _ = GAE(dim=4, epochs=2).fit(plain).module_
     with pytest.raises(InputError, match="trained on 12"):
-        GAE(dim=4, epochs=2).fit(noisy).module_(np.ones((5, 3)), np.array([[0], [1]]))
+        GAE(dim=4, epochs=2, structure="none").fit(noisy).module_(np.ones((5, 3)), np.array([[0], [1]]))
     with pytest.raises(InputError, match=r"edges have shape \(5, 2\)"):
-        GAE(dim=4, epochs=2).fit(noisy).module_(noisy.features, np.zeros((5, 2), int))
+        GAE(dim=4, epochs=2, structure="none").fit(noisy).module_(noisy.features, np.zeros((5, 2), int))

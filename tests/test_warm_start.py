@@ -31,7 +31,7 @@ def test_a_rotation_is_found_again():
     assert find_rotation(vectors @ turn, vectors) == pytest.approx(turn.T, abs=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"structure": "blend"}, {"preset": "accurate"}], ids=str)
+@pytest.mark.parametrize("options", [{"structure": "none"}, {"structure": "blend"}, {"preset": "accurate"}], ids=str)
 def test_training_goes_on_and_reports_what_moved(grown, before, options):
     model = L2G2G(dim=8, hidden=8, patches=2, epochs=40, **options).fit(before)
     published, weights = model.embedding_.copy(), model.fitted.model.state_dict()

@@ -42,7 +42,8 @@ class EncoderModule(nn.Module):
             )
         if fitted.inputs.structure is not None:
             raise MissingAttributeError(
-                "the model reads columns made from the structure; a module needs features alone"
+                "the model reads columns made from the structure; a module needs features alone, "
+                "fit with structure='none'"
             )
         self.encoder = copy.deepcopy(fitted.model.encoder_of(0))
         self.dim = fitted.config.dim

@@ -1,5 +1,7 @@
 """Choices: validation pairs decide between trained and spectral vectors; what was chosen works like any model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs.choices import Choice, choose_vectors, find_spectral, fit_log_odds
+from l2g2g.runs.choices import Choice, choose_vectors, find_spectral, fit_log_odds, needed_gain
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
@@ -17,7 +19,7 @@ from l2g2g.runs.evaluate import evaluate_graph
 @pytest.fixture(scope="module")
 def grid():
     """A square grid: no features, and what is near says everything."""
-    side = 24
+    side = 36
     numbers = np.arange(side * side).reshape(side, side)
     across, down = (numbers[:, :-1], numbers[:, 1:]), (numbers[:-1], numbers[1:])
     sources, targets = (np.concatenate([across[end].ravel(), down[end].ravel()]) for end in (0, 1))
@@ -100,12 +102,18 @@ def test_the_better_score_wins_by_a_margin(grid):
     spectral = find_spectral(fit_structure(grid.adjacency, 16), 0, None, make_config("gae"))
     assert spectral.auc is None
     assert choose_vectors(Choice("none"), 0.8, spectral).structure == "none"
-    for auc, wanted in ((0.81, "spectral"), (0.801, "blend"), (0.7, "blend")):
-        judged = type(spectral)(spectral.inputs, spectral.model, auc, 0.5, 0.0)
+    cases = ((0.81, 10**6, "spectral"), (0.801, 10**6, "blend"), (0.7, 10**6, "blend"), (0.81, 100, "blend"))
+    for auc, num_edges, wanted in cases:
+        judged = replace(spectral, auc=auc, num_edges=num_edges)
         choice = choose_vectors(Choice("blend", {"spectral": auc}), 0.8, judged)
         assert choice.structure == wanted
         assert choice.scores == {"spectral": auc, "trained": 0.8}
         assert "trained 80.0" in choice.summary()
+
+
+def test_few_edges_need_a_larger_gain():
+    assert needed_gain(0.9, 10**6) == 0.002
+    assert needed_gain(0.9, 100) == pytest.approx(0.015)
 
 
 def test_log_odds_of_a_known_score():

@@ -20,9 +20,9 @@ from l2g2g.run import Run
 from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.stopwatch import Stopwatch
 
-# Length of the short trainings that decide whether structure is blended in, and what it must gain in AUC.
+# Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
 _TRIAL_EPOCHS = 15
-_GAIN = 0.002
+_LEAST_GAIN = 0.002
 # Blending is tried where spectral vectors alone come this near to a short training on the features.
 _NEAR = 0.01
 # Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
@@ -42,6 +42,7 @@ class SpectralVectors:
         auc: Of the validation pairs; None where there are none.
         row_power, eigenvalue_power: How rows and columns are scaled.
         slope: What makes inner products of vectors with mean square length 1 log-odds.
+        num_edges: Validation edges.
     """
 
     inputs: InputMap
@@ -50,6 +51,7 @@ class SpectralVectors:
     row_power: float
     eigenvalue_power: float
     slope: float = 1.0
+    num_edges: int = 0
 
     def refitted(self, structure: StructureMap) -> SpectralVectors:
         """The same on the columns of a graph with more edges; its eigenvalues are put in place of the old ones."""
@@ -114,7 +116,8 @@ def find_spectral(
     model = make_autoencoder(config, inputs.num_columns, 1)
     model = _make_model(model, inputs, power, 1.0)
     slope = 1.0 if validation is None else _calibrate(model, inputs, validation)
-    return SpectralVectors(inputs, model, auc_found, row_power, power, slope)
+    num_edges = 0 if validation is None else len(validation.positive)
+    return SpectralVectors(inputs, model, auc_found, row_power, power, slope, num_edges)
 
 
 def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
@@ -173,14 +176,14 @@ def choose_structure(
     config: Config,
     clock: Stopwatch,
     *,
-    can_choose: bool,
+    num_edges: int,
     spectral: SpectralVectors | None,
     train: Callable[[Config], Run],
 ) -> tuple[Config, Choice]:
     """Decide `auto`: whether structural columns stand beside the features.
 
     A short training without them, and one with them unless spectral vectors, which see nothing else, are far worse.
-    can_choose: whether there are features to blend structure with, and validation pairs to decide by; otherwise none.
+    num_edges: validation edges to decide by; 0 where there are none, or no features to blend structure with: then none.
     spectral: the spectral vectors; None where these are not among the candidates.
     train: trains with other settings.
     """
@@ -191,7 +194,7 @@ def choose_structure(
         return replace(config, epochs=0), chosen
     if config.structure != "auto":
         return config, Choice(config.structure)
-    if not can_choose or config.epochs == 0:
+    if num_edges == 0 or config.epochs == 0:
         return replace(config, structure="none"), Choice("none", scores)
     with clock.measure("choose"):
         epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
@@ -200,7 +203,7 @@ def choose_structure(
         if "spectral" in scores and scores["spectral"] < scores["none, short"] - _NEAR:
             return replace(config, structure="none"), Choice("none", scores)
         scores["blend, short"] = _best_score(train(replace(short, structure="blend")))
-    if scores["blend, short"] > scores["none, short"] + _GAIN:
+    if scores["blend, short"] > scores["none, short"] + needed_gain(scores["none, short"], num_edges):
         return replace(config, structure="blend"), Choice("blend", scores)
     return replace(config, structure="none"), Choice("none", scores)
 
@@ -210,9 +213,18 @@ def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVect
     if trained is None or spectral is None or spectral.auc is None:
         return choice
     choice = replace(choice, scores={**choice.scores, "trained": trained})
-    if spectral.auc <= trained + _GAIN:
+    if spectral.auc <= trained + needed_gain(trained, spectral.num_edges):
         return choice
     return Choice("spectral", choice.scores, spectral.row_power, spectral.eigenvalue_power)
+
+
+def needed_gain(auc: float, num_edges: int) -> float:
+    """What another candidate must have more than this AUC: 0.2 points, and half a standard error where edges are few.
+
+    Both are scored on the same pairs, so their difference varies less than each. Then other seeds choose the same, and
+    a few edges leave things as they are.
+    """
+    return max(_LEAST_GAIN, 0.5 * math.sqrt(auc * (1 - auc) / max(1, num_edges)))
 
 
 def _best_score(run: Run) -> float:

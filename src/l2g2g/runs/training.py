@@ -118,7 +118,7 @@ def run_split(
     config, choice = choose_structure(
         config,
         clock,
-        can_choose=graph.num_features > 0 and validation is not None,
+        num_edges=len(validation.positive) if graph.num_features and validation is not None else 0,
         spectral=spectral,
         train=partial(run_split, split, patches=patches, communicator=communicator),
     )
