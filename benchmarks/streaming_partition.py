@@ -17,8 +17,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.patches.partition import partition
-from l2g2g.patches.streaming import DEFAULT_PASSES, stream_partition
+from l2g2g.patches.partition import DEFAULT_PASSES, partition, stream_partition
 
 GRAPHS = ["sbm-large", "npm-deps", "npm-codep"]
 PASSES = (1, 3, DEFAULT_PASSES)  # of the last, fewer where hardly anything moves any more

@@ -178,9 +178,9 @@ def test_a_damaged_store_is_written_again(prepare, files):
 
 
 def test_metis_beyond_the_budget_is_refused_and_not_the_default(prepare, files, monkeypatch):
-    from l2g2g.patches import stored_partition
+    from l2g2g.patches import partition
 
-    monkeypatch.setattr(stored_partition, "_METIS_PER_ARC", 10**9)
+    monkeypatch.setattr(partition, "_METIS_PER_ARC", 10**9)
     code, row, _ = prepare("--store", files / "s", "--patches", 2)
     assert (code, row["partition"]) == (0, "streaming")
     code, _, err = prepare("--store", files / "s", "--patches", 2, "--partition", "metis")

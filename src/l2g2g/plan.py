@@ -228,7 +228,7 @@ class Sample:
         partition_seconds = 0.0
         if self.config.definition.uses_patches:
             partition_seconds = self._measure_partition()
-        prepared = sum(clock.seconds.get(stage, 0.0) for stage in ("partition", "prepare"))
+        prepared = clock.seconds.get("partition", 0.0)
         last = clock.seconds["assemble"]
         return {
             "split": split_seconds,

@@ -11,7 +11,6 @@ from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.feature_choices import FeatureCounts, compression_pays
 from l2g2g.fitted import make_autoencoder
-from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.memory import resident_memory
 from l2g2g.models.autoencoder import Autoencoder
@@ -19,9 +18,9 @@ from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, InputSource, fit_inputs
 from l2g2g.parallel.communicator import Communicator
-from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
-from l2g2g.patches.partition import partition
-from l2g2g.patches.stored_partition import metis_memory, partition_stored
+from l2g2g.patches.cut import Cut, cut_graph
+from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.patches.partition import metis_memory, partition_graph
 from l2g2g.training.loop import LoopSettings
 from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.rows import TrainingRows
@@ -77,20 +76,25 @@ def make_model(
     return make_autoencoder(config, num_columns, num_encoders, None if mean is None else torch.from_numpy(mean), scale)
 
 
-def cut(graph: Graph, config: Config) -> PatchSet:
-    """The patches of a graph; one patch for the methods that use none."""
+def cut(graph: GraphStore, config: Config) -> PatchSet:
+    """The patches of a graph in memory; one patch for the methods that use none."""
     if not config.definition.uses_patches:
         return whole_graph(graph.num_nodes)
-    labels = partition(
-        graph.adjacency,
-        config.num_patches(graph.num_nodes),
-        method=config.partition,
+    return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
+
+
+def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
+    """How these settings cut a graph."""
+    least, wanted = config.overlap_range
+    return Cut.of(
+        method,
         seed=config.seed,
         fennel_passes=config.fennel_passes,
-    )
-    least, wanted = config.overlap_range
-    return make_patches(
-        graph.adjacency, labels, min_overlap=least, target_overlap=wanted, mean_degree=config.patch_degree
+        rule=graph.rule,
+        num_patches=num_patches,
+        min_overlap=least,
+        target_overlap=wanted,
+        mean_degree=config.patch_degree,
     )
 
 
@@ -105,7 +109,7 @@ def mask_clusters(rows: TrainingRows, config: Config, communicator: Communicator
         num_clusters = count_mask_clusters(rows.num_nodes, config)
         room = None if config.memory is None or rows.whole is not None else config.memory - resident_memory()
         method = "metis" if room is None or metis_memory(rows.graph) <= room else "streaming"
-        labels = partition_stored(rows.graph, num_clusters, method=method, seed=config.seed).astype(np.int64)
+        labels = partition_graph(rows.graph, num_clusters, method=method, seed=config.seed).astype(np.int64)
     labels = np.frombuffer(communicator.broadcast("clusters", labels.tobytes()), np.int64)
     return labels, max(rows.count_between(labels) / (2 * rows.num_edges), 1e-9)
 

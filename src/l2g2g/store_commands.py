@@ -113,10 +113,10 @@ def _find_or_cut(
     graph: StoredGraph, method: str | None, config: Config, budget: int, clock: Stopwatch
 ) -> tuple[PatchStore, bool]:
     """The patches, and whether they were cut now."""
+    from l2g2g.patches.cut import cut_stored_graph
+    from l2g2g.patches.partition import metis_memory
     from l2g2g.patches.store import has_patches, open_patches
-    from l2g2g.patches.stored_cut import cut_stored_graph
-    from l2g2g.patches.stored_partition import metis_memory
-    from l2g2g.runs.patches import plan_cut
+    from l2g2g.preparation import plan_cut
 
     room = _room(budget)
     if method is None:

@@ -322,9 +322,9 @@ def store_files():
 
 def read_store(folder):
     from l2g2g.graphs.store import open_graph
+    from l2g2g.patches.partition import stream_partition
     from l2g2g.patches.store import open_patches, write_patches
     from l2g2g.patches.stored_overlap import make_stored_patches
-    from l2g2g.patches.streaming import stream_partition
 
     graph = open_graph(folder)
     patches = open_patches(folder)

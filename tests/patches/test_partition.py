@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.patches.partition import fennel, fill_empty_clusters, partition
+from l2g2g.patches.partition import fill_empty_clusters, partition
 
 METHODS = ["metis", "fennel", "random"]
 
@@ -29,7 +29,7 @@ def shuffled(graph, seed=0):
 def test_every_node_has_a_cluster_and_none_is_empty(planted, method, num_clusters):
     labels = partition(planted.adjacency, num_clusters, method=method)
     assert labels.shape == (planted.num_nodes,)
-    assert labels.dtype == np.int64
+    assert labels.dtype == np.int32
     assert set(labels.tolist()) == set(range(num_clusters))
 
 
@@ -75,18 +75,18 @@ def test_the_load_limit_of_fennel_binds():
     clique = np.ones((50, 50)) - np.eye(50)
     many = sp.csr_array(sp.block_diag([clique, np.zeros((50, 50))], format="csr"))
     for num_clusters in (2, 3, 7):
-        labels = fennel(many.indptr, many.indices, num_clusters, 1)
+        labels = partition(many, num_clusters, method="fennel")
         limit = int(np.ceil(1.1 * 100 / num_clusters))
         assert np.bincount(labels, minlength=num_clusters).max() <= limit
     # Two cliques of 60 and 40 over two clusters of at most 55: the larger cannot stay whole.
     uneven = sp.csr_array(sp.block_diag([np.ones((60, 60)) - np.eye(60), np.ones((40, 40)) - np.eye(40)], format="csr"))
-    sizes = np.bincount(fennel(uneven.indptr, uneven.indices, 2, 3), minlength=2)
+    sizes = np.bincount(partition(uneven, 2, method="fennel", fennel_passes=3), minlength=2)
     assert sorted(sizes.tolist()) == [45, 55]
 
 
 def test_later_passes_of_fennel_do_not_cut_more(planted):
     adjacency = shuffled(planted)
-    one, five = (kept_fraction(adjacency, fennel(adjacency.indptr, adjacency.indices, 4, n)) for n in (1, 5))
+    one, five = (kept_fraction(adjacency, partition(adjacency, 4, method="fennel", fennel_passes=n)) for n in (1, 5))
     assert five > one
 
 
@@ -100,7 +100,7 @@ def test_empty_clusters_get_half_of_the_largest():
     [
         (0, "metis", "0 patches were asked for; at least 1"),
         (121, "metis", "121 patches were asked for but the graph has only 120 nodes"),
-        (3, "louvain", "unknown partition 'louvain'; choose metis, fennel or random"),
+        (3, "louvain", "unknown partition 'louvain'; choose metis, fennel, streaming, random"),
     ],
 )
 def test_refusals(planted, num_clusters, method, message):

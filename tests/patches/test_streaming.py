@@ -7,8 +7,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import StoredGraph, write_graph
-from l2g2g.patches.partition import fennel, partition
-from l2g2g.patches.streaming import stream_partition
+from l2g2g.patches.partition import partition, stream_partition
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def stored(graph, tmp_path, monkeypatch):
 @pytest.mark.parametrize("num_clusters", [2, 5, 8, 100])
 @pytest.mark.parametrize("num_passes", [1, 4])
 def test_labels_are_those_of_fennel_in_memory(stored, graph, num_clusters, num_passes):
-    expected = fennel(graph.adjacency.indptr, graph.adjacency.indices, num_clusters, num_passes)
+    expected = partition(graph.adjacency, num_clusters, method="fennel", fennel_passes=num_passes)
     found = stream_partition(stored, num_clusters, num_passes=num_passes, least_moved=0)
     assert found.dtype == np.int32
     assert len(np.unique(expected)) == num_clusters  # otherwise an empty cluster is filled

@@ -17,11 +17,11 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.memory import resident_memory
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.cut import cut_stored_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
-from l2g2g.patches.stored_cut import Cut, cut_stored_graph
-from l2g2g.patches.stored_partition import metis_memory
-from l2g2g.preparation import cut
+from l2g2g.preparation import cut, plan_cut
 from l2g2g.resources import choose_threads
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.training.heap import return_freed_memory
@@ -99,7 +99,7 @@ def find_patches(
         if found is not None:
             return RunPatches(found.patch_set)
         with clock.measure("partition"):
-            return RunPatches(cut(graph.to_graph(), config))
+            return RunPatches(cut(graph, config))
     if not config.definition.uses_patches:
         return RunPatches(whole_graph(graph.num_nodes), None, fit_rows(graph, config, communicator.size), by_rows=True)
     assert graph.stored is not None
@@ -182,21 +182,6 @@ def _choose_method(graph: GraphStore, config: Config) -> tuple[str, int | None]:
     if config.partition == "metis" and metis_memory(graph) > room:
         return "streaming", room
     return config.partition, room
-
-
-def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
-    """How these settings cut a graph."""
-    least, wanted = config.overlap_range
-    return Cut.of(
-        method,
-        seed=config.seed,
-        fennel_passes=config.fennel_passes,
-        rule=graph.rule,
-        num_patches=num_patches,
-        min_overlap=least,
-        target_overlap=wanted,
-        mean_degree=config.patch_degree,
-    )
 
 
 def _existing(graph: GraphStore, config: Config, folder: Path) -> PatchStore | None:

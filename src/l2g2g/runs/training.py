@@ -102,7 +102,7 @@ def run_split(
     train_again = partial(run_split, split, patches=patches, communicator=communicator)
     config = choose_structure(config, clock, can_choose=can_choose, train=train_again)
     validation = split.validation if config.patience else None
-    with clock.measure("prepare"):
+    with clock.measure("partition"):
         setting = _prepare(split, patches, config, start, keeper, communicator)
         model, shard, patch_set = setting.model, setting.shard, patches.patch_set
         batches = setting.make_batches(graph, setting.batch_bytes)

@@ -1,4 +1,4 @@
-"""Stored cut: a graph on disk is partitioned, its clusters overlap, and the patches are written into its store."""
+"""Cut: a graph in memory or on disk is partitioned, and its clusters overlap; on disk the patches are written too."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
+from l2g2g.patches.overlap import PatchSet, make_patches
+from l2g2g.patches.partition import partition_graph
 from l2g2g.patches.store import PatchStore, write_patches
 from l2g2g.patches.stored_overlap import make_stored_patches
-from l2g2g.patches.stored_partition import partition_stored
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Cut:
     """What decides which patches are cut: the same patches where it is the same.
 
     Attributes:
-        partition: A method of `partition_stored`.
+        partition: A method of `partition_graph`.
         num_patches: Number of patches.
         min_overlap, target_overlap, mean_degree: As for `make_patches`.
         fennel_passes: Of fennel; None for other methods.
@@ -71,6 +72,41 @@ class Cut:
         return fits and all(found.get(name) == value for name, value in asked.items())
 
 
+def cut_graph(
+    graph: GraphStore,
+    cut: Cut,
+    *,
+    memory_bytes: int | None = None,
+    measure: Callable[[str], AbstractContextManager[Any]] = nullcontext,
+) -> tuple[PatchSet, float]:
+    """The patches of a graph, and its largest cluster as a multiple of an even share.
+
+    memory_bytes: what METIS may take; None for no limit.
+    measure: called with the name of each stage ("partition", "overlap"), gives a context that lasts as long.
+    """
+    with measure("partition"):
+        labels = partition_graph(
+            graph,
+            cut.num_patches,
+            method=cut.partition,
+            seed=cut.seed or 0,
+            fennel_passes=cut.fennel_passes or 1,
+            memory_bytes=memory_bytes,
+        )
+        sizes = np.bincount(labels)
+    overlaps: dict[str, Any] = {
+        "min_overlap": cut.min_overlap,
+        "target_overlap": cut.target_overlap,
+        "mean_degree": cut.mean_degree,
+    }
+    with measure("overlap"):
+        if graph.resident:
+            patch_set = make_patches(graph.to_graph().adjacency, labels, **overlaps)
+        else:
+            patch_set = make_stored_patches(graph, labels, **overlaps)
+    return patch_set, float(sizes.max() * len(sizes) / len(labels))
+
+
 def cut_stored_graph(
     graph: GraphStore,
     cut: Cut,
@@ -83,29 +119,10 @@ def cut_stored_graph(
     """Cut a graph and keep the patches in its store, with what they were cut by and how equal the clusters are.
 
     graph: what is cut; the patches are written with all edges of its store. directory: another place for them.
-    memory_bytes: what METIS may take; None for no limit.
     prepared: whether they are cut for their own sake, and not for a run that wants them like this.
-    measure: called with the name of each stage ("partition", "overlap", "patches"), gives a context that lasts as long.
+    memory_bytes, measure: as in `cut_graph`; a third stage is called "patches".
     """
-    with measure("partition"):
-        labels = partition_stored(
-            graph,
-            cut.num_patches,
-            method=cut.partition,
-            seed=cut.seed or 0,
-            fennel_passes=cut.fennel_passes or 1,
-            memory_bytes=memory_bytes,
-        )
-        sizes = np.bincount(labels)
-    with measure("overlap"):
-        patch_set = make_stored_patches(
-            graph,
-            labels,
-            min_overlap=cut.min_overlap,
-            target_overlap=cut.target_overlap,
-            mean_degree=cut.mean_degree,
-        )
-    balance = float(sizes.max() * len(sizes) / len(labels))  # of the largest cluster to an even share
+    patch_set, balance = cut_graph(graph, cut, memory_bytes=memory_bytes, measure=measure)
     with measure("patches"):
         settings = {**asdict(cut), "balance": balance, "prepared": prepared}
         return write_patches(graph, patch_set, directory, settings=settings)
