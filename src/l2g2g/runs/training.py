@@ -277,8 +277,7 @@ class _Setting:
     def _row_batch(self, rows: LocalRows, keep_bytes: int | None) -> RowBatch:
         """The rows of this rank as a batch. keep_bytes: for features and visible edges; None for no limit."""
         device, room = self.config.device, _UNLIMITED if keep_bytes is None else keep_bytes
-        # Visible edges first: they are read four times an epoch, features twice.
-        visible = min(room, int(self.rows.num_edges * (8 + 8 * self.rows.graph.weighted)))
+        visible = min(room, _visible_bytes(self.rows.graph, self.config))
         how: dict[str, Any] = {"keep_bytes": room - visible, "storage": self.config.feature_storage, "device": device}
         features = self.inputs.of_range(rows.low, rows.high, **how)
         return RowBatch(rows, features, units=self.units, keep_bytes=visible, device=device)
@@ -371,7 +370,9 @@ def _prepare(
     spare = patches.spare(config)
     # Rows first: they save most for what they take.
     row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes
-    keep_rows = _UNLIMITED if spare is None else min(spare, row_bytes)
+    # But of a whole graph in rows the edges that an epoch leaves visible: they are read four times, and are fewer.
+    first = _visible_bytes(graph, config) if patches.by_rows else 0
+    keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
     alone = communicator.size == 1
     rows = TrainingRows(graph, keep_bytes=keep_rows if alone else 0)
     counts = _count_features(graph)
@@ -427,6 +428,12 @@ def _prepare(
         units,
         config.negatives_per_edge * hidden * settings.score_fraction,
     )
+
+
+def _visible_bytes(graph: GraphStore, config: Config) -> int:
+    """What the edges take that a mask leaves visible in an epoch."""
+    arcs = 2 * graph.num_edges * (1 - config.hidden_fraction)
+    return int(1.02 * (8 if graph.weighted else 4) * arcs) + 16 * graph.num_nodes + 100_000
 
 
 def _count_features(graph: GraphStore) -> FeatureCounts | None:
