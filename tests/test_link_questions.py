@@ -4,6 +4,7 @@ from sklearn.exceptions import NotFittedError
 
 from l2g2g import GAE, L2G2G, InputError
 from l2g2g.estimator import load_model
+from l2g2g.runs.artefact import Artefact, write_artefact
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,15 @@ def test_after_loading(model, noisy, tmp_path):
     model.save(tmp_path)
     again = load_model(tmp_path)
     np.testing.assert_array_equal(again.predict_links([(0, 1)]), model.predict_links([(0, 1)]))
+    for found in (again.top_links(3), again.top_links(3, noisy)):
+        np.testing.assert_array_equal(found.sources, model.top_links(3).sources)
+
+
+def test_a_model_without_its_edges_asks_for_them(model, noisy, tmp_path):
+    held = model._artefact
+    arrays = {name: array for name, array in held.arrays.items() if not name.startswith("edge")}
+    write_artefact(tmp_path, "embed", Artefact(held.values, held.weights, arrays, "x").contents())
+    again = load_model(tmp_path)
     with pytest.raises(InputError, match=r"top_links\(count, graph\)"):
         again.top_links(3)
     np.testing.assert_array_equal(again.top_links(3, noisy).sources, model.top_links(3).sources)

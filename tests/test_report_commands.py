@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 from l2g2g import GAE, cli
-from l2g2g.record_keeping import list_records, open_record
+from l2g2g.runs.artefact import list_trainings, open_artefact
+from l2g2g.runs.record import read_record
 
 NAME = "</script><script>window.hacked = 1</script>"
 FAST = ["--epochs", "3", "--dim", "4", "--patches", "2", "--json"]
@@ -75,13 +76,13 @@ def test_the_page_of_a_run_in_a_browser(embedded, browser):
 
 
 def test_an_evaluation_has_a_page_for_each_training(evaluated, capsys):
-    assert list_records(evaluated) == ["gae-seed-3", "l2g2g-seed-3"]
+    assert list_trainings(evaluated) == ["gae-seed-3", "l2g2g-seed-3"]
     assert call("report", evaluated, "--training", "l2g2g-seed-3", "-q") == 0
     text = (evaluated / "report.html").read_text()
     assert "<b>l2g2g-seed-3</b>" in text
     assert "All trainings of this run" in text
     assert "nothing in training has seen them" in text
-    record = open_record(evaluated, "l2g2g-seed-3")
+    record = read_record(open_artefact(evaluated, "l2g2g-seed-3"))
     assert (record.separation.kind, record.row["seed"]) == ("test", 3)
     assert record.separation.auc.value == pytest.approx(record.row["auc"], abs=1e-9)
     assert record.separation.average_precision.value == pytest.approx(record.row["ap"], abs=1e-9)
@@ -91,15 +92,15 @@ def test_a_saved_model_has_a_page_too(planted, tmp_path, capsys):
     GAE(dim=4, epochs=2, threads=1).fit(planted).save(tmp_path / "model")
     assert call("report", tmp_path / "model") == 0
     text = (tmp_path / "model" / "report.html").read_text()
-    assert "not known for a saved model" in text
-    assert "no pairs were scored" in text
+    assert "the whole of it is one patch" in text
+    assert "decided when training stopped" in text  # pairs that were held back
     assert call("report", tmp_path / "model", "--training", "x") == 2
 
 
 def test_what_cannot_be_shown_is_told_in_one_line(embedded, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for arguments, message in (
-        ([tmp_path / "none"], "no such run directory"),
+        ([tmp_path / "none"], "no such directory"),
         ([tmp_path / "empty"], "no run has finished here"),
         ([embedded, "--training", "x"], "no training 'x'; it holds embed"),
         ([embedded, "--projection", "som"], "unknown projection 'som'"),

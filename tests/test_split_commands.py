@@ -201,7 +201,7 @@ def test_vectors_of_a_run_score_as_the_run_does(ask, files, tmp_path):
         (["split", "EDGES", "-o", "EDGES"], "is a file; give a folder"),
         (["split", "EDGES", "-o", "STORE"], "holds graph, which no split wrote"),
         (["split", "EDGES", "-o", "NEW", "--protocol", "paper"], "--protocol paper: files hold a heldout split only"),
-        (["split", "STORE", "-o", "NEW", "--directed"], "a store keeps no directions"),
+        (["split", "STORE", "-o", "NEW", "--directed"], "keeps no directions"),
         (["split", "STORE", "-o", "NEW", "--features", "VECTORS"], "leave --features out"),
         (["split", "NOWHERE.csv", "-o", "NEW"], "no such file"),
         (["split", "TINY", "-o", "NEW"], "leave none to train on"),

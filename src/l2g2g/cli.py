@@ -26,7 +26,6 @@ from l2g2g.model_commands import (
     check_one_of,
     embed_with_model,
     read_finished,
-    save_run,
 )
 from l2g2g.neighbour_commands import neighbours, predict
 from l2g2g.plan_commands import look_ahead, plan
@@ -174,9 +173,9 @@ def embed(
         note_run(embed_with_model(*where, new_graph=new_graph, given=given, as_json=as_json, quiet=quiet))
         return
     from l2g2g.graphs.stored_ids import node_ids_of
-    from l2g2g.record_keeping import keep_record
     from l2g2g.resources import peak_memory
     from l2g2g.runs.embed import embed_graph
+    from l2g2g.runs.finished import keep_run
     from l2g2g.sources import open_source
     from l2g2g.stopwatch import Stopwatch
 
@@ -207,21 +206,24 @@ def embed(
             fraction = 0.05 if validation else 0.0
             how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if before is None:
-                run = embed_graph(loaded, config, keep=first and run_dir is not None, communicator=communicator, **how)
-            elif not loaded.resident:
-                raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+                run = embed_graph(loaded, config, keep=run_dir is not None, communicator=communicator, **how)
             else:
+                from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+                from l2g2g.runs.saved_model import read_fitted
+                from l2g2g.runs.storage import place_graph
                 from l2g2g.warm_start import continue_training
 
-                finished = (before.for_new_nodes(), before.embedding, before.node_ids)
-                how |= {"best_epoch": before.history.best_epoch, "small_steps": "lr" not in given}
-                run, movement = continue_training(*finished, loaded.to_graph(), config, **how)
+                placed = place_graph(loaded, config, communicator)
+                if not placed.resident:
+                    raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+                finished = (read_fitted(before), read_vectors(before), read_ids(before))
+                best_epoch = read_training_history(before).best_epoch
+                how |= {"best_epoch": best_epoch, "small_steps": "lr" not in given}
+                run, movement = continue_training(*finished, placed.to_graph(), config, **how)
         if not first:
             return
         with clock.measure("write"):
             write_embedding(output, run.embedding, node_ids_of(loaded))
-            if run_dir is not None and run.fitted is not None:
-                save_run(run_dir, run, loaded)
         seconds = {**clock.seconds, **run.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
         row = {
@@ -233,7 +235,7 @@ def embed(
             "output": str(output),
             **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
-        keep_record(directory, "embed", loaded, run, row, arguments=context.obj)
+        keep_run(directory, "embed", loaded, run, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
@@ -319,9 +321,9 @@ def evaluate(
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
     if measures not in ("auc", "all"):
         raise InputError(f"unknown measures '{measures}'; choose auc or all")
-    from l2g2g.record_keeping import keep_record
     from l2g2g.reports.tables import render_directions, render_measures, render_scores
     from l2g2g.runs.evaluate import evaluate_graph, training_name
+    from l2g2g.runs.finished import keep_run
     from l2g2g.sources import open_source
 
     rows = []
@@ -349,7 +351,7 @@ def evaluate(
                 )
             if not is_first(communicator):
                 continue
-            keep_record(directory, training_name(config), loaded, run, row, arguments=context.obj)
+            keep_run(directory, training_name(config), loaded, run, row, arguments=context.obj)
             rows.append(row)
             note_run(row)
             if as_json:

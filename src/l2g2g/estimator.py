@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,26 +15,29 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.config import Config, make_config
-from l2g2g.errors import InputError, Interrupted, MissingAttributeError
+from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimator_input import read_grown, read_training, set_columns
-from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.matching import match_nodes
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.graphs.store import StoredGraph
 from l2g2g.link_questions import LinkQuestions
 from l2g2g.link_score import score_links, score_newcomers
 from l2g2g.new_nodes import embed_grown, embed_newcomers
-from l2g2g.record_keeping import keep_record
 from l2g2g.run import Run
 from l2g2g.run_directory import open_run
+from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
 from l2g2g.runs.embed import embed_graph
-from l2g2g.saved_model import ESTIMATORS, SavedModel, read_model, write_model
+from l2g2g.runs.finished import ESTIMATORS, describe_run
+from l2g2g.runs.fitted import Fitted
+from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+from l2g2g.runs.saved_model import read_config, read_fitted
 from l2g2g.sources import is_store_path, open_source
 from l2g2g.torch_module import EncoderModule
 from l2g2g.training.report import OnEpoch
-from l2g2g.training.state import History
 from l2g2g.warm_start import Movement, continue_training
+
+_TRAINING = "embed"  # its name among the trainings of a run directory, as the command gives it
 
 
 class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -167,24 +171,19 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
             if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
-            stored = getattr(graph, "stored", None)
-            if stored is None:
+            if getattr(graph, "stored", None) is None:
                 graph = read_training(self, graph, directed=self.directed)
+            else:
+                set_columns(self, graph)
             run = embed_graph(
                 graph,
                 config,
                 validation_fraction=self.validation_fraction,
                 on_epoch=on_epoch,
                 directory=directory,
-                keep=stored is None,
+                keep=True,
             )
-            if stored is not None:
-                self._remember_stored(run, stored)
-                return self
-            keep_record(directory, "embed", graph, run, {**run.describe(), "seconds": run.seconds})
             self.remember(run, graph)
-            if self.run_dir is not None:
-                self.save(self.run_dir)
         return self
 
     def fit_transform(self, graph: Any, y: Any = None) -> np.ndarray:
@@ -229,12 +228,8 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
                 validation_fraction=self.validation_fraction,
                 directory=directory,
             )
-            row = {**run.describe(), "seconds": run.seconds, **movement.describe()}
-            keep_record(directory, "embed", source, run, row)
             set_columns(self, source)
             self.remember(run, source, movement)
-            if self.run_dir is not None:
-                self.save(self.run_dir)
         return self
 
     def score(self, graph: Any, y: Any = None) -> float:
@@ -261,79 +256,64 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         return self._module
 
     def save(self, folder: str | Path) -> None:
-        """Write vectors, weights, settings and what new nodes need to a folder (safetensors and JSON, no pickle)."""
+        """Write vectors, weights, settings and what new nodes need to a folder, which every command reads."""
         check_is_fitted(self, "embedding_")
-        parameters = {**self.get_params(), "run_dir": None, "resume": False}
-        if not isinstance(parameters["random_state"], (int, type(None))):
-            parameters["random_state"] = self.config_.seed
-        write_model(
-            Path(folder),
-            SavedModel(
-                type(self).__name__,
-                parameters,
-                self.config_,
-                self.embedding_,
-                self.node_ids_,
-                self.history_,
-                self._state,
-            ),
-        )
+        values = {"estimator": type(self).__name__, "parameters": self._saved_parameters()}
+        write_artefact(Path(folder), _TRAINING, self._artefact.contents(**values))
 
     @classmethod
     def load(cls, folder: str | Path) -> GraphEmbedding:
         """Read what `save` wrote, or the directory of a finished run."""
-        saved = read_model(Path(folder))
-        if saved.estimator != cls.__name__:
-            raise InputError(f"{folder}: holds a {saved.estimator}, not a {cls.__name__}")
-        return cls._from_saved(saved, folder)
+        artefact = open_artefact(Path(folder))
+        name = artefact.values.get("estimator")
+        if name != cls.__name__:
+            raise InputError(f"{folder}: holds a {name}, not a {cls.__name__}")
+        return cls._from_artefact(artefact)
 
     @classmethod
-    def _from_saved(cls, saved: SavedModel, folder: str | Path) -> GraphEmbedding:
-        try:
-            model = estimator_of(saved.config) if saved.parameters is None else cls(**saved.parameters)
-        except TypeError as error:
-            raise InputError(f"{folder}: is not a model that was saved here ({error})") from error
-        model.run_, model.movement_, model._state = None, None, saved.fitted
-        model._set_results(saved.embedding, saved.node_ids, saved.history, saved.config)
-        num_features = 0 if saved.fitted is None else saved.fitted.inputs.num_features
-        model.n_features_in_ = num_features or len(saved.embedding)
+    def _from_artefact(cls, artefact: Artefact) -> GraphEmbedding:
+        artefact, config = artefact.in_memory(), read_config(artefact)
+        with artefact.explained():
+            parameters = artefact.values["parameters"]
+            model = estimator_of(config) if parameters is None else cls(**parameters)
+        model.run_, model.movement_ = None, None
+        model._set_results(artefact)
+        model.n_features_in_ = model.fitted.inputs.num_features or len(model.embedding_)
         return model
 
-    def remember(self, run: Run, graph: Graph, movement: Movement | None = None) -> None:
-        """Take over a finished run on a graph, as `fit` does."""
-        self.run_: Run | None = run
+    def remember(self, run: Run, graph: GraphStore, movement: Movement | None = None) -> None:
+        """Take over a finished run on a graph, as `fit` does, and keep it in the run directory."""
+        row = {**run.describe(), "seconds": run.seconds, **({} if movement is None else movement.describe())}
+        edges = True if graph.resident else None
+        contents = describe_run(graph, run, row, parameters=self._saved_parameters(run.config.seed), keeps_edges=edges)
+        self.run_: Run | None = replace(run, fitted=None)
         self.movement_ = movement
-        self._state: Fitted | None = run.fitted
-        one_way = run.trained.model.decoder.is_directed and graph.arcs is not None
-        self._edges = graph.arcs if one_way else graph.adjacency
-        self._set_results(run.embedding, graph.node_ids, run.trained.history, run.config)
+        self._set_results(contents.in_memory())
+        if self.run_dir is not None:
+            write_artefact(Path(self.run_dir), _TRAINING, self._artefact.contents())
 
-    def _remember_stored(self, run: Run, graph: StoredGraph) -> None:
-        """The same for a graph on disk: vectors, history and settings, but nothing that would need all of it."""
-        self.run_, self.movement_, self._state, self._edges = run, None, None, None
-        self.n_features_in_ = graph.num_features
-        self._set_results(run.embedding, graph.read_node_ids(), run.trained.history, run.config)
+    def _saved_parameters(self, seed: int | None = None) -> dict[str, Any]:
+        """Parameters for JSON. seed: what a generator among them was asked for, and gave."""
+        parameters = {**self.get_params(), "run_dir": None, "resume": False}
+        if not isinstance(parameters["random_state"], (int, type(None))):
+            parameters["random_state"] = self.config_.seed if seed is None else seed
+        return parameters
 
-    def _set_results(
-        self, embedding: np.ndarray, node_ids: np.ndarray | None, history: History, config: Config
-    ) -> None:
-        self.embedding_ = embedding
-        self.node_ids_ = node_ids
-        self.history_ = history
-        self.config_ = config
-        self._n_features_out = embedding.shape[1]
+    def _set_results(self, artefact: Artefact) -> None:
+        self._artefact = artefact
+        self.embedding_ = read_vectors(artefact)
+        self.node_ids_ = read_ids(artefact)
+        self.history_ = read_training_history(artefact)
+        self.config_ = read_config(artefact)
+        self._n_features_out = self.embedding_.shape[1]
+        self._fitted = read_fitted(artefact)
         self._module = None
 
     @property
     def fitted(self) -> Fitted:
         """What new nodes need: model, frame, the way nodes are read and the state of the known ones."""
         check_is_fitted(self, "embedding_")
-        if self._state is None:
-            raise MissingAttributeError(
-                "the model lacks what new nodes need: it was fitted on a graph on disk, or saved by an older version; "
-                "fit it on a graph in memory"
-            )
-        return self._state
+        return self._fitted
 
     def _known_ids(self) -> np.ndarray | None:
         check_is_fitted(self, "embedding_")
@@ -459,8 +439,9 @@ def estimator_of(config: Config) -> GraphEmbedding:
 
 def load_model(folder: str | Path) -> GraphEmbedding:
     """Read a saved model, or the directory of a finished run, whatever its method."""
-    saved = read_model(Path(folder))
-    if saved.estimator not in ESTIMATORS.values():
-        raise InputError(f"{folder}: holds a {saved.estimator}, which this version does not know")
-    kind: type[GraphEmbedding] = globals()[saved.estimator]
-    return kind._from_saved(saved, folder)
+    artefact = open_artefact(Path(folder))
+    name = str(artefact.values.get("estimator"))
+    if name not in ESTIMATORS.values():
+        raise InputError(f"{folder}: holds a {name}, which this version does not know")
+    kind: type[GraphEmbedding] = globals()[name]
+    return kind._from_artefact(artefact)

@@ -11,7 +11,7 @@ from l2g2g.alignment.residuals import Residuals
 from l2g2g.alignment.streaming import SharedNodes, compare_copies
 from l2g2g.alignment.synchronise import Frame
 from l2g2g.evaluation.links import PairScorer
-from l2g2g.evaluation.separation import Separation, separate
+from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
@@ -23,12 +23,12 @@ from l2g2g.training.shard import Shard
 
 @dataclass(frozen=True)
 class Inspection:
-    """separation: scores of the validation pairs, by vectors that have not seen them; None where there are none.
+    """scored: the validation pairs with their scores, by vectors that have not seen them; None where there are none.
 
     residuals: how far patches disagree about the nodes they share; None for one patch.
     """
 
-    separation: Separation | None = None
+    scored: ScoredPairs | None = None
     residuals: Residuals | None = None
 
 
@@ -44,14 +44,14 @@ def inspect_training(
     scorer: PairScorer | None,
 ) -> Inspection:
     """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any."""
-    separation, residuals = None, None
+    scored, residuals = None, None
     if validation is not None or whole is None:  # without a whole pass this is what aligns the patches
         embedding, frame = embed_nodes(model, batches, Shard(patch_set), settings, frame, whole)
     if validation is not None:
-        separation = separate("validation", embedding.cpu().numpy(), validation, scorer, settings.seed)
+        scored = ScoredPairs.of("validation", embedding.cpu().numpy(), validation, scorer, settings.seed)
     if patch_set.num_patches > 1:
         residuals = patch_residuals(encode_patches(model, batches).cpu(), patch_set, frame.to("cpu"))
-    return Inspection(separation, residuals)
+    return Inspection(scored, residuals)
 
 
 def patch_residuals(stacked: Tensor, patch_set: PatchSet, frame: Frame) -> Residuals:

@@ -7,17 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.read import read_graph
 from l2g2g.neighbours.search import Neighbours, SearchMethod
 from l2g2g.neighbours.top_links import TopLinks, sigmoid
-from l2g2g.published import Published
+from l2g2g.published import Published, publish
 
 if TYPE_CHECKING:
-    from l2g2g.fitted import Fitted
+    from l2g2g.runs.artefact import Artefact
 
 
 class LinkQuestions:
@@ -25,8 +24,7 @@ class LinkQuestions:
 
     embedding_: np.ndarray
     node_ids_: np.ndarray | None
-    _state: Fitted | None
-    _edges: sp.csr_array | None = None
+    _artefact: Artefact
 
     def neighbours(
         self, nodes: Any, k: int = 10, *, metric: str = "cosine", method: SearchMethod = "auto"
@@ -57,24 +55,21 @@ class LinkQuestions:
     def top_links(self, count: int, graph: Any = None) -> TopLinks:
         """The likeliest pairs that are no edges, as ids.
 
-        graph: whose edges are known already; by default what was fitted, but a model that was loaded holds no edges.
+        graph: whose edges are known already; by default what was fitted.
         """
         published = self.published()
         if graph is not None:
             published = published.with_edges_of(read_graph(graph, directed=published.decoder.is_directed))
         elif published.known is None:
-            raise InputError("a loaded model holds no edges; give the graph: top_links(count, graph)")
+            raise InputError("the model keeps no edges, which were too many; give the graph: top_links(count, graph)")
         found = published.top_links(count)
         ids = published.node_ids
         return replace(found, sources=ids[found.sources], targets=ids[found.targets])
 
     def published(self, name: str = "the model") -> Published:
-        """The embedding with its decoder and, after `fit`, its edges. name: what errors call it."""
+        """The embedding with its decoder and, where it keeps them, its edges. name: what errors call it."""
         check_is_fitted(self, "embedding_")
-        if self._state is None:
-            raise InputError(f"{name}: was saved by an older version, without its decoder; fit it anew")
-        ids = np.arange(len(self.embedding_)) if self.node_ids_ is None else self.node_ids_
-        return Published(ids, self.embedding_, self._state.model.decoder, self._edges, name)
+        return publish(self._artefact, name)
 
 
 def _as_list(nodes: Any) -> list[Any]:

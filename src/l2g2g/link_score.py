@@ -9,12 +9,12 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.newcomers import Newcomers
 from l2g2g.graphs.non_edges import sample_non_edges
 from l2g2g.graphs.splits import Pairs
 from l2g2g.new_nodes import embed_newcomers
+from l2g2g.runs.fitted import Fitted
 from l2g2g.scoring import pair_scorer
 
 _HELD_OUT = 0.2

@@ -12,9 +12,7 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
-    from l2g2g.graphs.graph_store import GraphStore
-    from l2g2g.run import Run
-    from l2g2g.saved_model import SavedModel
+    from l2g2g.runs.artefact import Artefact
 
 
 ModelOption = Annotated[
@@ -56,22 +54,24 @@ def embed_with_model(
     if given:
         name = sorted(given)[0].replace("_", "-")
         raise InputError(f"--model trains nothing; leave --{name} out, or go on training with --warm-start")
-    from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.new_nodes import embed_grown
     from l2g2g.resources import peak_memory
-    from l2g2g.saved_model import read_model
+    from l2g2g.runs.artefact import open_artefact
+    from l2g2g.runs.record import read_ids, read_vectors
+    from l2g2g.runs.saved_model import read_fitted
+    from l2g2g.sources import read_whole
     from l2g2g.stopwatch import Stopwatch
 
     clock = Stopwatch()
     with clock.measure("read"):
-        model = read_model(folder)
-        fitted, config = model.for_new_nodes(), model.config
-        known_ids = None if new_graph else model.node_ids
-        loaded = read_graph(graph, features, data_dir=data_dir, directed=config.directed, known_ids=known_ids)
+        artefact = open_artefact(folder)
+        fitted, vectors, ids = read_fitted(artefact), read_vectors(artefact), read_ids(artefact)
+        config, known_ids = fitted.config, None if new_graph else ids
+        loaded = read_whole(graph, features, directed=config.directed, data_dir=data_dir, known_ids=known_ids)
     check_output(output, loaded.node_ids)
     with clock.measure("embed"):
-        vectors, matched = embed_grown(fitted, model.embedding, model.node_ids, loaded, all_new=new_graph)
+        vectors, matched = embed_grown(fitted, vectors, ids, loaded, all_new=new_graph)
     with clock.measure("write"):
         write_embedding(output, vectors, loaded.node_ids)
     clock.seconds["total"] = sum(clock.seconds.values())
@@ -82,7 +82,7 @@ def embed_with_model(
         "dim": config.dim,
         "epochs": 0,
         "resumed_from_epoch": 0,
-        "num_patches": fitted.known.num_patches,
+        "num_patches": fitted.num_patches,
         "num_nodes": loaded.num_nodes,
         "num_edges": loaded.num_edges,
         "num_known": loaded.num_nodes - num_new,
@@ -102,23 +102,16 @@ def embed_with_model(
     return row
 
 
-def read_finished(folder: Path, given: dict[str, Any]) -> tuple[SavedModel, Config]:
+def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config]:
     """A finished run to go on with, and its settings with those that are given now."""
     from dataclasses import replace
 
-    from l2g2g.saved_model import read_model
+    from l2g2g.runs.artefact import open_artefact
+    from l2g2g.runs.saved_model import read_config
     from l2g2g.warm_start import check_continues
 
     if "preset" in given:
         raise InputError("--warm-start takes the settings of the finished run; leave --preset out")
-    before = read_model(folder)
-    return before, check_continues(before.config, replace(before.config, **given))
-
-
-def save_run(run_dir: Path, run: Run, graph: GraphStore) -> None:
-    """Leave the finished model in its run directory, for `--model` and `--warm-start`."""
-    from l2g2g.record_graph import ids_of
-    from l2g2g.saved_model import ESTIMATORS, SavedModel, write_model
-
-    name, history = ESTIMATORS[run.config.method], run.trained.history
-    write_model(run_dir, SavedModel(name, None, run.config, run.embedding, ids_of(graph), history, run.fitted))
+    before = open_artefact(folder)
+    config = read_config(before)
+    return before, check_continues(config, replace(config, **given))

@@ -146,9 +146,9 @@ def open_published(path: Path, training: str | None = None) -> Published:
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
     if path.is_dir():
-        from l2g2g.record_keeping import open_record
+        from l2g2g.runs.artefact import open_artefact
 
-        return publish(open_record(path, training), str(path))
+        return publish(open_artefact(path, training), str(path))
     if training is not None:
         raise InputError(f"{path}: is an embedding file; --training names a training of a run directory")
     node_ids, vectors = read_embedding(path)
@@ -156,12 +156,11 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
 
 def _find_top(published: Published, count: int, graph: str | None, data_dir: Path | None, silent: bool) -> TopLinks:
-    from l2g2g.graphs.read import read_graph
+    from l2g2g.sources import read_whole
 
     if graph is not None:
-        published = published.with_edges_of(
-            read_graph(graph, data_dir=data_dir, directed=published.decoder.is_directed)
-        )
+        directed = published.decoder.is_directed
+        published = published.with_edges_of(read_whole(graph, directed=directed, data_dir=data_dir))
     found = published.top_links(count)
     if not silent:
         sure = "exact" if found.recall is None else f"about {100 * found.recall:.0f} % of the true list"

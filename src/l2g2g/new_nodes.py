@@ -16,11 +16,11 @@ import torch
 
 from l2g2g.alignment.frame import Frame, apply_frame
 from l2g2g.errors import InputError
-from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.graphs.newcomers import Newcomers
 from l2g2g.models.sparse import SparseMatrix
+from l2g2g.runs.fitted import Fitted
 
 
 class NewNodeWarning(UserWarning):
@@ -43,18 +43,18 @@ def embed_grown(
 
 def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
     """(num_new, dim) vectors of new nodes."""
-    inputs, known = fitted.inputs, fitted.known
+    inputs, states = fitted.inputs, fitted.states
     if new.num_new == 0:
         return np.empty((0, fitted.config.dim), np.float32)
     inputs.check(new.features, new.name)
     _check_links(fitted, new)
     columns = None
     if inputs.structure is not None:
-        columns = inputs.structure.extend(new.propagation(known.node_degrees), new.degrees)
+        columns = inputs.structure.extend(new.propagation(states.node_degrees), new.degrees)
     features = inputs.read(new.features, columns)
-    shares = share_patches(known.membership(), new)
+    shares = share_patches(states.membership(), new)
     total = torch.zeros(new.num_new, fitted.config.dim)
-    for patch in range(known.num_patches):
+    for patch in range(states.num_patches):
         members = np.flatnonzero(shares[:, patch])
         if len(members):
             vectors = _encode_in_patch(fitted, new, features, members, patch)
@@ -66,15 +66,15 @@ def _encode_in_patch(
     fitted: Fitted, new: Newcomers, features: Features, members: np.ndarray, patch: int
 ) -> torch.Tensor:
     """(num_members, dim) vectors of some new nodes, encoded beside the known ones of a patch, in the common frame."""
-    known, device, start = fitted.known, fitted.device, int(fitted.known.offsets[patch])
-    nodes = known.nodes[known.rows_of(patch)]
+    states, device, start = fitted.states, fitted.device, int(fitted.states.offsets[patch])
+    nodes = states.nodes[states.rows_of(patch)]
     touched = np.unique(new.to_known[members][:, nodes].indices)  # nobody reads the others
     part = new.select(members, nodes[touched])
     encoder = fitted.model.encoder_of(patch)
-    matrix = replace(encoder.propagation.of_new_nodes(part, known.degrees[start + touched]), device=device)
+    matrix = replace(encoder.propagation.of_new_nodes(part, states.degrees[start + touched]), device=device)
     frame, own = fitted.frame, slice(patch, patch + 1)
     with torch.no_grad():
-        layers = [layer[start + touched] for layer in known.layers]
+        layers = [layer[start + touched] for layer in states.layers]
         encoded = encoder.encode_beside(as_input(features[members], device), matrix, layers)[0]
         mean = encoded[:, : fitted.config.dim].cpu()
         transform = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])

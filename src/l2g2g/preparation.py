@@ -10,7 +10,6 @@ import torch
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.feature_choices import FeatureCounts, compression_pays
-from l2g2g.fitted import make_autoencoder
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.memory import resident_memory
 from l2g2g.models.autoencoder import Autoencoder
@@ -21,6 +20,7 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.cut import Cut, cut_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory, partition_graph
+from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.training.loop import LoopSettings
 from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.rows import TrainingRows

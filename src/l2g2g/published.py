@@ -25,7 +25,9 @@ from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
 from l2g2g.neighbours.sides import METRICS, Sides, sides_by
 from l2g2g.neighbours.top_links import TopLinks, top_links
-from l2g2g.reports.record import RunRecord
+from l2g2g.runs.artefact import Artefact
+from l2g2g.runs.record import read_ids, read_known_pairs, read_vectors
+from l2g2g.runs.saved_model import read_config
 
 ALL_METRICS = (*METRICS, "decoder")
 
@@ -162,16 +164,11 @@ def _examples(node_ids: np.ndarray) -> str:
     return f"nodes are named like {', '.join(quoted(node_id) for node_id in node_ids[:3].tolist())}"
 
 
-def publish(record: RunRecord, name: str) -> Published:
+def publish(artefact: Artefact, name: str) -> Published:
     """A finished run with its decoder and, where it keeps them, its edges. name: what errors call it."""
-    ids = np.arange(record.num_nodes) if record.node_ids is None else record.node_ids
-    try:
-        decoder = read_decoder(record.decoder_kind, record.decoder, record.vectors.shape[1])
-    except (KeyError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{name}: its decoder cannot be read ({reason}); run it again") from error
-    known = None
-    if record.edges is not None and not decoder.is_directed:  # what is kept are edges without their directions
-        known = sp.csr_array(record.edges.astype(np.int8) + record.edges.T.astype(np.int8))
-        known.sort_indices()
-    return Published(ids, record.vectors, decoder, known, name)
+    vectors, ids, config = read_vectors(artefact), read_ids(artefact), read_config(artefact)
+    with artefact.explained():
+        parameters = {part: value.float().numpy() for part, value in artefact.weights_of("model.decoder").items()}
+        decoder = read_decoder(config.decoder, parameters, vectors.shape[1])
+    known = read_known_pairs(artefact, directed=decoder.is_directed)
+    return Published(np.arange(len(vectors)) if ids is None else ids, vectors, decoder, known, name)

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     import numpy as np
 
-    from l2g2g.reports.record import RunRecord
+    from l2g2g.runs.record import RunRecord
 
 RunArgument = Annotated[
     Path, typer.Argument(help="A directory of embed or evaluate --run-dir, or a folder of model.save.", metavar="RUN")
@@ -86,11 +86,12 @@ def explore(
 
 def _prepare(run: Path, training: str | None, projection: str) -> tuple[RunRecord, np.ndarray, list[dict[str, Any]]]:
     """(record, places on the map, rows of all trainings of the run)."""
-    from l2g2g.record_keeping import list_rows, open_record
     from l2g2g.reports.projection import check_projection, project
     from l2g2g.reports.thinning import thin
+    from l2g2g.runs.artefact import open_artefact
+    from l2g2g.runs.record import list_rows, read_record
 
-    record = thin(open_record(run, training))
+    record = thin(read_record(open_artefact(run, training)))
     check_projection(projection, record.num_nodes)
     seed = int(record.settings.get("seed", 0))
     return record, project(record.vectors, projection, seed), list_rows(run)

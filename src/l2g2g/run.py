@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from l2g2g.config import Config
-from l2g2g.fitted import Fitted
 from l2g2g.inspection import Inspection
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.runs.fitted import Fitted
 from l2g2g.training.loop import Trained
 
 

@@ -11,7 +11,7 @@ import torch
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
-from l2g2g.evaluation.separation import PairKind, separate
+from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
 from l2g2g.models.autoencoder import Autoencoder
@@ -32,12 +32,12 @@ def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> fl
 
 def directed_measures(graph: GraphStore, split: LinkSplit[Any], run: Run) -> dict[str, float | int | None]:
     """The two questions of a directed graph apart; nothing for an undirected one."""
-    if graph.arcs is None or split.test is None:
+    if graph.num_arcs is None or split.test is None:
         return {}
     scorer = pair_scorer(run.trained.model)
     joined = evaluate_links(run.embedding, split.test.without_reversed(), scorer).auc
     way = evaluate_links(run.embedding, split.test.only_reversed(), scorer).auc if split.test.num_reversed else None
-    return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.arcs.nnz}
+    return {"auc_joined": joined, "auc_direction": way, "num_arcs": graph.num_arcs}
 
 
 FURTHER_MEASURES = ("mrr", "hits@1", "hits@10", "hits@50", "probe_accuracy", "probe_macro_f1")
@@ -70,10 +70,10 @@ def further_measures(
     return found
 
 
-def with_separation(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
-    """The run with what its record shows of how far apart the scores of edges and non-edges lie."""
-    separation = separate(kind, run.embedding, pairs, pair_scorer(run.trained.model), seed)
-    return replace(run, inspection=replace(run.inspection, separation=separation))
+def with_scores(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
+    """The run with the scores of these pairs, which its artefact keeps."""
+    scored = ScoredPairs.of(kind, run.embedding, pairs, pair_scorer(run.trained.model), seed)
+    return replace(run, inspection=replace(run.inspection, scored=scored))
 
 
 def describe_evaluation(

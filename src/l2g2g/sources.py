@@ -10,9 +10,10 @@ from typing import Any
 from l2g2g.budget import show_size
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read import find_graph_file, read_graph
-from l2g2g.graphs.store import is_store, open_graph, write_graph
+from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, write_store
 from l2g2g.memory import estimate_memory, graph_bytes, resident_memory
 from l2g2g.parallel.communicator import LOCAL, Communicator
@@ -27,6 +28,26 @@ _READING_FACTOR = 12
 def is_store_path(source: object) -> bool:
     """Whether this is the path of a store."""
     return isinstance(source, str | Path) and is_store(source)
+
+
+def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
+    """The store, refused where it does not keep the directions that are asked for, or those that are not."""
+    if directed and not graph.directed:
+        remedy = "write it with l2g2g prepare --directed, or leave --directed out"
+        raise InputError(f"{graph.directory}: keeps no directions; {remedy}")
+    if graph.directed and not directed:
+        raise InputError(f"{graph.directory}: keeps directions; add --directed, or prepare another store without them")
+    return graph
+
+
+def read_whole(source: str, features: Path | None = None, *, directed: bool, **how: Any) -> Graph:
+    """A graph in memory: a store, or anything that `read_graph` reads. how: more for `read_graph`."""
+    if not is_store(source):
+        return read_graph(source, features, directed=directed, **how)
+    if features is not None:
+        raise InputError(f"{source}: is a store, which has its features; leave --features out")
+    graph = open_graph(source)
+    return (check_directions(graph, directed=True) if directed else graph).to_graph()
 
 
 @contextmanager
@@ -59,9 +80,7 @@ def open_source(
     if is_store(source):
         if features is not None:
             raise InputError(f"{source}: is a store, which has its features; leave --features out")
-        if config.directed:
-            raise InputError(f"{source}: a store keeps no directions; leave --directed out")
-        yield open_graph(source)
+        yield check_directions(open_graph(source), directed=config.directed)
         return
     if config.memory is None:
         yield read_graph(source, features, data_dir=data_dir, directed=config.directed)
@@ -74,7 +93,7 @@ def open_source(
     is_table = path is not None and path.suffix.lower() != ".npz" and not path.is_dir()
     if not is_table or (path is not None and _READING_FACTOR * path.stat().st_size < room):
         graph = read_graph(source, features, data_dir=data_dir, directed=config.directed, memory_limit=room)
-        if config.directed or estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
+        if estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
             found = [graph]
             del graph
             yield found.pop()
@@ -85,12 +104,11 @@ def open_source(
             return_freed_memory()
             yield open_graph(name)
         return
-    if config.directed:
-        raise InputError(f"{source}: --directed needs the graph in memory, which --memory does not allow; raise it")
     with scratch_folder(directory, STORE) as folder:
-        if is_store(folder) and open_graph(folder).source == describe_source(source, features, 0):
+        made_of = describe_source(source, features, 0, directed=config.directed)
+        if is_store(folder) and open_graph(folder).source == made_of:
             yield open_graph(folder)
             return
-        write_store(source, folder, features, memory_bytes=room, data_dir=data_dir)
+        write_store(source, folder, features, memory_bytes=room, data_dir=data_dir, directed=config.directed)
         return_freed_memory()
         yield open_graph(folder)

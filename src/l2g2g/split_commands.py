@@ -55,16 +55,16 @@ def split(
     from l2g2g.graphs.fingerprint import fingerprint
     from l2g2g.graphs.split_files import check_split_folder, write_split
     from l2g2g.graphs.splits import split_edges
-    from l2g2g.record_graph import ids_of
+    from l2g2g.graphs.stored_ids import read_node_ids
     from l2g2g.sources import open_source
 
     check_split_folder(output)
     config = make_config("l2g2g", "default", seed=seed, directed=directed)
     fractions: dict[str, Any] = {"validation_fraction": _VALIDATION_FRACTION, "test_fraction": _TEST_FRACTION}
     with open_source(graph, features, config, data_dir=data_dir) as loaded:
-        held_out = split_edges(loaded, **fractions, seed=seed, arcs=loaded.arcs)
+        held_out = split_edges(loaded, **fractions, seed=seed)
         facts = {"seed": seed, **fractions, "fingerprint": fingerprint(loaded)}
-        manifest = write_split(output, loaded, held_out, ids_of(loaded), **facts)
+        manifest = write_split(output, loaded, held_out, read_node_ids(loaded), **facts)
     if as_json:
         typer.echo(json.dumps({**manifest, "output": str(output)}))
     elif not quiet:
@@ -80,12 +80,12 @@ def read_pinned(folder: Path | None, graph: GraphStore, config: Config) -> Pinne
     if folder is None:
         return None
     from l2g2g.graphs.split_files import read_split
+    from l2g2g.graphs.stored_ids import read_node_ids
     from l2g2g.memory import resident_memory
-    from l2g2g.record_graph import ids_of
 
     # The pairs are held in memory, and a matrix of them takes about three times as much.
     limit = None if config.memory is None else max(0, config.memory - resident_memory()) // 4
-    what = folder, ids_of(graph), graph.num_nodes, graph.name
+    what = folder, read_node_ids(graph), graph.num_nodes, graph.name
     return read_split(*what, directed=config.directed, memory_limit=limit)
 
 

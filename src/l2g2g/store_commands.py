@@ -41,6 +41,9 @@ def prepare(
     dim: Annotated[int, typer.Option(help="Dimensions that the overlaps must do for: 2 (dim + 1) nodes each.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the partition, and of generated graphs.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Where named data sets lie.")] = None,
+    directed: Annotated[
+        bool, typer.Option("--directed", help="Edges point from source to target; keep the directions.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line only.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.")] = False,
 ) -> None:
@@ -55,7 +58,7 @@ def prepare(
     given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}
     config = make_config("l2g2g", "default", seed=seed, **given)
     clock = Stopwatch()
-    stored, is_new = _find_or_write(graph, store, features, budget, data_dir, seed, clock)
+    stored, is_new = _find_or_write(graph, store, features, budget, data_dir, seed, clock, directed=directed)
     cut, is_cut = _find_or_cut(stored, partition, config, budget, clock)
     row = {
         **_describe(stored, cut),
@@ -81,17 +84,20 @@ def _find_or_write(
     data_dir: Path | None,
     seed: int,
     clock: Stopwatch,
+    *,
+    directed: bool,
 ) -> tuple[StoredGraph, bool]:
     """The stored graph, and whether it was written now."""
     from l2g2g.graphs.store import is_store, open_graph
     from l2g2g.graphs.store_writer import describe_source, write_store
+    from l2g2g.sources import check_directions
 
     if is_store(source):
         if directory is not None and directory.resolve() != Path(source).resolve():
             raise InputError(f"{source}: is a store already; leave --store out to cut other patches from it")
         if features is not None:
             raise InputError(f"{source}: is a store, with its features in it; leave --features out")
-        return open_graph(source), False
+        return check_directions(open_graph(source), directed=directed), False
     if directory is None:
         raise InputError("--store DIR is needed: the directory to write to")
     if is_store(directory):
@@ -100,13 +106,12 @@ def _find_or_write(
         except InputError as error:
             print(f"l2g2g: {error}: written again", file=sys.stderr)
         else:
-            if found.source == describe_source(source, features, seed):
+            if found.source == describe_source(source, features, seed, directed=directed):
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
     room = _room(budget)
-    return write_store(
-        source, directory, features, memory_bytes=room, data_dir=data_dir, seed=seed, measure=clock.measure
-    ), True
+    how: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "measure": clock.measure}
+    return write_store(source, directory, features, memory_bytes=room, **how), True
 
 
 def _find_or_cut(
@@ -154,6 +159,7 @@ def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_features": graph.num_features,
+        "directed": graph.directed,
         "num_self_loops": graph.cleaning.num_self_loops,
         "num_duplicates": graph.cleaning.num_duplicates,
         "num_reversed": graph.cleaning.num_reversed,

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from l2g2g.errors import InputError, MissingAttributeError
-from l2g2g.fitted import Fitted
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.new_nodes import as_input
+from l2g2g.runs.fitted import Fitted
 
 
 class EncoderModule(nn.Module):
@@ -35,9 +35,9 @@ class EncoderModule(nn.Module):
 
     def __init__(self, fitted: Fitted) -> None:
         super().__init__()
-        if not fitted.model.shares_encoder or fitted.known.num_patches > 1:
+        if not fitted.model.shares_encoder or fitted.num_patches > 1:
             raise MissingAttributeError(
-                f"the vectors come from {fitted.known.num_patches} patches, each in a frame of its own; a module needs "
+                f"the vectors come from {fitted.num_patches} patches, each in a frame of its own; a module needs "
                 f"one shared encoder and assembly='whole'"
             )
         if fitted.inputs.structure is not None:

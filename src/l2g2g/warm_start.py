@@ -12,14 +12,14 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.fitted import Fitted, Start
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.known_rows import weigh_nodes
+from l2g2g.models.node_states import weigh_nodes
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory, differences
 from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.fitted import Fitted, Start
 from l2g2g.training.report import OnEpoch
 
 # What the weights of a model depend on; all else may change from one training to the next.
@@ -117,7 +117,7 @@ def continue_training(
     before = embedding[matched.known[there]]
     if not fitted.model.decoder.sees_rotation:
         run = _turned(run, find_rotation(run.embedding[there], before))
-    unchanged = weigh_nodes(graph.adjacency)[there] == fitted.known.node_degrees[matched.known[there]]
+    unchanged = weigh_nodes(graph.adjacency)[there] == fitted.states.node_degrees[matched.known[there]]
     return run, _movement(before[unchanged], run.embedding[there][unchanged], matched)
 
 
@@ -144,7 +144,7 @@ def extend_inputs(fitted: Fitted, matched: Matched) -> InputMap:
     new = matched.newcomers
     columns = np.empty((len(matched.known), structure.columns.shape[1]), np.float32)
     columns[~matched.is_new] = structure.columns[matched.known[~matched.is_new]]
-    columns[matched.is_new] = structure.extend(new.propagation(fitted.known.node_degrees), new.degrees)
+    columns[matched.is_new] = structure.extend(new.propagation(fitted.states.node_degrees), new.degrees)
     return replace(inputs, structure=replace(structure, columns=columns))
 
 

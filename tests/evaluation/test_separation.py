@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.evaluation.separation import read_separation, separate
+from l2g2g.evaluation.separation import ScoredPairs, read_separation
 from l2g2g.graphs.splits import Pairs
 
 
@@ -22,7 +22,7 @@ def embedding():
 
 
 def test_every_pair_is_in_a_bar_and_the_scores_are_those_of_the_evaluation(embedding, pairs):
-    found = separate("test", embedding, pairs)
+    found = ScoredPairs.of("test", embedding, pairs).separation
     assert (sum(found.edges), sum(found.others), found.num_pairs) == (3, 2, 5)
     scores = evaluate_links(embedding, pairs)
     assert (found.auc.value, found.average_precision.value) == pytest.approx((scores.auc, scores.average_precision))
@@ -33,18 +33,22 @@ def test_every_pair_is_in_a_bar_and_the_scores_are_those_of_the_evaluation(embed
 
 
 def test_a_scorer_of_its_own_and_equal_scores(embedding, pairs):
-    found = separate("training", embedding, pairs, lambda vectors, sources, targets: np.zeros(len(sources)))
+    zeros = lambda vectors, sources, targets: np.zeros(len(sources))  # noqa: E731
+    found = ScoredPairs.of("training", embedding, pairs, zeros).separation
     assert found.auc.value == 0.5
     assert (sum(found.edges), sum(found.others)) == (3, 2)
 
 
 def test_to_json_and_back(embedding, pairs):
-    found = separate("validation", embedding, pairs)
+    scored = ScoredPairs.of("validation", embedding, pairs)
+    found = scored.separation
+    assert scored.scores.tolist() == [2, 5, 2, 0, 0]
+    assert scored.ends[scored.is_edge].tolist() == pairs.positive.tolist()
     assert read_separation(json.loads(json.dumps(asdict(found)))) == found
 
 
 @pytest.mark.parametrize("change", [{"kind": "other"}, {"edges": [1]}, {"bounds": "x"}, {"auc": {}}, {"others": None}])
 def test_other_values_are_refused(embedding, pairs, change):
-    values = {**asdict(separate("test", embedding, pairs)), **change}
+    values = {**asdict(ScoredPairs.of("test", embedding, pairs).separation), **change}
     with pytest.raises((KeyError, TypeError, ValueError)):
         read_separation(values)

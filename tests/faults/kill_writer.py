@@ -1,6 +1,7 @@
 """Kill a process with SIGKILL at random moments while it writes checkpoints, and read what is left, many times.
 
-python kill_writer.py FOLDER TRIALS SEED prints one JSON line: trials, those that loaded, those killed inside a write.
+python kill_writer.py FOLDER TRIALS SEED [KIND] prints one JSON line: trials, those that loaded, those killed inside a
+write. KIND: checkpoint, or artefact: the folder of a finished training.
 A child does nothing but save, one checkpoint after the other, so that most moments lie inside a write. It reports
 every finished save through a pipe: what loads afterwards must be the last reported one, or the one after it.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from l2g2g.runs.artefact import Contents, open_artefact, write_artefact
 from l2g2g.training.checkpoint import Checkpoint, CheckpointStore
 
 NUM_VALUES = 2_000_000  # 8 MB
@@ -24,6 +26,27 @@ NUM_VALUES = 2_000_000  # 8 MB
 
 def make(epoch):
     return Checkpoint(epoch, {}, {"epoch": epoch}, {"state": torch.full((NUM_VALUES,), float(epoch))})
+
+
+class ArtefactStore:
+    """Writes and loads artefacts as if they were checkpoints."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def save(self, checkpoint):
+        rows = checkpoint.tensors["state"].numpy()
+        parts = [("state", rows[: NUM_VALUES // 2]), ("state", rows[NUM_VALUES // 2 :])]
+        weights = {"epoch": torch.tensor([checkpoint.epoch])}
+        write_artefact(self.folder, "embed", Contents(checkpoint.values, weights, lambda: iter(parts)))
+
+    def load(self):
+        found = open_artefact(self.folder)
+        epoch = int(found.weights["epoch"])
+        return Checkpoint(epoch, {}, found.values, {"state": torch.from_numpy(found.arrays["state"])})
+
+
+STORES = {"checkpoint": CheckpointStore, "artefact": ArtefactStore}
 
 
 def write_forever(store, report):
@@ -44,8 +67,8 @@ def last_report(pipe, seconds):
     return text
 
 
-def trial(folder, moment):
-    store = CheckpointStore(folder)
+def trial(folder, moment, kind):
+    store = STORES[kind](folder)
     pipe, report = os.pipe()
     child = os.fork()
     if child == 0:
@@ -59,7 +82,7 @@ def trial(folder, moment):
         text += block
     os.close(pipe)
     reported = int(text.split()[-1])
-    inside = any(folder.glob(".epoch-*"))
+    inside = any(folder.glob(".epoch-*")) or any(folder.glob("trainings/.embed*"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a fall-back would be a warning: nothing half written may have the name
@@ -71,14 +94,14 @@ def trial(folder, moment):
     return whole and reported <= found.epoch <= reported + 1, inside
 
 
-def main(folder, num_trials, seed):
+def main(folder, num_trials, seed, kind="checkpoint"):
     torch.set_num_threads(1)  # a process with threads cannot be forked safely
     generator = random.Random(seed)
-    results = [trial(Path(folder) / str(number), generator.uniform(0, 0.15)) for number in range(num_trials)]
+    results = [trial(Path(folder) / str(number), generator.uniform(0, 0.15), kind) for number in range(num_trials)]
     print(
         json.dumps({"trials": num_trials, "loaded": sum(r[0] for r in results), "inside": sum(r[1] for r in results)})
     )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -1,7 +1,7 @@
 """The scoreboard's rows: what is injected, and what must happen."""
 
 ROWS = {
-    1: ("kill -9 while a checkpoint is being written, random moments", "the previous or the new checkpoint loads"),
+    1: ("kill -9 while a checkpoint or the finished run is being written", "the previous or the new one loads"),
     2: ("kill -9 at any epoch, then --resume", "goes on from a checkpoint, the embedding has the same bits"),
     3: ("SIGTERM, Ctrl-C", "checkpoint written, exit 143 / 130, resumable"),
     4: ("truncated newest checkpoint", "the one before is used, with a warning"),

@@ -18,15 +18,16 @@ EVERY_EPOCH = ["--checkpoint-every", "0"]
 
 
 @pytest.mark.fault(1)
-def test_killed_while_writing(tmp_path, complete, happened):
+@pytest.mark.parametrize("kind", ["checkpoint", "artefact"])
+def test_killed_while_writing(tmp_path, complete, happened, kind):
     num_trials = 50 if complete else 8
     script = Path(__file__).with_name("kill_writer.py")
     seed = random.randrange(1 << 30)  # other moments every time
     done = subprocess.run(
-        [sys.executable, script, tmp_path, str(num_trials), str(seed)], capture_output=True, text=True, check=True
+        [sys.executable, script, tmp_path, str(num_trials), str(seed), kind], capture_output=True, text=True, check=True
     )
     found = json.loads(done.stdout)
-    happened(f"{found['loaded']} of {found['trials']} loaded, {found['inside']} killed inside a write")
+    happened(f"{kind}: {found['loaded']} of {found['trials']} loaded, {found['inside']} killed inside a write")
     assert found["loaded"] == num_trials, done.stderr
     assert found["inside"] > 0
 

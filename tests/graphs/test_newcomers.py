@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import match_nodes, newcomers_from_matrix
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.models.known_rows import weigh_nodes
+from l2g2g.models.node_states import weigh_nodes
 from l2g2g.models.sparse import normalise_adjacency
 
 

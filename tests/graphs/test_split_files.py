@@ -27,7 +27,7 @@ def named(graph, kind):
 
 
 def write(folder, graph, seed=0, **how):
-    split = split_edges(graph, seed=seed, arcs=getattr(graph, "arcs", None), **how)
+    split = split_edges(graph, seed=seed, **how)
     ids = graph.node_ids if isinstance(graph, Graph) else graph.read_node_ids()
     return write_split(folder, graph, split, ids, seed=seed)
 

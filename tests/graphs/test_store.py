@@ -114,11 +114,6 @@ def test_a_graph_without_features_says_so(tmp_path):
         stored.read_features(np.array([0]))
 
 
-def test_directions_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no directions"):
-        write_graph(Graph.from_arcs([0, 1], [1, 2], directed=True), tmp_path)
-
-
 def cut_off(path):
     path.write_bytes(path.read_bytes()[:-3])
 

@@ -10,11 +10,12 @@ from l2g2g.config import make_config
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
-from l2g2g.record_keeping import open_record
 from l2g2g.reports.projection import project
 from l2g2g.reports.run_page import render_run
 from l2g2g.run_directory import open_run
+from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.record import read_record
 from l2g2g.training_options import settings
 
 NUM_NODES, DIM, EPOCHS = 80, 8, 6
@@ -129,7 +130,7 @@ def test_top_links_are_the_highest_scores_without_edges(trained):
 
 def test_the_page_has_the_score_of_the_decoder(trained):
     model, _, _, folder = trained
-    record = open_record(folder)
+    record = read_record(open_artefact(folder))
     assert np.array_equal(record.vectors, model.embedding_)
     page = render_run(record, project(record.vectors))
     decoder = model.fitted.model.decoder

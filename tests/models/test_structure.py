@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.models.known_rows import weigh_nodes
+from l2g2g.models.node_states import weigh_nodes
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.models.structure import blend_structure, fit_structure, structural_features
 

@@ -130,7 +130,7 @@ def test_patches_of_another_graph_are_refused(tmp_path):
 def test_a_store_without_patches_says_so(tmp_path):
     write_graph(make_graph(), tmp_path)
     assert not has_patches(tmp_path)
-    with pytest.raises(InputError, match="no store of patches"):
+    with pytest.raises(InputError, match="holds no patches"):
         open_patches(tmp_path)
 
 

@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from l2g2g.evaluation.separation import separate
+from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
+from l2g2g.runs.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.training.state import History
 
 HOSTILE = (
@@ -40,7 +40,7 @@ def record():
     degrees = np.diff(sp.csr_array(edges + edges.T).indptr).astype(np.int32)
     names = np.array([f"node {row}" for row in range(39)] + [HOSTILE], dtype=object)
     held = np.argwhere(generator.random((40, 40)) < 0.05)
-    separation = separate("validation", vectors, Pairs(held[:30], held[30:60]))
+    separation = ScoredPairs.of("validation", vectors, Pairs(held[:30], held[30:60])).separation
     return RunRecord(
         name="embed",
         row={"seconds": {"train": 2.5, "total": 3.0}, "peak_memory_bytes": 2**30, "epochs": 4},
@@ -57,7 +57,6 @@ def record():
         labels=np.repeat([0, 1, 2], [20, 15, 5]).astype(np.int32),
         residuals=np.linspace(0, 1, 40, dtype=np.float32),
         edges=edges,
-        tensors={"frame.scales": np.ones(2, np.float32)},
         command="l2g2g embed '<b>.csv'",
         versions={"python": "3.11"},
     )

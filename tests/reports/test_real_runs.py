@@ -9,13 +9,14 @@ import scipy.sparse as sp
 
 from l2g2g.config import make_config
 from l2g2g.graphs.read import read_graph
-from l2g2g.record_keeping import keep_record, open_record
 from l2g2g.reports.partners import Partners
 from l2g2g.reports.projection import project
-from l2g2g.reports.record import GraphFacts, PatchFacts, RunRecord
 from l2g2g.reports.run_page import render_run
 from l2g2g.run_directory import open_run
+from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.evaluate import evaluate_graph
+from l2g2g.runs.finished import keep_run
+from l2g2g.runs.record import GraphFacts, PatchFacts, RunRecord, read_record
 from l2g2g.training.state import History
 
 DATA = Path(os.environ.get("L2G2G_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
@@ -39,8 +40,8 @@ def test_cora_ml(map_page, tmp_path):
     graph = read_graph(need("cora_ml.npz"))
     with open_run(tmp_path) as directory:
         row, run = evaluate_graph(graph, make_config("l2g2g", epochs=30, threads=1), directory=directory)
-        keep_record(directory, "l2g2g-seed-0", graph, run, row)
-    record = open_record(tmp_path)
+        keep_run(directory, "l2g2g-seed-0", graph, run, row)
+    record = read_record(open_artefact(tmp_path))
     page = tmp_path / "report.html"
     page.write_text(render_run(record, project(record.vectors)), encoding="utf-8")
     assert map_page.open(page) < LONGEST_LOAD

@@ -219,7 +219,6 @@ def test_a_bare_record_has_a_page_too(map_page, record, tmp_path):
         **dict.fromkeys(("degrees", "home", "node_ids", "classes", "labels", "residuals", "edges", "separation")),
         patches=replace(record.patches, sizes=[40], pairs=[], overlaps=[], pair_residuals=[], patch_residuals=[]),
         history=History(),
-        graph=replace(record.graph, cleaning=None, num_edges=None),
         row={},
         command="",
         versions={},

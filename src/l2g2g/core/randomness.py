@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     NODE_ORDER = 11
     NON_EDGES = 12
     DIRECTIONS = 13
+    RECORD = 14
 
 
 def mix(value: int) -> int:

@@ -45,12 +45,34 @@ class Separation:
         return sum(self.edges) + sum(self.others)
 
 
-def separate(
-    kind: PairKind, embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None, seed: int = 0
-) -> Separation:
-    """Score the pairs. embedding: (num_nodes, dim); scorer: None for inner products."""
-    sources, targets, is_edge = pairs.endpoints()
-    scores = (scorer or score_inner_products)(embedding, sources, targets)
+@dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """Pairs with the scores that a model gave them, and how far edges and non-edges lie apart.
+
+    Attributes:
+        ends: (num_pairs, 2) nodes.
+        is_edge: (num_pairs,) bool.
+        scores: (num_pairs,) float64.
+    """
+
+    ends: np.ndarray
+    is_edge: np.ndarray
+    scores: np.ndarray
+    separation: Separation
+
+    @classmethod
+    def of(
+        cls, kind: PairKind, embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None, seed: int = 0
+    ) -> ScoredPairs:
+        """Score the pairs. embedding: (num_nodes, dim); scorer: None for inner products."""
+        sources, targets, is_edge = pairs.endpoints()
+        scores = (scorer or score_inner_products)(embedding, sources, targets)
+        ends = np.stack([sources, targets], axis=1)
+        return cls(ends, is_edge, scores, separate(kind, scores, is_edge, seed))
+
+
+def separate(kind: PairKind, scores: np.ndarray, is_edge: np.ndarray, seed: int = 0) -> Separation:
+    """How far the scores (num_pairs,) of edges and of the others lie apart. is_edge: (num_pairs,)."""
     edges, others = scores[is_edge], scores[~is_edge]
     low, high = np.quantile(scores, [_TAIL / 2, 1 - _TAIL / 2])
     bounds = np.linspace(low, max(high, low + 1e-6), _NUM_BINS + 1)

@@ -2,6 +2,7 @@
 
 FOLDER/manifest.json   format, kind, values, and of every array its type, shape and SHA-256, and its own SHA-256
 FOLDER/NAME.npy        one array, rows one after the other; its SHA-256 is that of the numbers behind the header
+FOLDER/NAME            another small file, in the manifest with its size and SHA-256
 
 Pieces are read into memory of their own and never mapped: pages of a mapped file count as memory of the process.
 `array_writer` makes these folders, complete or not at all.
@@ -24,13 +25,13 @@ import numpy as np
 
 from l2g2g.errors import InputError
 
-FORMAT = "l2g2g arrays 1"
+FORMAT = "l2g2g arrays 2"
 MANIFEST = "manifest.json"
 HEADER_BYTES = 128
 _BLOCK_BYTES = 1 << 24
 _GAP_BYTES = 1 << 16  # reading so much more is cheaper than reading twice
 _LONGEST_READ = 1 << 30  # the system takes no more than 2 GB at once
-_REMEDY = "write the store again with l2g2g prepare"
+STORE_REMEDY = "write the store again with l2g2g prepare"
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class ArrayInfo:
 class StoredArray:
     """One array on disk. Pieces of it are read by plain file reads."""
 
-    def __init__(self, path: Path, info: ArrayInfo) -> None:
-        self.path, self.info = path, info
+    def __init__(self, path: Path, info: ArrayInfo, remedy: str = STORE_REMEDY) -> None:
+        self.path, self.info, self.remedy = path, info, remedy
         self._handle = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._handle)
 
@@ -90,7 +91,7 @@ class StoredArray:
         while done < len(view):
             count = os.preadv(self._handle, [view[done : done + _LONGEST_READ]], place + done)
             if count == 0:
-                raise InputError(f"{self.path}: is cut off; {_REMEDY}")
+                raise InputError(f"{self.path}: is cut off; {self.remedy}")
             done += count
 
     def take(self, rows: np.ndarray) -> np.ndarray:
@@ -135,14 +136,14 @@ class StoredArray:
         expected = HEADER_BYTES + self.info.num_bytes
         found = os.fstat(self._handle).st_size
         if found != expected:
-            raise InputError(f"{self.path}: is damaged ({found:,} bytes of {expected:,}); {_REMEDY}")
+            raise InputError(f"{self.path}: is damaged ({found:,} bytes of {expected:,}); {self.remedy}")
         if os.pread(self._handle, HEADER_BYTES, 0) != npy_header(self.dtype, self.shape):
-            raise InputError(f"{self.path}: is damaged (its header differs); {_REMEDY}")
+            raise InputError(f"{self.path}: is damaged (its header differs); {self.remedy}")
 
     def check_hash(self) -> None:
         """Refuse a file whose numbers are not those that were written."""
         if file_hash(self._handle, self.info.num_bytes) != self.info.sha256:
-            raise InputError(f"{self.path}: is damaged (its checksum differs); {_REMEDY}")
+            raise InputError(f"{self.path}: is damaged (its checksum differs); {self.remedy}")
 
 
 def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -158,22 +159,42 @@ class ArrayFolder:
         folder: Where it lies.
         values: What the manifest says besides the arrays.
         arrays: The arrays by name.
+        files: Size and SHA-256 of the other files by name.
         sha256: That of the manifest, which holds those of all arrays: equal where the folders are.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, manifest: dict[str, Any], remedy: str = STORE_REMEDY) -> None:
+        self.folder, self.remedy = folder, remedy
         self.values: dict[str, Any] = manifest["values"]
         self.sha256: str = manifest["sha256"]
         self.arrays = {
-            name: StoredArray(folder / f"{name}.npy", _read_info(name, item))
+            name: StoredArray(folder / f"{name}.npy", _read_info(name, item), remedy)
             for name, item in manifest["arrays"].items()
         }
+        self.files: dict[str, dict[str, Any]] = {name: dict(item) for name, item in manifest["files"].items()}
 
     @property
     def num_bytes(self) -> int:
         """Bytes on disk of all arrays."""
         return sum(HEADER_BYTES + array.info.num_bytes for array in self.arrays.values())
+
+    def read_file(self, name: str) -> bytes:
+        """The bytes of another file, as they were written."""
+        path = self.folder / name
+        if name not in self.files:
+            raise InputError(f"{self.folder}: has no {name}; {self.remedy}")
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise InputError(f"{path}: is missing; {self.remedy}") from error
+        if self.files[name] != describe_bytes(data):
+            raise InputError(f"{path}: is damaged (its checksum differs); {self.remedy}")
+        return data
+
+
+def describe_bytes(data: bytes) -> dict[str, Any]:
+    """Size and SHA-256, as a manifest has them."""
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
 def _read_info(name: str, item: dict[str, Any]) -> ArrayInfo:
@@ -196,25 +217,28 @@ def is_folder_of(folder: Path, kind: str) -> bool:
         return False
 
 
-def open_folder(folder: Path, kind: str, *, verify: bool = False) -> ArrayFolder:
-    """Open a folder and check its manifest and the size of every file; verify: also the SHA-256 of every array."""
+def open_folder(folder: Path, kind: str, *, verify: bool = False, remedy: str = STORE_REMEDY) -> ArrayFolder:
+    """Open a folder and check its manifest and the size of every file; verify: also the SHA-256 of every array.
+
+    remedy: what to do about a folder that cannot be read, for the end of an error.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise InputError(f"{folder}: no store of {kind} is here, or it was never finished; {_REMEDY}") from error
+        raise InputError(f"{folder}: holds no {kind}, or it was never finished; {remedy}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{folder / MANIFEST}: is damaged (no JSON); {_REMEDY}") from error
+        raise InputError(f"{folder / MANIFEST}: is damaged (no JSON); {remedy}") from error
     if not isinstance(manifest, dict) or manifest.get("sha256") != manifest_hash(manifest):
-        raise InputError(f"{folder / MANIFEST}: is damaged (its checksum differs); {_REMEDY}")
+        raise InputError(f"{folder / MANIFEST}: is damaged (its checksum differs); {remedy}")
     if manifest.get("format") != FORMAT or manifest.get("kind") != kind:
         found = f"{manifest.get('kind')} of '{manifest.get('format')}'"
-        raise InputError(f"{folder}: holds {found}, this version reads {kind} of '{FORMAT}'; {_REMEDY}")
+        raise InputError(f"{folder}: holds {found}, this version reads {kind} of '{FORMAT}'; {remedy}")
     try:
-        opened = ArrayFolder(folder, manifest)
+        opened = ArrayFolder(folder, manifest, remedy)
     except FileNotFoundError as error:
-        raise InputError(f"{error.filename}: is missing; {_REMEDY}") from error
+        raise InputError(f"{error.filename}: is missing; {remedy}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{folder / MANIFEST}: is no manifest of arrays ({error}); {_REMEDY}") from error
+        raise InputError(f"{folder / MANIFEST}: is no manifest of arrays ({error}); {remedy}") from error
     for array in opened.arrays.values():
         array.check_size()
         if verify:

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.array_folder import FORMAT, HEADER_BYTES, MANIFEST, ArrayInfo, file_hash, manifest_hash, npy_header
+from l2g2g.graphs.array_folder import (
+    FORMAT,
+    HEADER_BYTES,
+    MANIFEST,
+    ArrayInfo,
+    describe_bytes,
+    file_hash,
+    manifest_hash,
+    npy_header,
+)
 
 
 class ArrayWriter:
@@ -86,6 +95,7 @@ class FolderWriter:
         self.part = part
         self.values: dict[str, Any] = {}
         self._open: dict[str, ArrayWriter] = {}
+        self._files: dict[str, dict[str, Any]] = {}
 
     def array(
         self, name: str, dtype: Any, row_shape: tuple[int, ...] = (), *, num_rows: int | None = None
@@ -98,6 +108,17 @@ class FolderWriter:
         """Write a whole array."""
         self.array(name, array.dtype, array.shape[1:]).append(array)
 
+    def append(self, name: str, rows: np.ndarray) -> None:
+        """Add rows to an array, which begins with the first of them."""
+        if name not in self._open:
+            self.array(name, rows.dtype, rows.shape[1:])
+        self._open[name].append(rows)
+
+    def save_file(self, name: str, data: bytes) -> None:
+        """Write another file."""
+        _write_file(self.part / name, data)
+        self._files[name] = describe_bytes(data)
+
     def finish(self, kind: str) -> None:
         """Close all arrays and write the manifest."""
         arrays = {name: writer.finish() for name, writer in self._open.items()}
@@ -109,18 +130,23 @@ class FolderWriter:
                 name: {"dtype": info.dtype.str, "shape": list(info.shape), "sha256": info.sha256}
                 for name, info in arrays.items()
             },
+            "files": self._files,
         }
         manifest = json.loads(json.dumps(manifest))
         manifest["sha256"] = manifest_hash(manifest)
-        with (self.part / MANIFEST).open("xb") as file:
-            file.write(json.dumps(manifest, indent=1).encode())
-            file.flush()
-            os.fsync(file.fileno())
+        _write_file(self.part / MANIFEST, json.dumps(manifest, indent=1).encode())
 
     def close(self) -> None:
         """Let go of all files."""
         for writer in self._open.values():
             writer.close()
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -131,7 +157,7 @@ def write_folder(folder: Path, kind: str) -> Iterator[FolderWriter]:
     """
     part = folder.with_name(f".{folder.name}.part")
     if folder.exists() and not (folder / MANIFEST).exists():
-        raise InputError(f"{folder}: is in the way, and no store; move it, or give another folder")
+        raise InputError(f"{folder}: is in the way, and was not written here; move it, or give another folder")
     writer = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -190,11 +216,16 @@ def _remove_empty(made: list[Path]) -> None:
             path.rmdir() if path.is_dir() else path.unlink()
 
 
+def replaced_folder(folder: Path) -> Path:
+    """Where a folder stays while another takes its name; a process that is killed right then leaves it there."""
+    return folder.with_name(f".{folder.name}.old")
+
+
 def move_into_place(part: Path, folder: Path) -> None:
     """Rename; what had the name is renamed first and deleted last."""
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    old = replaced_folder(folder)
     if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     part.rename(folder)
     shutil.rmtree(old, ignore_errors=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from l2g2g.graphs.array_writer import ArrayWriter, FolderWriter
-from l2g2g.graphs.graph import Cleaning
+from l2g2g.graphs.graph import BACK, FORTH, Cleaning
 from l2g2g.graphs.scratch import ScratchFile
 
 _PAIRS_AT_ONCE = 1 << 20
@@ -27,11 +27,12 @@ class EdgeSorter:
     """Collects edges, then writes both directions of each, sorted and merged.
 
     folder: where it may keep files while it works; they are gone when `write_rows` returns.
-    memory_bytes: what sorting may take.
+    memory_bytes: what sorting may take. directed: also write which of the two directions were given.
     """
 
-    def __init__(self, folder: Path, memory_bytes: int, *, weighted: bool) -> None:
-        self.num_read = self.num_self_loops = 0
+    def __init__(self, folder: Path, memory_bytes: int, *, weighted: bool, directed: bool = False) -> None:
+        self.num_read = self.num_self_loops = self.num_arcs = self.num_edges = 0
+        self.directed = directed
         self.largest_node = -1
         self.weighted = weighted
         self._memory_bytes = memory_bytes
@@ -58,25 +59,31 @@ class EdgeSorter:
             self._weights.write(weights[is_edge].astype(np.float32, copy=False))
 
     def write_rows(self, writer: FolderWriter, num_nodes: int) -> Cleaning:
-        """Write indptr, indices and perhaps weights; returns what was changed on the way."""
+        """Write indptr, indices and perhaps weights and directions; returns what was changed on the way.
+
+        Directions that are kept are not counted as joined.
+        """
         degrees = np.zeros(num_nodes, np.int32)
         shared = min(num_nodes, len(self._degrees))
         degrees[:shared] = self._degrees[:shared]
         indptr, indices = writer.array("indptr", np.int64), writer.array("indices", np.int32)
         weights = writer.array("weights", np.float32) if self.weighted else None
-        merged = _Merged(indptr, indices, weights)
+        directions = writer.array("directions", np.uint8) if self.directed else None
+        arc_weights = writer.array("arc_weights", np.float32) if self.directed and self.weighted else None
+        merged = _Merged(indptr, indices, weights, directions, arc_weights)
         indptr.append(np.zeros(1, np.int64))
         for low, high, keys, values in self._buckets(degrees):
             merged.add(low, high, keys, values)
         self._pairs.remove()
         if self._weights is not None:
             self._weights.remove()
-        num_given = self.num_read - self.num_self_loops
+        num_given, self.num_arcs = self.num_read - self.num_self_loops, merged.num_distinct
+        self.num_edges = merged.num_entries // 2
         return Cleaning(
             num_arcs_read=self.num_read,
             num_self_loops=self.num_self_loops,
             num_duplicates=num_given - merged.num_distinct,
-            num_reversed=merged.num_distinct - merged.num_entries // 2,
+            num_reversed=0 if self.directed else self.num_arcs - self.num_edges,
             num_isolated=merged.num_isolated,
         )
 
@@ -131,6 +138,8 @@ class _Merged:
     indptr: ArrayWriter
     indices: ArrayWriter
     weights: ArrayWriter | None
+    directions: ArrayWriter | None = None
+    arc_weights: ArrayWriter | None = None
     num_entries: int = 0
     num_distinct: int = 0
     num_isolated: int = 0
@@ -143,11 +152,17 @@ class _Merged:
             order = np.argsort(keys, kind="stable")  # in the order of the input: both directions sum up alike
             keys, values = keys[order], values[order]
             del order
-        columns, values, lengths, distinct = _merge(keys, values, high - low)
+        is_first = np.ones(len(keys), bool)
+        np.not_equal(keys[1:] >> 1, keys[:-1] >> 1, out=is_first[1:])
+        if self.directions is not None:
+            self.directions.append(_directions(keys, is_first))
+        columns, sums, lengths, distinct = _merge(keys, values, is_first, high - low)
         self.indptr.append(self.num_entries + np.cumsum(lengths))
         self.indices.append(columns)
         if self.weights is not None:
-            self.weights.append(values)
+            self.weights.append(sums.max(axis=1))
+        if self.arc_weights is not None:
+            self.arc_weights.append(np.ascontiguousarray(sums[:, 0]))
         self.num_entries += len(columns)
         self.num_distinct += distinct
         self.num_isolated += int((lengths == 0).sum())
@@ -178,19 +193,25 @@ def _keys(pairs: np.ndarray, bucket_of: np.ndarray, bounds: np.ndarray) -> tuple
     return buckets, keys
 
 
-def _merge(keys: np.ndarray, values: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+def _directions(keys: np.ndarray, is_first: np.ndarray) -> np.ndarray:
+    """(num_entries,) uint8 which directions of each entry were given, as in `RowBlock`. keys: sorted."""
+    given = np.where(keys & 1, BACK, FORTH).astype(np.uint8)
+    return np.bitwise_or.reduceat(given, np.flatnonzero(is_first)) if len(keys) else given
+
+
+def _merge(
+    keys: np.ndarray, values: np.ndarray, is_first: np.ndarray, num_rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """One entry for each row and column of sorted keys: (columns, weights, lengths of the rows, distinct arcs given).
 
-    Weights of arcs that repeat a direction are summed; of the two directions the heavier counts.
+    is_first: (num_keys,) where an entry begins. Weights of arcs that repeat a direction are summed: (num_entries, 2),
+    the given direction and the other; of the two the heavier counts in the adjacency. Without values there are none.
     """
-    is_first = np.ones(len(keys), bool)
-    np.not_equal(keys[1:] >> 1, keys[:-1] >> 1, out=is_first[1:])
     firsts = keys[is_first]
     columns = (firsts >> 1 & 0x7FFFFFFF).astype(np.int32)
     lengths = np.bincount(firsts >> 32, minlength=num_rows)
     distinct = len(firsts) - int(np.count_nonzero(firsts & 1))  # the given direction comes first
-    if len(values) == 0:
-        return columns, values, lengths, distinct
-    sums = np.zeros((len(firsts), 2), np.float32)
-    np.add.at(sums.reshape(-1), 2 * (np.cumsum(is_first) - 1) + (keys & 1), values)  # one by one, in the input's order
-    return columns, sums.max(axis=1), lengths, distinct
+    sums = np.zeros((len(firsts) if len(values) else 0, 2), np.float32)
+    if len(values):  # one by one, in the input's order
+        np.add.at(sums.reshape(-1), 2 * (np.cumsum(is_first) - 1) + (keys & 1), values)
+    return columns, sums, lengths, distinct

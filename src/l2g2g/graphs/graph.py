@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.core import kernels
 from l2g2g.errors import InputError
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.labels import check_labels
@@ -22,6 +23,7 @@ Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no type
 # Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
 _LARGEST_SPARE = 10_000_000
 _SPARE_NODES_PER_ARC = 100
+FORTH, BACK = np.uint8(1), np.uint8(2)  # bits: the arc row → column of an entry exists, and column → row
 _RULE_ENTRIES = 1 << 20  # of the graph looked at once where edges are held out
 
 
@@ -71,6 +73,10 @@ class RowBlock:
         indices: int32 columns, ascending in each row.
         first_entry: Entries of the matrix before these.
         weights: (num_entries,) float32; None where every weight is 1, or where they were not asked for.
+        directions: (num_entries,) uint8, FORTH where the arc row → column exists, BACK where column → row does; None
+            for an undirected graph, or where they were not asked for.
+        arc_weights: (num_entries,) float32 weight of the arc row → column, 0 where there is none; None where there are
+            no directions, or every weight is 1.
     """
 
     low: int
@@ -79,11 +85,15 @@ class RowBlock:
     indices: np.ndarray
     first_entry: int
     weights: np.ndarray | None = None
+    directions: np.ndarray | None = None
+    arc_weights: np.ndarray | None = None
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of its arrays."""
-        return sum(part.nbytes for part in (self.indptr, self.indices, self.weights) if part is not None)
+    def arcs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(sources, targets, places) of the arcs row → column of a directed graph, places among the entries."""
+        assert self.directions is not None
+        places = np.flatnonzero(self.directions & FORTH)
+        rows = np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))
+        return rows[places], self.indices[places].astype(np.int64), places
 
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
@@ -129,6 +139,11 @@ class Graph:
     def directed(self) -> bool:
         """Whether edges have a direction."""
         return self.arcs is not None
+
+    @property
+    def num_arcs(self) -> int | None:
+        """Number of arcs; None for an undirected graph."""
+        return None if self.arcs is None else self.arcs.nnz
 
     @property
     def num_nodes(self) -> int:
@@ -179,6 +194,14 @@ class Graph:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
         return self.adjacency[nodes]
 
+    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
+        if self.arcs is None:
+            return None, None
+        rows = self.adjacency[nodes]
+        sources = np.repeat(np.asarray(nodes), np.diff(rows.indptr))
+        return find_directions(self.arcs, sources, rows.indices, weighted=self.weighted)
+
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """(len(nodes), num_features) feature rows, dense or CSR."""
         if self.features is None:
@@ -214,7 +237,9 @@ class Graph:
         upper = rows < self.adjacency.indices
         return rows[upper], self.adjacency.indices[upper]
 
-    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time, as of a store."""
         indptr, low = self.adjacency.indptr, 0
         while low < self.num_nodes:
@@ -223,7 +248,11 @@ class Graph:
             values = self.adjacency.data[first:last] if weights and self.weighted else None
             bounds = indptr[low : high + 1].astype(np.int64) - first
             indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
-            yield RowBlock(low, high, bounds, indices, first, values)
+            ways: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+            if directions and self.arcs is not None:
+                rows = np.repeat(np.arange(low, high), np.diff(bounds))
+                ways = find_directions(self.arcs, rows, indices, weighted=self.weighted)
+            yield RowBlock(low, high, bounds, indices, first, values, *ways)
             low = high
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
@@ -495,6 +524,35 @@ def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
     kept = sp.csr_array(arcs.multiply(pattern))
     kept.sort_indices()
     return _narrow(kept)
+
+
+def find_directions(
+    arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray, *, weighted: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist.
+
+    weighted: also the weights of the arcs row → column; otherwise None.
+    """
+    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
+    ends = rows.astype(np.int64), columns.astype(np.int64)
+    forth, back = (kernels().find_entries(indptr, indices, *pair) for pair in (ends, ends[::-1]))
+    directions = FORTH * (forth >= 0).astype(np.uint8) + BACK * (back >= 0).astype(np.uint8)
+    if not weighted:
+        return directions, None
+    return directions, np.where(forth >= 0, arcs.data[np.maximum(forth, 0)], 0).astype(np.float32)
+
+
+def select_arcs(
+    indptr: np.ndarray, indices: np.ndarray, directions: np.ndarray, weights: np.ndarray | None, num_columns: int
+) -> sp.csr_array:
+    """(num_rows, num_columns) CSR of the arcs row → column among the entries of a symmetric CSR.
+
+    directions, weights: (num_entries,) as in `RowBlock`.
+    """
+    is_arc = (directions & FORTH) > 0
+    before = np.concatenate([[0], np.cumsum(is_arc)])[indptr]
+    data = np.ones(int(before[-1]), np.float32) if weights is None else weights[is_arc]
+    return _narrow(sp.csr_array((data, indices[is_arc], before), shape=(len(indptr) - 1, num_columns)))
 
 
 def symmetric_adjacency(

@@ -83,10 +83,12 @@ class GraphStore(Protocol):
         """(num_nodes,) class of each node, where known."""
 
     @property
-    def arcs(self) -> sp.csr_array | None:
-        """(num_nodes, num_nodes) CSR of the weights of the arcs of a directed graph; None for an undirected one."""
+    def num_arcs(self) -> int | None:
+        """Number of arcs of the whole graph; None for an undirected one."""
 
-    def row_blocks(self, num_entries: int = ..., *, weights: bool = False) -> Iterator[RowBlock]:
+    def row_blocks(
+        self, num_entries: int = ..., *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
@@ -97,6 +99,9 @@ class GraphStore(Protocol):
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
+
+    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """(len(nodes), num_features) feature rows, dense or CSR. Ascending nodes read best."""

@@ -34,7 +34,11 @@ class EdgeSource(Protocol):
     def num_edges(self) -> int:
         """Number of undirected edges."""
 
-    def row_blocks(self, num_entries: int = ...) -> Iterator[RowBlock]:
+    @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+
+    def row_blocks(self, num_entries: int = ..., *, directions: bool = False) -> Iterator[RowBlock]:
         """All rows of the symmetric adjacency matrix in order, about num_entries of its entries at a time."""
 
 

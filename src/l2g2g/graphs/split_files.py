@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import read_parquet, reading
@@ -212,15 +211,11 @@ def _count(pairs: Pairs | None) -> dict[str, int]:
 
 def _training_columns(graph: GraphStore, split: EdgeSplit) -> Iterator[dict[str, np.ndarray]]:
     """The edges that are left, some at a time: arcs of a directed graph, otherwise u < v in order."""
-    if graph.arcs is not None:
-        arcs = sp.coo_array(graph.without(split.rule, split.num_edges).arcs)
-        sources, targets = arcs.coords
-        yield _columns(sources, targets, np.ones(arcs.nnz, bool), arcs.data if graph.weighted else None)
-        return
-    for block in graph.row_blocks(BLOCK_ENTRIES, weights=True):
-        sources, targets, places = block.upper()
+    for block in graph.row_blocks(BLOCK_ENTRIES, weights=True, directions=True):
+        sources, targets, places = block.arcs() if graph.directed else block.upper()
         left = np.ones(len(sources), bool) if split.rule is None else ~split.rule.holds(sources, targets)
-        weights = None if block.weights is None else block.weights[places[left]]
+        values = block.arc_weights if graph.directed else block.weights
+        weights = None if values is None else values[places[left]]
         yield _columns(sources[left], targets[left], np.ones(int(left.sum()), bool), weights)
 
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from l2g2g.core import kernels
 from l2g2g.core.randomness import Purpose, hash_node_pairs, stream_key
 from l2g2g.errors import InputError
+from l2g2g.graphs.graph import BACK, FORTH
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule, rule_of, smallest_pairs, split_key
 from l2g2g.graphs.non_edges import BLOCK_ENTRIES, EdgeSource, draw_non_edges
@@ -117,7 +118,6 @@ def split_links(
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
         seed=seed,
-        arcs=graph.arcs,
     )
     return split.of(graph)
 
@@ -129,7 +129,6 @@ def split_edges(
     validation_fraction: float = 0.05,
     test_fraction: float = 0.10,
     seed: int = 0,
-    arcs: sp.csr_array | None = None,
     block_entries: int = BLOCK_ENTRIES,
 ) -> EdgeSplit:
     """Hold out exact numbers of edges, and draw one non-edge of the whole graph for each.
@@ -142,11 +141,11 @@ def split_edges(
     (kept for comparison only): the *validation* edges in both directions plus a self-loop for every
     node, against as many non-edges.
 
-    arcs: of a directed graph. block_entries: entries of the graph read at once, without any effect on the result.
+    block_entries: entries of the graph read at once, without any effect on the result.
     """
     if protocol not in ("heldout", "paper"):
         raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
-    if arcs is not None and protocol == "paper":
+    if graph.directed and protocol == "paper":
         raise InputError("the paper's evaluation knows no directions; use --protocol heldout with --directed")
     num_edges = graph.num_edges
     num_validation, num_test = (_count_held(each, num_edges) for each in (validation_fraction, test_fraction))
@@ -158,14 +157,18 @@ def split_edges(
             f"{graph.name}: {num_edges} edges leave none to train on after holding back "
             f"{num_validation} for validation and {num_test} for test; use a larger graph"
         )
-    blocks = partial(_edge_blocks, graph, block_entries)
+    blocks = partial(edge_blocks, graph, block_entries)
     held = smallest_pairs(blocks, num_edges, num_held, split_key(seed), graph.name)
 
     def draw(owners: np.ndarray, stream: int = 0) -> np.ndarray:
         return draw_non_edges(graph, owners, stream_key(seed, Purpose.NON_EDGES, stream), block_entries=block_entries)
 
     parts = held[:num_validation], held[num_validation:]
-    validation, test = _pair_up(parts, draw) if arcs is None else _pair_up_arcs(parts, arcs, seed, draw)
+    if graph.directed:
+        look_up = partial(_look_up, graph, block_entries=block_entries)
+        validation, test = _pair_up_arcs(parts, look_up, seed, draw)
+    else:
+        validation, test = _pair_up(parts, draw)
     seen = [held, validation.negative, test.negative]
     if protocol == "paper":
         positive = _paper_positives(validation.positive, graph.num_nodes)
@@ -194,10 +197,13 @@ def _pair_up(parts: tuple[np.ndarray, np.ndarray], draw: Callable[[np.ndarray], 
 
 
 def _pair_up_arcs(
-    parts: tuple[np.ndarray, np.ndarray], arcs: sp.csr_array, seed: int, draw: Callable[[np.ndarray], np.ndarray]
+    parts: tuple[np.ndarray, np.ndarray],
+    look_up: Callable[[np.ndarray], np.ndarray],
+    seed: int,
+    draw: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[Pairs, Pairs]:
-    """The same of a directed graph: each arc with its reverse or with a non-edge."""
-    first, second = (_Arcs.of(arcs, part, seed) for part in parts)
+    """The same of a directed graph: each arc with its reverse or with a non-edge. look_up: see `_look_up`."""
+    first, second = (_Arcs.of(part, look_up(part), seed) for part in parts)
     apart = draw(np.concatenate([first.others, second.others]))
     return first.pairs(apart[: len(first.others)], seed), second.pairs(apart[len(first.others) :], seed)
 
@@ -217,10 +223,13 @@ class _Arcs:
     others: np.ndarray
 
     @classmethod
-    def of(cls, arcs: sp.csr_array, held: np.ndarray, seed: int) -> _Arcs:
-        """Half of the arcs, one-way ones with the smallest hashes, are reversed; fewer where there are not enough."""
+    def of(cls, held: np.ndarray, directions: np.ndarray, seed: int) -> _Arcs:
+        """Half of the arcs, one-way ones with the smallest hashes, are reversed; fewer where there are not enough.
+
+        held: (num_held, 2) pairs of nodes. directions: (num_held,) those of their arcs.
+        """
         backwards = held[:, ::-1]
-        forth, back = (_are_arcs(arcs, pairs) for pairs in (held, backwards))
+        forth, back = ((directions & way) > 0 for way in (FORTH, BACK))
         positive = np.concatenate([held[forth], backwards[back]])
         is_one_way = np.concatenate([~back[forth], ~forth[back]])
         one_way = np.flatnonzero(is_one_way)
@@ -236,18 +245,24 @@ class _Arcs:
         return Pairs(self.positive, np.concatenate([apart, self.reversed]), len(self.reversed))
 
 
-def _are_arcs(arcs: sp.csr_array, pairs: np.ndarray) -> np.ndarray:
-    """(num_pairs,) whether there is an arc from each pair's first node to its second."""
-    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
-    sources, targets = (np.ascontiguousarray(ends, np.int64) for ends in pairs.T)
-    return kernels().find_entries(indptr, indices, sources, targets) >= 0
+def _look_up(graph: EdgeSource, pairs: np.ndarray, *, block_entries: int) -> np.ndarray:
+    """(num_pairs,) uint8 directions of the arcs between joined nodes, as in `RowBlock`; one pass over the graph."""
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    sources, targets = np.ascontiguousarray(pairs[order].T, np.int64)
+    found = np.zeros(len(pairs), np.uint8)
+    for block in graph.row_blocks(block_entries, directions=True):
+        low, high = np.searchsorted(sources, [block.low, block.high])
+        places = kernels().find_entries(block.indptr, block.indices, sources[low:high] - block.low, targets[low:high])
+        assert block.directions is not None
+        found[order[low:high]] = block.directions[places]
+    return found
 
 
 def _hash_directions(pairs: np.ndarray, seed: int) -> np.ndarray:
     return hash_node_pairs(pairs[:, 0], pairs[:, 1], stream_key(seed, Purpose.DIRECTIONS))
 
 
-def _edge_blocks(graph: EdgeSource, block_entries: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def edge_blocks(graph: EdgeSource, block_entries: int = BLOCK_ENTRIES) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(sources, targets) of all edges u < v in order."""
     for block in graph.row_blocks(block_entries):
         sources, targets, _ = block.upper()

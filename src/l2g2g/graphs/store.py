@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
-from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
+from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock, find_directions, select_arcs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
@@ -44,6 +44,8 @@ class StoredGraph:
         indptr: (num_nodes + 1,) int64 on disk.
         indices: (2 num_edges,) int32 on disk, ascending in each row, no diagonal, both directions.
         weights: (2 num_edges,) float32 on disk; None where every weight is 1.
+        num_arcs: Number of arcs; None for an undirected graph.
+        directions, arc_weights: (2 num_edges,) uint8 and float32 on disk, as in `RowBlock`.
         block_model: The model that generated the graph, where this process knows it.
     """
 
@@ -58,11 +60,14 @@ class StoredGraph:
             self.weighted = bool(values["weighted"])
             self.cleaning = Cleaning(**values["cleaning"])
             self.source: dict[str, Any] | None = values["source"]
-        _check_arrays(folder, self.num_nodes, self.num_edges, self.num_features, self.weighted)
+            self.num_arcs: int | None = None if values["num_arcs"] is None else int(values["num_arcs"])
+        _check_arrays(folder, self.num_nodes, self.num_edges, self.num_features, self.weighted, self.directed)
         self.block_model: EdgeModel | None = None  # of a generated graph that this run has written
         self.indptr: StoredArray = arrays["indptr"]
         self.indices: StoredArray = arrays["indices"]
         self.weights: StoredArray | None = arrays.get("weights")
+        self.directions: StoredArray | None = arrays.get("directions")
+        self.arc_weights: StoredArray | None = arrays.get("arc_weights")
 
     @property
     def resident(self) -> bool:
@@ -71,13 +76,8 @@ class StoredGraph:
 
     @property
     def directed(self) -> bool:
-        """Whether edges have a direction: a store joins them."""
-        return False
-
-    @property
-    def arcs(self) -> sp.csr_array | None:
-        """The arcs of a directed graph: none."""
-        return None
+        """Whether edges have a direction."""
+        return self.num_arcs is not None
 
     @property
     def stored(self) -> StoredGraph:
@@ -160,7 +160,9 @@ class StoredGraph:
         found, indptr = np.concatenate(indices), np.concatenate([[0], np.cumsum(counts)])
         return sp.csr_array((np.ones(len(found), np.float32), found, indptr), shape=(self.num_nodes,) * 2)
 
-    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
         low = 0
         while low < self.num_nodes:
@@ -171,7 +173,8 @@ class StoredGraph:
             indices = self.indices.read(first, last)
             check_numbers(indices, self.num_nodes, self.indices.path)
             values = self.weights.read(first, last) if weights and self.weights is not None else None
-            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values)
+            ways = self._read_ways(first, last) if directions else (None, None)
+            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values, *ways)
             low += num_rows
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
@@ -188,7 +191,21 @@ class StoredGraph:
         indices = self.indices.read(first, last)
         check_numbers(indices, self.num_nodes, self.indices.path)
         values = None if self.weights is None else self.weights.read(first, last)
-        return RowBlock(low, high, indptr - first, indices, first, values)
+        return RowBlock(low, high, indptr - first, indices, first, values, *self._read_ways(first, last))
+
+    def _read_ways(self, first: int, last: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of some entries; None for an undirected graph."""
+        stored = self.directions, self.arc_weights
+        ways, weights = (None if array is None else array.read(first, last) for array in stored)
+        return ways, weights
+
+    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The same of the entries of `read_adjacency_of`."""
+        if self.directions is None:
+            return None, None
+        ranges = _bounds(self.indptr, nodes, len(self.indices))
+        weights = None if self.arc_weights is None else self.arc_weights.take_ranges(*ranges)
+        return self.directions.take_ranges(*ranges), weights
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
@@ -219,14 +236,19 @@ class StoredGraph:
 
     def to_graph(self) -> Graph:
         """The whole graph in memory."""
+        adjacency, arcs = self.read_rows(0, self.num_nodes), None
+        ways, arc_weights = self._read_ways(0, len(self.indices))
+        if ways is not None:
+            arcs = select_arcs(adjacency.indptr, adjacency.indices, ways, arc_weights, self.num_nodes)
         return Graph(
-            self.read_rows(0, self.num_nodes),
+            adjacency,
             None if self.num_features == 0 else _widened(self.read_features(slice(None))),
             self.read_node_ids(),
             self.read_labels(),
             self.name,
             weighted=self.weighted,
             cleaning=self.cleaning,
+            arcs=arcs,
         )
 
     def _matrix(self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None) -> sp.csr_array:
@@ -261,8 +283,6 @@ def open_graph(directory: str | Path, *, verify: bool = False) -> StoredGraph:
 
 def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] | None = None) -> StoredGraph:
     """Write a graph that is in memory as a store. source: what it was read from, to know it again."""
-    if graph.directed:
-        raise InputError(f"{graph.name}: a store keeps no directions; read the graph without --directed")
     directory = Path(directory)
     with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         adjacency = graph.adjacency
@@ -270,6 +290,12 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
         writer.save("indices", adjacency.indices.astype(np.int32, copy=False))
         if graph.weighted:
             writer.save("weights", adjacency.data.astype(np.float32, copy=False))
+        if graph.arcs is not None:
+            rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
+            ways, arc_weights = find_directions(graph.arcs, rows, adjacency.indices, weighted=graph.weighted)
+            writer.save("directions", ways)
+            if arc_weights is not None:
+                writer.save("arc_weights", arc_weights)
         if graph.features is not None:
             save_features(writer, graph.features)
         save_names(writer, "ids", graph.node_ids)
@@ -282,6 +308,7 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
             weighted=graph.weighted,
             cleaning=graph.cleaning,
             source=source,
+            num_arcs=graph.num_arcs,
         )
     return open_graph(directory)
 
@@ -317,12 +344,18 @@ def _read_names(arrays: dict[str, StoredArray], name: str, low: int, high: int |
     return read_text(arrays, name, low, high) if f"{name}_offsets" in arrays else None
 
 
-def _check_arrays(folder: ArrayFolder, num_nodes: int, num_edges: int, num_features: int, weighted: bool) -> None:
+def _check_arrays(
+    folder: ArrayFolder, num_nodes: int, num_edges: int, num_features: int, weighted: bool, directed: bool
+) -> None:
     """Refuse arrays that do not fit each other."""
     check_array(folder, "indptr", "int64", num_nodes + 1)
     check_array(folder, "indices", "int32", 2 * num_edges)
     if weighted:
         check_array(folder, "weights", "float32", 2 * num_edges)
+    if directed:
+        check_array(folder, "directions", "uint8", 2 * num_edges)
+    if directed and weighted:
+        check_array(folder, "arc_weights", "float32", 2 * num_edges)
     if "features_indptr" in folder.arrays:
         check_array(folder, "features_indptr", "int64", num_nodes + 1)
         check_array(folder, "features_indices", "int32", None)

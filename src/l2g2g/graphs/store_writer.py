@@ -39,6 +39,7 @@ def write_store(
     name: str | None = None,
     data_dir: str | Path | None = None,
     seed: int = 0,
+    directed: bool = False,
     measure: Measure = nullcontext,
 ) -> StoredGraph:
     """Write a graph as a store: the same graph that `read_graph` gives, read piece by piece.
@@ -50,7 +51,7 @@ def write_store(
         features: A path as for `read_graph`.
         memory_bytes: What this may take beside what the process holds already.
         name: What to call the graph; by default after its file.
-        data_dir, seed: As for `read_graph`.
+        data_dir, seed, directed: As for `read_graph`.
         measure: Called with the name of each stage ("read", "sort", "features"), gives a context that lasts as long.
     """
     if memory_bytes < LEAST_MEMORY:
@@ -59,22 +60,25 @@ def write_store(
             f"and {memory_bytes / 1e6:,.0f} MB may be used; allow more memory"
         )
     directory = Path(directory)
-    made_of = describe_source(source, features, seed)
+    made_of = describe_source(source, features, seed, directed=directed)
     path = find_graph_file(source)
     if path is None or path.suffix.lower() == ".npz":
         with measure("read"):
-            graph = read_graph(source, features, name=name, data_dir=data_dir, seed=seed, memory_limit=memory_bytes)
+            how: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed}
+            graph = read_graph(source, features, name=name, memory_limit=memory_bytes, **how)
         with measure("write"):
             return write_graph(graph, directory, source=made_of)
     check_ending(path)
     with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         name = name or path.name.split(".")[0] or path.name
-        job = _Job(writer, path, name, memory_bytes, measure)
+        job = _Job(writer, path, name, memory_bytes, measure, directed)
         writer.values = {**job.write(None if features is None else Path(features)), "name": name, "source": made_of}
     return open_graph(directory)
 
 
-def describe_source(source: str | Path, features: str | Path | None, seed: int) -> dict[str, Any]:
+def describe_source(
+    source: str | Path, features: str | Path | None, seed: int, *, directed: bool = False
+) -> dict[str, Any]:
     """What a store was made of, to know it again: names, sizes and times of files, not where they lie."""
 
     def describe(item: str | Path | None) -> Any:
@@ -84,14 +88,17 @@ def describe_source(source: str | Path, features: str | Path | None, seed: int) 
         status = path.stat()
         return {"name": path.name, "bytes": status.st_size, "modified": status.st_mtime_ns}
 
-    return {"graph": describe(source), "features": describe(features)}
+    return {"graph": describe(source), "features": describe(features), "directed": directed}
 
 
 class _Job:
     """One store that is being written."""
 
-    def __init__(self, writer: FolderWriter, path: Path, name: str, memory_bytes: int, measure: Measure) -> None:
+    def __init__(
+        self, writer: FolderWriter, path: Path, name: str, memory_bytes: int, measure: Measure, directed: bool
+    ) -> None:
         self.writer, self.path, self.name, self.memory_bytes, self.measure = writer, path, name, memory_bytes, measure
+        self.directed = directed
 
     def write(self, features_path: Path | None) -> dict[str, Any]:
         """Write all arrays; returns what the manifest says of them."""
@@ -99,7 +106,8 @@ class _Job:
         with self.measure("read"):
             features = None if features_path is None else open_features(features_path, piece)
             edges = self._open_edges(features)
-            sorter = EdgeSorter(self.writer.part, int(_SORT_SHARE * self.memory_bytes), weighted=edges.weighted)
+            kind = {"weighted": edges.weighted, "directed": self.directed}
+            sorter = EdgeSorter(self.writer.part, int(_SORT_SHARE * self.memory_bytes), **kind)
             num_nodes, numbers = self._collect(edges, features, sorter)
         with self.measure("features"):
             rows = None
@@ -116,6 +124,8 @@ class _Job:
                 raise InputError(
                     f"{self.path}: all {cleaning.num_arcs_read:,} edges are self-loops; give edges between two nodes"
                 )
+            if self.directed and sorter.num_arcs == 2 * sorter.num_edges:
+                raise InputError(f"{self.name}: every edge is given in both directions; there is no direction to learn")
         with self.measure("features"):
             num_features = 0
             if isinstance(features, NumberedFeatures):
@@ -129,13 +139,13 @@ class _Job:
                 self.writer.save("ids_offsets", numbers.offsets)
             elif numbers is not None:
                 save_names(self.writer, "ids", numbers.ids)
-        num_arcs = cleaning.num_arcs_read - cleaning.num_self_loops - cleaning.num_duplicates
         return store_values(
             num_nodes=num_nodes,
-            num_edges=num_arcs - cleaning.num_reversed,
+            num_edges=sorter.num_edges,
             num_features=num_features,
             weighted=edges.weighted,
             cleaning=cleaning,
+            num_arcs=sorter.num_arcs if self.directed else None,
         )
 
     def _open_edges(self, features: NumberedFeatures | NamedFeatures | None) -> EdgeBatches | NumberedEdges:

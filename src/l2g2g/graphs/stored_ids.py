@@ -36,3 +36,9 @@ def node_ids_of(graph: GraphStore) -> NodeIds | None:
     if graph.stored is None:
         return graph.to_graph().node_ids
     return StoredIds(graph.stored) if graph.stored.has_node_ids else None
+
+
+def read_node_ids(graph: GraphStore) -> np.ndarray | None:
+    """The same in memory."""
+    ids = node_ids_of(graph)
+    return None if ids is None else ids[:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,6 +72,11 @@ class TrainingGraph:
         return False
 
     @property
+    def num_arcs(self) -> int | None:
+        """Number of arcs of the whole graph; None for an undirected one."""
+        return self.whole.num_arcs
+
+    @property
     def stored(self) -> StoredGraph:
         """The store that it is read from."""
         return self.whole
@@ -96,14 +101,11 @@ class TrainingGraph:
         """(num_nodes,) number of neighbours in training."""
         return np.concatenate([np.diff(block.indptr) for block in self.row_blocks()])
 
-    @property
-    def arcs(self) -> sp.csr_array | None:
-        """The arcs of a directed graph."""
-        return self.whole.arcs
-
-    def row_blocks(self, num_entries: int = 1 << 22, *, weights: bool = False) -> Iterator[RowBlock]:
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
         """All rows in order, about num_entries of the entries of the whole graph at a time."""
-        for block in self.whole.row_blocks(num_entries, weights=weights):
+        for block in self.whole.row_blocks(num_entries, weights=weights, directions=directions):
             yield self._drop(block)
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
@@ -119,15 +121,27 @@ class TrainingGraph:
         if here not in self._held_places:
             places = self.rule.find(block.indptr, block.indices, np.arange(*here))
             self._held_places[here] = places.astype(np.int32)
-        parts = block.indptr, block.indices, block.weights
-        indptr, indices, values = drop_entries(*parts, self._held_places[here])
-        return replace(block, indptr=indptr, indices=indices, weights=values)
+        parts, held = (block.indptr, block.indices, block.weights), self._held_places[here]
+        indptr, indices, values = drop_entries(*parts, held)
+        ways = (None if part is None else np.delete(part, held) for part in (block.directions, block.arc_weights))
+        directions, arc_weights = ways
+        left: dict[str, Any] = {"weights": values, "directions": directions, "arc_weights": arc_weights}
+        return replace(block, indptr=indptr, indices=indices, **left)
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
         rows = self.whole.read_adjacency_of(nodes)
         indptr, indices, data = self.rule.drop(rows.indptr, rows.indices, rows.data, np.asarray(nodes))
         return sp.csr_array((data, indices, indptr), shape=rows.shape)
+
+    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of the entries of `read_adjacency_of`."""
+        ways, weights = self.whole.read_ways_of(nodes)
+        if ways is None:
+            return None, None
+        rows = self.whole.read_adjacency_of(nodes)
+        held = self.rule.find(rows.indptr, rows.indices, np.asarray(nodes))
+        return np.delete(ways, held), None if weights is None else np.delete(weights, held)
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """(len(nodes), num_features) feature rows, dense or CSR."""

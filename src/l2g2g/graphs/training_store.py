@@ -26,19 +26,21 @@ def write_training_graph(
 ) -> StoredGraph:
     """Write other edges between the nodes of a stored graph, with its features, so that patches can be cut from them.
 
-    rows: all rows in order, with weights where weighted. source: what tells this store from others.
+    rows: all rows in order, with weights where weighted and directions where the graph has some. source: what tells
+    this store from others.
     """
     with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         indptr, indices = writer.array("indptr", np.int64), writer.array("indices", np.int32)
-        weights = writer.array("weights", np.float32) if weighted else None
         indptr.append(np.zeros(1, np.int64))
-        end = 0
+        end = num_arcs = 0
         for block in rows:
             indptr.append(end + block.indptr[1:])
             indices.append(block.indices)
-            if weights is not None:
-                assert block.weights is not None
-                weights.append(block.weights)
+            values = {"weights": block.weights, "directions": block.directions, "arc_weights": block.arc_weights}
+            for name, part in values.items():
+                if part is not None:
+                    writer.append(name, part)
+            num_arcs += 0 if block.directions is None else len(block.arcs()[0])
             end += len(block.indices)
         for name, stored in graph.arrays.items():
             if name.startswith("features"):
@@ -53,5 +55,6 @@ def write_training_graph(
             weighted=weighted,
             cleaning=graph.cleaning,
             source=source,
+            num_arcs=num_arcs if graph.directed else None,
         )
     return open_graph(directory)

@@ -114,6 +114,13 @@ class PatchStore:
         weights = self.arrays["weights"].read(first, last) if self.weighted else unit_weights(last - first)
         return sp.csr_array((weights, indices, indptr), shape=(high - low, high - low))
 
+    def load_ways(self, patch: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of the entries of one patch, as in `RowBlock`; None where undirected."""
+        bounds = self.entry_offsets[patch : patch + 2]
+        stored = (self.arrays.get(name) for name in ("directions", "arc_weights"))
+        ways, weights = (None if array is None else array.read(*bounds) for array in stored)
+        return ways, weights
+
     def load_features(self, patch: int) -> Features | None:
         """(num_local, num_features) feature rows of one patch, as they lie on disk; None without features."""
         low, high = self.offsets[patch : patch + 2]
@@ -161,6 +168,9 @@ def _check_arrays(folder: ArrayFolder, num_features: int) -> None:
     check_array(folder, "entry_offsets", "int64", *folder.arrays["offsets"].shape)
     if "weights" in folder.arrays:
         check_array(folder, "weights", "float32", *folder.arrays["indices"].shape)
+    for name, dtype in (("directions", "uint8"), ("arc_weights", "float32")):
+        if name in folder.arrays:
+            check_array(folder, name, dtype, *folder.arrays["indices"].shape)
     if "features_indptr" in folder.arrays:
         check_array(folder, "features_indptr", "int64", num_rows)
         check_array(folder, "features_indices", "int32", None)

@@ -51,17 +51,23 @@ def write_subgraphs(
     writer.save("indptr", ends)
     writer.save("entry_offsets", entry_offsets)
     indices = writer.array("indices", np.int32, num_rows=int(entry_offsets[-1]))
-    weights = writer.array("weights", np.float32, num_rows=int(entry_offsets[-1])) if graph.weighted else None
+    # What a patch has of every entry besides its column.
+    stored = {"weights": graph.weights, "directions": graph.directions, "arc_weights": graph.arc_weights}
+    num_entries = int(entry_offsets[-1])
+    extra = [
+        (array, writer.array(name, array.dtype, num_rows=num_entries))
+        for name, array in stored.items()
+        if array is not None
+    ]
     first_rows = patch_set.offsets[:-1].copy()
     for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
         next_rows = _rows_before(patch_set, first_rows, block.high)
         firsts, lasts = _entries_before(ends, first_rows), _entries_before(ends, next_rows)
         places = np.concatenate([[0], np.cumsum(lasts - firsts)])
         columns = np.empty(places[-1], np.int32)
-        values = np.empty(places[-1] if weights is not None else 0, np.float32)
-        given = None
-        if graph.weights is not None:
-            given = graph.weights.read(block.first_entry, block.first_entry + len(block.indices))
+        last_entry = block.first_entry + len(block.indices)
+        given = [array.read(block.first_entry, last_entry) for array, _ in extra]
+        values = [np.empty(places[-1], array.dtype) for array, _ in extra]
         next_places = places[:-1].copy()
         for rows, other_rows, entries in members.inside(block):
             patches = np.searchsorted(patch_set.offsets, rows, side="right") - 1
@@ -70,13 +76,13 @@ def write_subgraphs(
             counts = np.bincount(patches, minlength=patch_set.num_patches)
             here = np.arange(len(order)) + (next_places - np.cumsum(counts) + counts)[patches]
             columns[here] = other_rows[order] - patch_set.offsets[patches]
-            if given is not None:
-                values[here] = given[entries[order]]
+            for found, part in zip(values, given, strict=True):
+                found[here] = part[entries[order]]
             next_places += counts
         for patch in np.flatnonzero(lasts > firsts).tolist():
             indices.place(int(firsts[patch]), columns[places[patch] : places[patch + 1]])
-            if weights is not None:
-                weights.place(int(firsts[patch]), values[places[patch] : places[patch + 1]])
+            for (_, placed), found in zip(extra, values, strict=True):
+                placed.place(int(firsts[patch]), found[places[patch] : places[patch + 1]])
         first_rows = next_rows
     return num_covered
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from l2g2g.reports.partners import SHORTLIST, Partners, load_decoder
-from l2g2g.reports.record import RunRecord
+from l2g2g.reports.partners import SHORTLIST, Partners
+from l2g2g.runs.record import RunRecord
 
 Answers = Literal["inside", "live"]
 _LARGEST = 65535
@@ -68,7 +68,7 @@ def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside")
     if answers == "inside":
         partners, more = _lists(record) if record.num_nodes <= _MOST_FOR_LISTS else _vectors(record)
         blocks += more
-    if not load_decoder(record).has_factors:
+    if not record.make_decoder().has_factors:
         partners.setdefault("note", _NETWORK_NOTE)
     if record.edges is None:
         partners["note"] = _EDGES_UNKNOWN
@@ -139,7 +139,7 @@ def _lists(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
 def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
     vectors = record.vectors
     width = max(2, min(vectors.shape[1], _MOST_VECTOR_BYTES // (2 * len(vectors))))
-    decoder = load_decoder(record)
+    decoder = record.make_decoder()
     described = {"ranksPairs": not decoder.has_factors, **decoder.page_facts()}
     partners: dict[str, Any] = {"mode": "vectors", "decoder": described}
     if decoder.page_score is None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.models.decoders import read_decoder
-from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.decoding import sides_of
 from l2g2g.neighbours.exact import keep_best
 from l2g2g.neighbours.sides import Sides, sides_by
-from l2g2g.reports.record import RunRecord
+from l2g2g.runs.record import RunRecord
 
 NUM_PARTNERS = 10
 SHORTLIST = 256  # nodes of the largest inner product, which a learned decoder then ranks
@@ -24,7 +22,7 @@ class Partners:
         self.vectors = record.vectors
         self.cosine = sides_by(record.vectors, "cosine")
         self.known = None if record.edges is None else sp.csr_array(record.edges + record.edges.T)
-        self.decoder = load_decoder(record)
+        self.decoder = record.make_decoder()
         self.score = sides_of(self.decoder, record.vectors)  # None for a learned decoder
         self.inner = sides_by(record.vectors, "inner")
 
@@ -47,13 +45,6 @@ class Partners:
         scores = np.where(nodes >= 0, scores, -np.inf)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(nodes, order, 1), np.take_along_axis(scores, order, 1)
-
-
-def load_decoder(record: RunRecord) -> Decoder:
-    """What scores the pairs of a record. KeyError, RuntimeError or ValueError where its parameters do not fit."""
-    if not all(np.isfinite(value).all() for value in record.decoder.values()):
-        raise ValueError("parameters of the decoder that are not finite")
-    return read_decoder(record.decoder_kind, record.decoder, record.vectors.shape[1])
 
 
 def _best(sides: Sides, rows: np.ndarray, k: int, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:

@@ -14,9 +14,8 @@ from l2g2g.reports.document import DataTable, Entry
 from l2g2g.reports.figures import Curve, draw_curves, draw_histograms, draw_patch_graph
 from l2g2g.reports.map_data import Answers, MapData, make_map
 from l2g2g.reports.page import render_table
-from l2g2g.reports.partners import load_decoder
-from l2g2g.reports.record import RunRecord
 from l2g2g.reports.run_words import cards, duration, explain_pairs, percent, summarise
+from l2g2g.runs.record import RunRecord
 
 _SCRIPTS = ("page", "map_blocks", "map_colours", "map_canvas", "map_gestures", "map_partners", "map_page")
 _MOST_DRAWN_PATCHES = 400
@@ -42,7 +41,7 @@ def render_run(
     with live answers also questions to the server it came from.
     """
     style = "".join(_read(name) for name in ("page.css", "run.css"))
-    score = f"const scoreByDecoder = {load_decoder(record).page_score or 'null'};"
+    score = f"const scoreByDecoder = {record.make_decoder().page_score or 'null'};"
     script = "\n".join([*(_read(f"{name}.js") for name in _SCRIPTS), score])
     policy = content_policy(script, answers)
     title = escape(f"{record.graph.name}: {record.settings.get('method', 'embedding')}")
@@ -179,8 +178,6 @@ def _training(record: RunRecord) -> str:
 
 def _patches(record: RunRecord) -> str:
     patches = record.patches
-    if record.graph.cleaning is None:
-        return "<p>A saved model does not say how the graph was cut.</p>"
     if len(patches.sizes) == 1:
         return "<p>The whole graph is one patch: there is nothing to align.</p>"
     known = bool(patches.patch_residuals)

@@ -6,7 +6,7 @@ import numpy as np
 
 from l2g2g.evaluation.intervals import Interval
 from l2g2g.evaluation.separation import Separation
-from l2g2g.reports.record import RunRecord
+from l2g2g.runs.record import RunRecord
 
 _KINDS = {
     "test": "These pairs were held out: nothing in training has seen them.",
@@ -44,9 +44,7 @@ def cards(record: RunRecord) -> list[tuple[str, str]]:
     if separation is not None:
         for title, value in (("AUC", separation.auc), ("average precision", separation.average_precision)):
             found.append((percent(value.value), f"{title}, 95 % within {percent(value.low)} to {percent(value.high)}"))
-    found.append((f"{record.graph.num_nodes:,}", "nodes"))
-    if record.graph.num_edges is not None:
-        found.append((f"{record.graph.num_edges:,}", "edges"))
+    found += [(f"{record.graph.num_nodes:,}", "nodes"), (f"{record.graph.num_edges:,}", "edges")]
     total = record.row.get("seconds", {}).get("total")
     if total is not None:
         found.append((duration(float(total)), f"in all, {record.history.num_epochs} epochs"))
@@ -80,12 +78,10 @@ def duration(seconds: float) -> str:
 
 def _say_what(record: RunRecord) -> str:
     graph, settings = record.graph, record.settings
-    edges = "" if graph.num_edges is None else f" with {graph.num_edges:,} edges"
-    if graph.num_features is not None:
-        edges += f" and {graph.num_features:,} features" if graph.num_features else ", without features"
+    features = f" and {graph.num_features:,} features" if graph.num_features else ", without features"
     kind = "directed " if graph.directed else "weighted " if graph.weighted else ""
     return (
-        f"{graph.name} is a {kind}graph of {graph.num_nodes:,} nodes{edges}. Every "
+        f"{graph.name} is a {kind}graph of {graph.num_nodes:,} nodes with {graph.num_edges:,} edges{features}. Every "
         f"node has a vector of {record.vectors.shape[1]} numbers, learned by {settings.get('method', '?')} "
         f"(preset {settings.get('preset', '?')}, seed {settings.get('seed', '?')})."
     )
@@ -129,17 +125,12 @@ def _say_how_long(record: RunRecord) -> str:
 
 
 def _say_cleaned(record: RunRecord) -> str:
-    cleaning = record.graph.cleaning
-    if cleaning is None:
-        return "What was cleaned from the input is not known for a saved model."
-    cleaned = cleaning.describe()
+    cleaned = record.graph.cleaning.describe()
     return f"Cleaned on the way in: {cleaned}." if cleaned else "Nothing had to be cleaned from the input."
 
 
 def _say_patches(record: RunRecord) -> list[str]:
     patches = record.patches
-    if record.graph.cleaning is None:
-        return []  # a saved model does not say
     if len(patches.sizes) == 1:
         return ["The graph was not cut: the whole of it is one patch."]
     said = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.reports.record import RunRecord
+from l2g2g.runs.record import RunRecord
 
 MOST_SHOWN = 1_000_000
 
@@ -22,4 +22,4 @@ def thin(record: RunRecord, most: int = MOST_SHOWN) -> RunRecord:
     if record.node_ids is None:
         kept["node_ids"] = rows  # a node is still called by its number
     edges = None if record.edges is None else sp.csr_array(record.edges[rows][:, rows])
-    return replace(record, **kept, edges=edges, tensors={})
+    return replace(record, **kept, edges=edges)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from l2g2g.config import Config
-from l2g2g.fitted import Start
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import split_links
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.resources import prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.fitted import Start
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.storage import check_settings, place_graph, shared_graph
 from l2g2g.runs.training import check_graph, keep_training, run_split

@@ -29,7 +29,7 @@ from l2g2g.scoring import (
     directed_measures,
     further_measures,
     pair_scorer,
-    with_separation,
+    with_scores,
 )
 from l2g2g.stopwatch import Stopwatch
 from l2g2g.training.report import OnEpoch
@@ -75,7 +75,7 @@ def evaluate_graph(
         patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
         more = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
         keeper = keep_training(directory, training_name(config), shared, patches, config, **more)
-        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper}
+        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "keep": directory is not None}
         run = run_split(split, config, patches=patches, communicator=communicator, **how)
         if not communicator.is_first:
             return {}, run
@@ -87,7 +87,7 @@ def evaluate_graph(
                 best = best_link_scores(graph.block_model, split.test)
         if directory is not None:
             with clock.measure("inspect"):
-                run = with_separation(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
+                run = with_scores(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
         further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
         if measures == "all":
             ranked = split.test if protocol == "heldout" else None
@@ -120,7 +120,7 @@ def _pin(graph: GraphStore, pinned: PinnedSplit, folder: Path | None, communicat
 
 
 def _write_training_graph(graph: StoredGraph, split: PinnedSplit, folder: Path) -> None:
-    edges = split.training_edges(graph.num_nodes)
+    edges = split.training_edges(graph.num_nodes, directed=graph.directed)
     source = {"split_of": graph.sha256, "split": split.sha256}
     how: dict[str, Any] = {"num_edges": edges.num_edges, "weighted": edges.weighted, "source": source}
-    write_training_graph(graph, edges.row_blocks(weights=True), folder, **how)
+    write_training_graph(graph, edges.row_blocks(weights=True, directions=True), folder, **how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from l2g2g.budget import kept_bytes
 from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
-from l2g2g.fitted import Start, remember
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit
@@ -22,7 +22,9 @@ from l2g2g.inspection import Inspection, inspect_training
 from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.node_states import Parts, encode_states
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.overlap import PatchSet
 from l2g2g.preparation import (
     find_inputs,
     loop_settings,
@@ -36,6 +38,7 @@ from l2g2g.preparation import (
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
 from l2g2g.scoring import pair_scorer, score_pairs
@@ -120,13 +123,13 @@ def run_split(
             shard=shard,
         )
     inspection = Inspection()
-    if keeper is not None and communicator.size == 1:  # several ranks would have to send all overlaps once more
+    if keep and shard.is_first:
         with clock.measure("inspect"):
             # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
             can_score = validation is not None or not passes_whole_graph(patch_set, config)
             inspection = inspect_training(
                 model,
-                batches,
+                batches if communicator.size == 1 else setting.make_batches(graph, 0, every=True),
                 patch_set,
                 setting.settings,
                 trained.frame,
@@ -147,18 +150,17 @@ def run_split(
             batches = setting.make_batches(final_graph, once, none=whole is not None)
         embedding, frame = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
         check_embedding(embedding, config)
-        fitted = None
-        if keep and shard.is_first and final_graph.resident:
-            del batches
-            final, features = final_graph.to_graph(), setting.inputs.whole
-            passes = passes_whole_graph(patch_set, config)
-            fitted = remember(model, config, setting.inputs.inputs, final, features, patch_set, frame, whole=passes)
     note_seconds(clock, trained.history, keeper)
+    used = config if patches.on_disk is None else replace(config, patches=patch_set.num_patches)
+    fitted = None
+    if keep and shard.is_first:
+        passes, states = passes_whole_graph(patch_set, config), partial(setting.make_states, final_graph)
+        fitted = remember(model, used, setting.inputs.inputs, patch_set, frame, states, whole=passes)
     return Run(
         embedding.cpu().numpy(),
         Trained(model, frame, trained.history),
         patch_set,
-        config if patches.on_disk is None else replace(config, patches=patch_set.num_patches),
+        used,
         patches.kept_edge_fraction(graph),
         clock.seconds,
         fitted,
@@ -194,11 +196,17 @@ class _Setting:
     units: np.ndarray | None
     negatives: float
 
-    def make_batches(self, graph: GraphStore, keep_bytes: int | None, *, none: bool = False) -> PatchBatches:
-        """The patches of this rank with the edges of a graph, as batches. none: nobody will ask for them."""
+    def make_batches(
+        self, graph: GraphStore, keep_bytes: int | None, *, none: bool = False, every: bool = False
+    ) -> PatchBatches:
+        """The patches of this rank with the edges of a graph, as batches; every: those of all ranks.
+
+        none: nobody will ask for them.
+        """
         config, shard = self.config, self.shard
         together = config.together and config.shares_encoder and keep_bytes is None
-        groups = [] if none else group_patches(shard.patches, together=together)
+        own = np.arange(self.patches.patch_set.num_patches) if every else shard.patches
+        groups = [] if none else group_patches(own, together=together)
         options = BatchOptions(
             negatives_per_edge=self.negatives,
             draws_pairs=config.loss_scope == "inside" or self.patches.patch_set.num_patches == 1,
@@ -245,6 +253,17 @@ class _Setting:
         config = self.config
         how: dict[str, Any] = {"storage": config.feature_storage, "device": config.device}
         return WholeGraph(rows, self.inputs, propagate_once=propagates_once(config), **how)
+
+    def make_states(self, graph: GraphStore, patch_set: PatchSet | None) -> Parts:
+        """What new nodes need of the nodes of a graph, by passes over its rows and patches; see `Fitted`."""
+        whole = WholeGraph(TrainingRows(graph), self.inputs)
+        if patch_set is None:
+            return whole.states(self.model)
+        source, config = self.patches.source(graph, self.inputs), self.config
+        loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
+        pieces = ((edges.adjacency, rows) for edges, rows in loaded)
+        states = encode_states(self.model, pieces, device=config.device, storage=config.feature_storage)
+        return chain(states, whole.degrees())
 
     def forget_rows(self) -> None:
         """Give back the rows of training."""

@@ -16,7 +16,8 @@ import torch
 
 from l2g2g.core import hash_nodes, kernels
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.models.masking import draw_groups
+from l2g2g.graphs.graph import BACK, FORTH
+from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import PairList
 from l2g2g.models.sampling import DrawPlan, NegativePlan, TargetUnits
@@ -24,6 +25,8 @@ from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
 from l2g2g.training.rows import NodeRows, TrainingRows
+
+_Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +133,25 @@ class NodePairs:
         groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
         key, bound = stream_key(seed, Purpose.MASK, epoch), share_threshold(scored)
         mask = _Mask(hash_nodes(nodes, key), groups, key, bound)
+
+        def choose(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> _Entries:
+            if scored == 1.0 and not num_groups:
+                return rows, columns, entries
+            chosen = hidden_pairs(rows, columns, nodes, scored, seed=seed, epoch=epoch, groups=groups)
+            return rows[chosen], columns[chosen], entries[chosen]
+
         edges, values, allowed = [_NO_PAIRS], [np.empty(0, np.float32)], [_NO_PAIRS]
+        reversed_arcs = [_NO_PAIRS]
         for block in self.rows.blocks():
-            rows, columns, entries = self._edges(block, mask)
+            directed = block.directions is not None
+            rows, columns, entries = choose(*self._arcs(block)) if directed else self._edges(block, mask)
             edges.append((rows, columns))
-            if self._counts_weights and block.weights is not None:
-                values.append(block.weights[entries])
+            weights = block.weights if block.directions is None else block.arc_weights
+            if self._counts_weights and weights is not None:
+                values.append(weights[entries])
+            if self.options.reversed_share:
+                rows, columns, _ = choose(*self._reversed(block))
+                reversed_arcs.append((rows, columns))
             if drawn is not None:
                 allowed.append(self._allowed(block, drawn))
         rows, columns = (np.concatenate(side) for side in zip(*edges, strict=True))
@@ -148,6 +164,10 @@ class NodePairs:
             if not fresh:
                 self._fixed[seed] = negatives
         assert negatives is not None
+        if self.options.reversed_share:
+            rows, columns = (np.concatenate(side) for side in zip(*reversed_arcs, strict=True))
+            share = self.options.reversed_share / max(1, self._add_up(len(rows)))
+            negatives = negatives.join(PairList(rows, columns, np.full(1, share, np.float32)))
         return OwnedPairs(pairs, negatives)
 
     @cached_property
@@ -155,9 +175,9 @@ class NodePairs:
         """Edges that are to be predicted, over all epochs, of all processes."""
         if self.source is not None:
             return self.source.num_scored
-        if self.patch_set is None:
+        if self.patch_set is None and not self.rows.graph.directed:
             return self.rows.num_edges
-        return self._add_up(sum(len(self._edges(block)[0]) for block in self.rows.blocks()))
+        return self._add_up(sum(len(self._scored(block)[0]) for block in self.rows.blocks()))
 
     @property
     def _counts_weights(self) -> bool:
@@ -173,7 +193,7 @@ class NodePairs:
             held_out = sp.csr_array(held_out + adjacency)
             adjacency = edges_between(self.patch_set, adjacency)
         whole, num_nodes = whole_graph(self.rows.num_nodes), self.rows.num_nodes
-        edges = PatchEdges.induced(whole, adjacency, self.rows.graph.arcs)
+        edges = PatchEdges.induced(whole, adjacency, self.rows.graph.to_graph().arcs)
         counts = num_nodes, np.array([0]), self.negatives_per_edge
         return make_pairs(whole, edges, held_out, *counts, self.device, self.units, self.options)
 
@@ -189,7 +209,11 @@ class NodePairs:
         num_nodes = self.rows.num_nodes
         offsets, first = np.array([0, num_nodes]), np.array([0])
         counts = np.array([np.ceil(self.negatives_per_edge * self.num_scored)]).astype(np.int64)
-        make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=np.ones(1))
+        shares = np.ones(1)
+        if self.options.reversed_share:
+            num_reversed = self._add_up(sum(len(self._reversed(block)[0]) for block in self.rows.blocks()))
+            shares = shares - (self.options.reversed_share if num_reversed else 0.0)
+        make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=shares)
         nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
         if not self.options.by_degree:
             num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
@@ -218,15 +242,37 @@ class NodePairs:
         self.communicator.all_reduce(kind, total)
         return total.cpu().numpy()
 
-    def _edges(self, block: NodeRows, mask: _Mask | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows, columns, entries of the block) of the edges u < v of a block that are to be predicted.
+    def _scored(self, block: NodeRows) -> _Entries:
+        """(rows, columns, entries) of a block that are to be predicted: edges u < v, or arcs row → column."""
+        return self._edges(block) if block.directions is None else self._arcs(block)
+
+    def _arcs(self, block: NodeRows) -> _Entries:
+        """(rows, columns, entries) of the arcs row → column of a directed graph."""
+        assert block.directions is not None
+        return self._select(block, np.flatnonzero(block.directions & FORTH))
+
+    def _reversed(self, block: NodeRows) -> _Entries:
+        """(rows, columns, entries) of the reverses of one-way arcs whose row is in a block."""
+        assert block.directions is not None
+        return self._select(block, np.flatnonzero(block.directions == BACK))
+
+    def _select(self, block: NodeRows, entries: np.ndarray) -> _Entries:
+        """(rows, columns, entries) of some entries of a block, without those that are not predicted."""
+        rows = block.nodes.astype(np.int32)[np.searchsorted(block.indptr, entries, side="right") - 1]
+        return self._between(rows, block.indices[entries], entries)
+
+    def _edges(self, block: NodeRows, mask: _Mask | None = None) -> _Entries:
+        """(rows, columns, entries) of the edges u < v of a block, whatever their direction, that are to be predicted.
 
         mask: those of an epoch; None for all.
         """
         mask = mask or _Mask(np.zeros(self.rows.num_nodes, np.uint32), None, 0, share_threshold(1.0))
         indices = np.ascontiguousarray(block.indices, dtype=np.int32)
         parts = block.indptr, indices, block.nodes.astype(np.int32)
-        rows, columns, entries = kernels().hidden_edges(*parts, mask.hashes, mask.groups, mask.key, mask.bound)
+        return self._between(*kernels().hidden_edges(*parts, mask.hashes, mask.groups, mask.key, mask.bound))
+
+    def _between(self, rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> _Entries:
+        """Those of some entries that lie in no patch, where only these are predicted."""
         if self.patch_set is not None:
             between = ~self.patch_set.share_patch(rows, columns)
             rows, columns, entries = rows[between], columns[between], entries[between]
@@ -256,7 +302,7 @@ class _Mask:
     bound: int
 
 
-_NO_PAIRS = np.empty(0, np.int32), np.empty(0, np.int32)
+_NO_PAIRS: tuple[np.ndarray, np.ndarray] = np.empty(0, np.int32), np.empty(0, np.int32)
 
 
 def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:

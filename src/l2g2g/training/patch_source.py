@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.graphs.graph import Features
+from l2g2g.graphs.graph import Features, select_arcs
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.models.inputs import InputMap
 from l2g2g.patches.overlap import PatchSet
@@ -85,12 +85,15 @@ class StoredPatches:
         """See `PatchSource`."""
         blocks, rows = zip(*(self._load(int(patch)) for patch in patches), strict=True)
         if len(patches) == 1:
-            return PatchEdges(blocks[0]), rows[0]
-        return PatchEdges(_block_diagonal(blocks)), _stack(rows)
+            return blocks[0], rows[0]
+        adjacency = _block_diagonal([block.adjacency for block in blocks])
+        arcs = [block.arcs for block in blocks if block.arcs is not None]
+        return PatchEdges(adjacency, _block_diagonal(arcs) if arcs else None), _stack(rows)
 
-    def _load(self, patch: int) -> tuple[sp.csr_array, Features]:
+    def _load(self, patch: int) -> tuple[PatchEdges, Features]:
         nodes = self.patch_set.nodes_of(patch)
         adjacency, features = self.store.load_patch(patch)
+        ways, arc_weights = self.store.load_ways(patch)
         if self.rule is not None:
             weights = adjacency.data if self.weighted else None
             if patch not in self._held_places:
@@ -100,10 +103,15 @@ class StoredPatches:
             indptr, indices, weights = drop_entries(*parts, self._held_places[patch])
             weights = unit_weights(len(indices)) if weights is None else weights
             adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
-        return adjacency, self.inputs.read_nodes(features, nodes)
+            held = self._held_places[patch]
+            ways, arc_weights = (None if part is None else np.delete(part, held) for part in (ways, arc_weights))
+        arcs = None
+        if ways is not None:
+            arcs = select_arcs(adjacency.indptr, adjacency.indices, ways, arc_weights, len(nodes))
+        return PatchEdges(adjacency, arcs), self.inputs.read_nodes(features, nodes)
 
 
-def _block_diagonal(blocks: tuple[sp.csr_array, ...]) -> sp.csr_array:
+def _block_diagonal(blocks: list[sp.csr_array]) -> sp.csr_array:
     """(num_rows, num_rows) CSR with these blocks, without a copy by way of coordinates."""
     rows = np.cumsum([0, *(block.shape[0] for block in blocks)])
     entries = np.cumsum([0, *(block.nnz for block in blocks)])

@@ -25,17 +25,21 @@ class NodeRows:
         indptr: (num_rows + 1,) int64, from 0.
         indices: int32 columns, ascending in each row.
         weights: (num_entries,) float32; None where every weight is 1.
+        directions, arc_weights: (num_entries,) of a directed graph, as in `RowBlock`.
     """
 
     nodes: np.ndarray
     indptr: np.ndarray
     indices: np.ndarray
     weights: np.ndarray | None
+    directions: np.ndarray | None = None
+    arc_weights: np.ndarray | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes of its arrays."""
-        return sum(part.nbytes for part in (self.nodes, self.indptr, self.indices, self.weights) if part is not None)
+        by_entry = self.indices, self.weights, self.directions, self.arc_weights
+        return sum(part.nbytes for part in (self.nodes, self.indptr, *by_entry) if part is not None)
 
     @property
     def low(self) -> int:
@@ -152,11 +156,13 @@ class TrainingRows:
     def _read(self, low: int, high: int) -> NodeRows:
         if self.nodes is None:
             block = self.graph.row_block(low, high)
-            return NodeRows(np.arange(low, high), block.indptr, block.indices, block.weights)
+            by_entry = block.indices, block.weights, block.directions, block.arc_weights
+            return NodeRows(np.arange(low, high), block.indptr, *by_entry)
         nodes = self.nodes[low:high]
         rows = self.graph.read_adjacency_of(nodes)
         weights = rows.data if self.graph.weighted else None
-        return NodeRows(nodes, rows.indptr.astype(np.int64), rows.indices, weights)
+        ways = self.graph.read_ways_of(nodes)
+        return NodeRows(nodes, rows.indptr.astype(np.int64), rows.indices, weights, *ways)
 
 
 def _scale(block: NodeRows) -> np.ndarray:

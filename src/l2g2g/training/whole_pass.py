@@ -21,8 +21,9 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.encoders.base import Encoder
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.node_states import LAYER, NODE_DEGREES, Parts
 from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import SparseMatrix, normalise_adjacency, product, to_torch_csr
+from l2g2g.models.sparse import SparseMatrix, normalise_adjacency, product, sum_weights, to_torch_csr
 from l2g2g.training.rows import TrainingRows
 
 _BLOCK_BYTES = 1 << 25
@@ -89,15 +90,39 @@ class WholeGraph:
 
     def __call__(self, model: Autoencoder) -> Tensor:
         """(num_nodes, dim) mean embeddings."""
-        with torch.no_grad():
-            if self._prepared is not None:
+        if self._prepared is not None:
+            with torch.no_grad():
                 return model.encode(self._prepared)[0]
-            encoder = copy.deepcopy(model.encoder_of(0)).cpu()
-            output = self._encode(encoder)
-        return output[:, : model.dim].contiguous() if model.variational else output
+        encoder, vectors = self._encoder_of(model), _Table(self.rows.num_nodes)
+        for step, low, rows in self._encode(encoder):
+            if step == encoder.num_layers:
+                vectors.write(low, rows)
+        return vectors.rows[:, : model.dim].contiguous() if model.variational else vectors.rows
 
-    def _encode(self, encoder: Encoder) -> Tensor:
-        """The steps of the encoder, without anything as large as the edges or the features."""
+    def states(self, model: Autoencoder) -> Parts:
+        """The states of all nodes, in order, layer after layer; see `node_states`."""
+        yield from self.degrees()
+        encoder = self._encoder_of(model)
+        for step, _, rows in self._encode(encoder):
+            if step == encoder.num_layers:
+                return
+            yield f"{LAYER}{step}", rows.numpy()
+
+    def degrees(self) -> Parts:
+        """The degrees of all nodes, as a part of their states."""
+        for block in self.rows.blocks():
+            parts = block.indptr[:-1].astype(np.int64), block.indptr[1:].astype(np.int64), block.weights
+            yield NODE_DEGREES, (sum_weights(*parts) + 1).astype(np.float32)
+
+    def _encoder_of(self, model: Autoencoder) -> Encoder:
+        return copy.deepcopy(model.encoder_of(0)).cpu()
+
+    @torch.no_grad()
+    def _encode(self, encoder: Encoder) -> Iterator[tuple[int, int, Tensor]]:
+        """The steps of the encoder, without anything as large as the edges or the features.
+
+        Gives (step, first node, messages) of some rows at a time, and the vectors as messages of a step after the last.
+        """
         num_nodes, width = self.rows.num_nodes, encoder.weights[-1].shape[1]
         message, own = _Table(num_nodes), _Table(num_nodes)
         direct = torch.zeros(num_nodes, width) if encoder.residual or encoder.skip is not None else None
@@ -106,9 +131,9 @@ class WholeGraph:
             first, second = encoder.project(0, rows)
             message.write(low, first)
             own.write(low, second)
+            yield 0, low, first
             if encoder.skip is not None and direct is not None:
                 direct[low : low + len(first)] = rows.multiply(encoder.skip)
-        vectors = _Table(num_nodes)
         for step in range(encoder.num_layers):
             is_last = step == encoder.num_layers - 1
             next_message, next_own = _Table(num_nodes), _Table(num_nodes)
@@ -119,13 +144,13 @@ class WholeGraph:
                 if direct is not None and more is not None:
                     direct[here] = more
                 if is_last:
-                    vectors.write(low, hidden if more is None else hidden + more)
+                    yield step + 1, low, hidden if more is None else hidden + more
                     continue
                 first, second = encoder.project(step + 1, hidden)
                 next_message.write(low, first)
                 next_own.write(low, second)
+                yield step + 1, low, first
             message, own = next_message, next_own
-        return vectors.rows
 
     def _features(self) -> Iterator[tuple[int, Tensor | SparseMatrix]]:
         """The features as the encoder reads them, some rows at a time, and where they begin."""

@@ -1,4 +1,6 @@
-"""Known rows: a graph in two parts, the second encoded beside the state of the first, is the graph encoded at once."""
+"""Node states: a graph in two parts, the second encoded beside the state of the first, is the graph encoded at once."""
+
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -6,9 +8,13 @@ import torch
 
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import prepare_input
-from l2g2g.models.known_rows import KnownRows, record_known, weigh_nodes
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.node_states import NodeStates, collect, encode_states, weigh_nodes
 from l2g2g.models.sparse import SparseMatrix
-from l2g2g.patches.overlap import make_patches, whole_graph
+from l2g2g.patches.overlap import make_patches
+from l2g2g.training.patch_source import InducedPatches
+from l2g2g.training.rows import TrainingRows
+from l2g2g.training.whole_pass import InputRows, WholeGraph
 
 KINDS = [
     {},
@@ -35,12 +41,23 @@ def make_model(num_features, **options):
     return model
 
 
+def states_of(model, graph, patch_set=None):
+    inputs = InputRows(graph, InputMap(graph.num_features, "raw"))
+    whole = WholeGraph(TrainingRows(graph), inputs)
+    if patch_set is None:
+        return NodeStates.of_arrays(collect(whole.states(model)), None)
+    source = InducedPatches(patch_set, graph.adjacency, graph.features)
+    loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
+    parts = chain(encode_states(model, ((edges.adjacency, rows) for edges, rows in loaded)), whole.degrees())
+    return NodeStates.of_arrays(collect(parts), (patch_set.global_nodes, patch_set.offsets))
+
+
 def beside(encoder, inputs):
     return encoder.encode_beside(inputs.features, encoder.propagation.of_graph(inputs.propagation))
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
-def test_without_known_rows_it_is_the_encoder(noisy, options):
+def test_without_known_nodes_it_is_the_encoder(noisy, options):
     encoder = make_model(noisy.num_features, **options).encoder_of(0)
     inputs = prepare_input(noisy.adjacency, noisy.features, propagate_once=False)
     with torch.no_grad():
@@ -53,7 +70,7 @@ def test_without_known_rows_it_is_the_encoder(noisy, options):
 def test_rows_beside_known_ones_get_what_the_whole_gives_them(noisy, options):
     """The state of the known rows is that of the whole graph here, so nothing may differ."""
     model = make_model(noisy.num_features, **options)
-    known = record_known(model, whole_graph(noisy.num_nodes), noisy.adjacency, noisy.features)
+    known = states_of(model, noisy)
     num_known = 100
     whole = prepare_input(noisy.adjacency, noisy.features, propagate_once=False)
     with torch.no_grad():
@@ -68,7 +85,7 @@ def test_rows_beside_known_ones_get_what_the_whole_gives_them(noisy, options):
 def test_patches_have_states_and_degrees_of_their_own(noisy):
     patch_set = make_patches(noisy.adjacency, np.arange(noisy.num_nodes) % 3, min_overlap=4, target_overlap=6)
     model = make_model(noisy.num_features, num_encoders=3)
-    known = record_known(model, patch_set, noisy.adjacency, noisy.features)
+    known = states_of(model, noisy, patch_set)
     assert (known.num_nodes, known.num_patches) == (noisy.num_nodes, 3)
     assert (known.node_degrees == noisy.degrees + 1).all()
     for patch in range(3):
@@ -85,5 +102,5 @@ def test_patches_have_states_and_degrees_of_their_own(noisy):
 
 
 def test_membership_deals_a_node_to_all_its_patches():
-    known = KnownRows(np.array([0, 1, 1, 2]), np.array([0, 2, 4]), np.ones(4), np.ones(3), [])
+    known = NodeStates(np.array([0, 1, 1, 2]), np.array([0, 2, 4]), np.ones(4), np.ones(3), [])
     assert known.membership().toarray().tolist() == [[1, 0], [0.5, 0.5], [0, 1]]

@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
-from l2g2g.graphs.graph import Features, Graph
+from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.known_rows import KnownRows, record_known
-from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.models.node_states import NodeStates, Parts, StateParts, collect
+from l2g2g.patches.overlap import PatchSet
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What `fit` leaves behind.
+    """What a training leaves behind.
 
     Attributes:
         config: The settings as they were used.
         model: The trained model.
         inputs: How nodes are read.
-        known: The state of the nodes of training, in the patches that made their vectors: the whole graph as one
-            patch where a last pass over the whole graph did.
+        patches: (num_rows,) nodes and (num_patches + 1,) offsets of the patches that made the vectors; None where a
+            pass over the whole graph did.
         frame: What brings the vectors of each of these patches into the published coordinates.
+        state_parts: Makes the states of the nodes of training; see `node_states`.
     """
 
     config: Config
     model: Autoencoder
     inputs: InputMap
-    known: KnownRows
+    patches: tuple[np.ndarray, np.ndarray] | None
     frame: Frame
+    state_parts: StateParts
+
+    @cached_property
+    def states(self) -> NodeStates:
+        """The states of the nodes of training, in memory."""
+        return NodeStates.of_arrays(collect(self.state_parts()), self.patches)
+
+    @property
+    def num_patches(self) -> int:
+        """Patches that made the vectors; 1 for the whole graph."""
+        return 1 if self.patches is None else len(self.patches[1]) - 1
 
     @property
     def device(self) -> torch.device:
@@ -94,21 +109,19 @@ def remember(
     model: Autoencoder,
     config: Config,
     inputs: InputMap,
-    graph: Graph,
-    features: Features,
     patch_set: PatchSet,
     frame: Frame,
+    state_parts: Callable[[PatchSet | None], Parts],
     *,
     whole: bool,
 ) -> Fitted:
-    """Keep what a training found. graph: what the final vectors were computed on. features: what the encoder read.
+    """Keep what a training found.
 
-    whole: the vectors come from a pass over the whole graph, and no patch has a frame of its own.
+    state_parts: makes the states on the graph that the final vectors were computed on, of these patches; None for the
+    whole graph as one. whole: the vectors come from a pass over the whole graph, and no patch has a frame of its own.
     """
     if whole or patch_set.num_patches == 1:
-        patch_set = whole_graph(graph.num_nodes)
-        frame = Frame.identity(1, config.dim)
-    known = record_known(
-        model, patch_set, graph.adjacency, features, device=config.device, storage=config.feature_storage
-    )
-    return Fitted(config, model, inputs, known, frame.to("cpu", torch.float32).detach())
+        return Fitted(config, model, inputs, None, Frame.identity(1, config.dim), partial(state_parts, None))
+    patches = patch_set.global_nodes, patch_set.offsets
+    frame = frame.to("cpu", torch.float32).detach()
+    return Fitted(config, model, inputs, patches, frame, partial(state_parts, patch_set))

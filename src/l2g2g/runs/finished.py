@@ -1,0 +1,233 @@
+"""Finished: a training that has ended becomes the artefact that its run directory keeps.
+
+Arrays (one row for each node, unless said otherwise): vectors, ids, labels, degrees, first_patch, residuals; the edges
+u < v as CSR (edges_indptr, edges_indices) with their directions, where they are not too many; the patches (patch_nodes,
+patch_offsets); what new nodes need (state_*, structure_columns); the held-out pairs with their scores (pairs,
+pair_scores, pair_is_edge, one row for each pair).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from importlib import metadata
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from l2g2g.core.randomness import Purpose, stream_key
+from l2g2g.evaluation.separation import ScoredPairs
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.held_out import smallest_pairs
+from l2g2g.graphs.non_edges import draw_non_edges
+from l2g2g.graphs.splits import Pairs, edge_blocks
+from l2g2g.graphs.stored_ids import node_ids_of
+from l2g2g.graphs.stored_text import text_parts
+from l2g2g.models.node_states import Parts
+from l2g2g.run import Run
+from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.artefact import Contents, write_artefact
+from l2g2g.runs.record import GraphFacts, PatchFacts
+from l2g2g.runs.saved_model import frame_weights, model_parts, model_values, model_weights
+from l2g2g.scoring import pair_scorer
+
+ESTIMATORS = {
+    "gae": "GAE",
+    "vgae": "VGAE",
+    "fastgae": "FastGAE",
+    "gae+l2g": "GAEL2G",
+    "l2g2g": "L2G2G",
+    "vl2g2g": "VL2G2G",
+}
+_SAMPLED_EDGES = 20_000
+_PLACES = ("output", "warm_start")  # a page that is passed on tells nobody's folders
+_PACKAGES = ("l2g2g", "torch", "numpy", "scipy")
+# Edges are kept unless they would dwarf the vectors; what is small in itself is no burden.
+_FEW_BYTES = 64_000_000
+_IDS_AT_ONCE = 1 << 16
+
+
+def keep_run(
+    directory: RunDirectory | None,
+    name: str,
+    graph: GraphStore,
+    run: Run,
+    row: dict[str, Any],
+    *,
+    arguments: list[str] | None = None,
+) -> None:
+    """Write the artefact of a finished training into its run directory; nothing where there is none.
+
+    name: of the training in the run. row: the JSON line about it. arguments: of the command line.
+    """
+    if directory is not None:
+        write_artefact(directory.folder, name, describe_run(graph, run, row, arguments=arguments))
+
+
+def describe_run(
+    graph: GraphStore,
+    run: Run,
+    row: dict[str, Any],
+    *,
+    arguments: list[str] | None = None,
+    parameters: dict[str, Any] | None = None,
+    keeps_edges: bool | None = None,
+) -> Contents:
+    """The contents of the artefact of a finished training, which are read from the graph when they are written.
+
+    parameters: of the estimator that was fitted; None where the settings say it all. keeps_edges: None for unless they
+    are too many. Others as in `keep_run`.
+    """
+    fitted = run.fitted
+    assert fitted is not None, "a run is kept with what new nodes need"
+    scored = run.inspection.scored or _score_learned(graph, run)
+    labels = graph.labels
+    classes, codes = (None, None) if labels is None else np.unique(labels, return_inverse=True)
+    patch_set, residuals = run.patch_set, run.inspection.residuals
+    several = patch_set.num_patches > 1
+    values = {
+        **model_values(fitted),
+        "estimator": ESTIMATORS[run.config.method],
+        "parameters": parameters,
+        "row": {field: value for field, value in row.items() if field not in _PLACES},
+        "command": show_command(arguments or []),
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
+        "graph": asdict(_describe_graph(graph)),
+        "history": asdict(run.trained.history),
+        "patches": asdict(_describe_patches(run)),
+        "separation": None if scored is None else asdict(scored.separation),
+        "classes": None if classes is None else [str(name) for name in classes.tolist()],
+    }
+
+    def by_node() -> Parts:
+        yield "vectors", run.embedding
+        if codes is not None:
+            yield "labels", codes.astype(np.int32)
+        if residuals is not None:
+            yield "residuals", residuals.per_node.astype(np.float32)
+        yield "first_patch", _first_patches(run)
+        if several:
+            yield "patch_nodes", patch_set.global_nodes.astype(np.int32)
+            yield "patch_offsets", patch_set.offsets.astype(np.int64)
+        if scored is not None:
+            yield "pairs", scored.ends.astype(np.int32)
+            yield "pair_scores", scored.scores.astype(np.float32)
+            yield "pair_is_edge", scored.is_edge.astype(np.uint8)
+
+    kept = 4 * graph.num_edges <= max(_FEW_BYTES, run.embedding.nbytes) if keeps_edges is None else keeps_edges
+    sources: list[Callable[[], Parts]] = [
+        by_node,
+        lambda: _id_parts(graph),
+        lambda: _edge_parts(graph, kept),
+        lambda: model_parts(fitted),
+    ]
+    weights = model_weights(fitted)
+    if several and fitted.patches is None:  # otherwise the frame of the vectors is that of the patches
+        weights |= frame_weights("patch_frame", run.trained.frame)
+    return Contents(values, weights, lambda: chain.from_iterable(source() for source in sources))
+
+
+def show_command(arguments: list[str]) -> str:
+    """The command as it was typed, with the names of files but without the folders of the machine.
+
+    Example:
+        >>> show_command(["embed", "/home/me/my edges.csv", "-o", "out.npy"])
+        "l2g2g embed 'my edges.csv' -o out.npy"
+    """
+    shown = [os.path.basename(part.rstrip("/")) if os.path.isabs(part) else part for part in arguments]
+    return shlex.join(["l2g2g", *shown]) if arguments else ""
+
+
+def sample_pairs(graph: GraphStore, count: int, seed: int) -> Pairs | None:
+    """Some edges, and as many pairs that are none; None where every pair is an edge."""
+    num_others = graph.num_nodes * (graph.num_nodes - 1) // 2 - graph.num_edges
+    if num_others == 0:
+        return None
+    key, count = stream_key(seed, Purpose.RECORD), min(count, graph.num_edges)
+    edges = smallest_pairs(lambda: edge_blocks(graph), graph.num_edges, count, key, graph.name)
+    return Pairs(edges, draw_non_edges(graph, edges[:num_others], key))
+
+
+def _score_learned(graph: GraphStore, run: Run) -> ScoredPairs | None:
+    """Scores of edges that were learned from, where no others were scored."""
+    pairs = sample_pairs(graph, _SAMPLED_EDGES, run.config.seed)
+    if pairs is None:
+        return None
+    return ScoredPairs.of("training", run.embedding, pairs, pair_scorer(run.trained.model), run.config.seed)
+
+
+def _describe_graph(graph: GraphStore) -> GraphFacts:
+    return GraphFacts(
+        graph.name,
+        graph.num_nodes,
+        graph.num_edges,
+        graph.num_features,
+        graph.weighted,
+        graph.directed,
+        graph.cleaning,
+    )
+
+
+def _describe_patches(run: Run) -> PatchFacts:
+    patch_set, residuals = run.patch_set, run.inspection.residuals
+    overlaps = patch_set.overlaps
+    assert run.fitted is not None
+    found = PatchFacts(
+        [int(size) for size in patch_set.sizes],
+        overlaps.edges.tolist(),
+        overlaps.sizes.tolist(),
+        num_joined=patch_set.num_joined,
+        final_pass=run.fitted.patches is None and patch_set.num_patches > 1,
+    )
+    if residuals is None:
+        return found
+    return replace(
+        found,
+        pair_residuals=residuals.per_pair.tolist(),
+        patch_residuals=residuals.per_patch.tolist(),
+        before=residuals.before,
+        after=residuals.after,
+    )
+
+
+def _first_patches(run: Run) -> np.ndarray:
+    """(num_nodes,) int32 the first patch that holds each node."""
+    patch_set = run.patch_set
+    patches = np.repeat(np.arange(patch_set.num_patches, dtype=np.int32), patch_set.sizes)
+    first = np.empty(patch_set.num_nodes, np.int32)
+    first[patch_set.global_nodes[::-1]] = patches[::-1]  # from the end, so that the first patch is what stays
+    return first
+
+
+def _id_parts(graph: GraphStore) -> Parts:
+    ids = node_ids_of(graph)
+    if ids is None:
+        return
+    blocks = (ids[low : low + _IDS_AT_ONCE] for low in range(0, graph.num_nodes, _IDS_AT_ONCE))
+    if ids[:1].dtype.kind in "iu":
+        for block in blocks:
+            yield "ids", block
+    else:
+        yield from text_parts("ids", blocks)
+
+
+def _edge_parts(graph: GraphStore, keeps_edges: bool) -> Parts:
+    """Degrees, and the edges u < v of a graph as CSR, with their directions where it has some."""
+    if keeps_edges:
+        yield "edges_indptr", np.zeros(1, np.int64)
+    end = 0
+    for block in graph.row_blocks(directions=keeps_edges):
+        yield "degrees", np.diff(block.indptr).astype(np.int32)
+        if not keeps_edges:
+            continue
+        sources, targets, places = block.upper()
+        ends = end + np.cumsum(np.bincount(sources - block.low, minlength=block.high - block.low))
+        yield "edges_indptr", ends
+        yield "edges_indices", targets.astype(np.int32)
+        if block.directions is not None:
+            yield "edge_directions", block.directions[places]
+        end = int(ends[-1])
