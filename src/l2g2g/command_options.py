@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from l2g2g.command_help import panel_name
-from l2g2g.completion import complete_graph
+from l2g2g.completion import BASELINE_NAMES, complete_graph, complete_words
+from l2g2g.training.methods import METHODS
 from l2g2g.training_options import table_option
 
 _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
@@ -33,7 +34,17 @@ DataDirOption = Annotated[
     typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
 ]
 MethodOption = Annotated[str | None, table_option("method", "-m")]
-MethodsOption = Annotated[list[str] | None, table_option("method", "-m", default="l2g2g; repeatable")]
+MethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        "-m",
+        help=f"{', '.join(METHODS)}, or a baseline: {', '.join(BASELINE_NAMES)}; repeatable.",
+        show_default="l2g2g",
+        rich_help_panel=panel_name("model"),
+        autocompletion=complete_words((*METHODS, *BASELINE_NAMES)),
+    ),
+]
 PresetOption = Annotated[str | None, table_option("preset")]
 SeedOption = Annotated[int | None, table_option("seed")]
 OutputOption = Annotated[

@@ -50,7 +50,7 @@ class GraphSizes:
         num_nodes, num_edges, num_features: Its sizes.
         entries_per_row: Numbers of a feature row; of a sparse one its entries.
         sparse: Whether features are sparse.
-        on_disk: Whether it lies in a store: ranks then read their own patches only.
+        on_disk: Whether it lies in a store; otherwise it is read first.
     """
 
     name: str
@@ -136,7 +136,7 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config, ranks) + 16 * num_arcs + columns
     needed = resident + max(training, peak_of_reading(num_arcs, columns))
     in_memory = config.memory is None or needed <= config.memory
-    in_memory = in_memory and not (ranks > 1 and sizes.on_disk)
+    in_memory = in_memory and ranks == 1  # several read their own parts of a store
     needs: Needs | None = None
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
@@ -149,10 +149,12 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
             needs = row_needs(stored, config, threads, resident)
         per_arc, per_row = kept_bytes(config)
         per_row += int(8 * (stored.entries_per_row or config.structure_width))
-        # If all of it may stay in memory: the rows of the graph, and the own patches.
-        stays = 4 * num_arcs + (per_arc * num_arcs + per_row * sizes.num_nodes) // ranks
+        # If all of it may stay in memory: the rows of the own nodes, and the own patches.
+        stays = ((4 + per_arc) * num_arcs + per_row * sizes.num_nodes) // ranks
         num_patches = needs.num_patches
         needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
+        if config.memory is None and not sizes.on_disk:  # the first rank reads it
+            needed = max(needed, resident + peak_of_reading(num_arcs, columns))
     sample = Sample.of(sizes, replace(config, threads=threads))
     seconds = sample.measure(in_memory)
     scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
