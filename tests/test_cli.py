@@ -118,9 +118,10 @@ def test_streams_results_on_stdout_and_messages_on_stderr(run, edges, tmp_path):
     code, out, err = run(*arguments)
     assert code == 0
     assert out.startswith(f"{tmp_path / 'out.csv'}: 120 vectors of 16 numbers, gae, 1 epochs")
-    first, second = err.splitlines()
+    first, second, third = err.splitlines()
     assert first == f"read {edges}: columns source → target, header skipped"
     assert second.startswith("edges: 120 nodes, ")
+    assert third.startswith("edges: chosen by validation AUC: ")
     assert run(*arguments, "--quiet") == (0, "", "")
 
 
