@@ -120,9 +120,10 @@ def test_streams_results_on_stdout_and_messages_on_stderr(run, edges, tmp_path):
     code, out, err = run(*arguments)
     assert code == 0
     assert out.startswith(f"{tmp_path / 'out.csv'}: 120 vectors of 16 numbers, gae, 1 epochs")
-    first, second = err.splitlines()
+    first, second, third = err.splitlines()
     assert first == f"read {edges}: columns source → target, header skipped"
     assert second.startswith("edges: 120 nodes, ")
+    assert third.startswith("edges: chosen by validation AUC: ")
     assert run(*arguments, "--quiet") == (0, "", "")
 
 
@@ -231,7 +232,7 @@ def test_measures_that_do_not_apply_are_null(run, edges, labelled):
     base = ["evaluate", "--method", "gae", "--json", *FAST]
     plain = json.loads(run(*base, labelled)[1])
     assert [plain[name] for name in FURTHER + HARD] == [None] * 10
-    assert set(plain["seconds"]) == SECONDS
+    assert set(plain["seconds"]) == {*SECONDS, "choose"}
     unlabelled = json.loads(run(*base, edges, "--measures", "all")[1])
     assert unlabelled["mrr"] is not None
     assert (unlabelled["probe_accuracy"], unlabelled["probe_macro_f1"]) == (None, None)
@@ -342,7 +343,7 @@ def test_no_validation_trains_on_all_edges(run, edges, tmp_path):
 
 def test_options_reach_the_run(run, edges, tmp_path):
     # With an alignment in the loop, which a shared encoder has only where it is asked for.
-    base = ["embed", edges, "--json", *FAST, "--rotate", "--translate"]
+    base = ["embed", edges, "--json", *FAST, "--rotate", "--translate", "--structure", "none"]
     seen = {}
     for name, extra in {
         "plain": [],
