@@ -8,7 +8,7 @@ import pytest
 from l2g2g.core import set_backend
 from l2g2g.evaluation.pair_features import NeighbourEvidence
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.splits import split_edges
+from l2g2g.graphs.splits import split_edges, split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.graphs.training_graph import TrainingGraph
 
@@ -53,7 +53,7 @@ def test_a_held_out_edge_never_enters_a_feature(feature, tmp_path):
     """From a store, features are those of the training edges: the same as of a graph that never had the others."""
     graph = random_graph()
     split = split_edges(graph, seed=3)
-    train = split.in_memory(graph).train
+    train = split_links(graph, seed=3).train
     stored = write_graph(graph, tmp_path / "store")
     view = TrainingGraph(stored, split.rule, split.num_edges)
     sources, targets, _ = split.test.endpoints()

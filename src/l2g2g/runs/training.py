@@ -64,6 +64,7 @@ from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
 _UNLIMITED = 1 << 62
+_MOST_LINK_EDGES = 2_000_000
 _log = logging.getLogger(__name__)
 
 
@@ -164,7 +165,7 @@ def run_split(
                 whole,
                 validation=split.validation if final_graph is not None and can_score else None,
                 scorer=pair_scorer(model),
-                fit_links=partial(fit_links, split, model.decoder, config.seed),
+                fit_links=None if keeper is None else partial(fit_links, split, model.decoder, config.seed),
             )
     with clock.measure("assemble"):
         del global_pairs
@@ -453,10 +454,16 @@ def check_graph(graph: GraphStore, config: Config) -> None:
 
 
 def fit_links(split: LinkSplit[Any], decoder: Decoder, seed: int, vectors: np.ndarray) -> LinkModel | None:
-    """The link model of vectors that have seen the training graph of a split and nothing else."""
+    """The link model of vectors that have seen the training graph of a split and nothing else.
+
+    None without validation pairs, for a graph on disk, and where it would take longer than training.
+    """
+    train = split.train
     if split.validation is None or split.protocol != "heldout":
         return None
-    return fit_link_model(split.train, vectors, decoder, split.validation, split.held_out, seed=seed)
+    if not train.resident or train.num_edges > _MOST_LINK_EDGES:
+        return None
+    return fit_link_model(train.to_graph(), vectors, decoder, split.validation, split.held_out, seed=seed)
 
 
 def check_embedding(embedding: torch.Tensor, config: Config) -> None:
