@@ -8,13 +8,11 @@ import torch
 
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import prepare_input
-from l2g2g.models.inputs import InputMap
-from l2g2g.models.node_states import NodeStates, collect, encode_states, weigh_nodes
+from l2g2g.models.node_states import NodeStates, collect, encode_states, node_degrees, weigh_nodes, whole_states
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import make_patches
 from l2g2g.training.patch_source import InducedPatches
 from l2g2g.training.rows import TrainingRows
-from l2g2g.training.whole_pass import InputRows, WholeGraph
 
 KINDS = [
     {},
@@ -42,13 +40,13 @@ def make_model(num_features, **options):
 
 
 def states_of(model, graph, patch_set=None):
-    inputs = InputRows(graph, InputMap(graph.num_features, "raw"))
-    whole = WholeGraph(TrainingRows(graph), inputs)
+    degrees = node_degrees(TrainingRows(graph).blocks())
     if patch_set is None:
-        return NodeStates.of_arrays(collect(whole.states(model)), None)
+        inputs = prepare_input(graph.adjacency, graph.features, propagate_once=False)
+        return NodeStates.of_arrays(collect(chain(whole_states(model, inputs), degrees)), None)
     source = InducedPatches(patch_set, graph.adjacency, graph.features)
     loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
-    parts = chain(encode_states(model, ((edges.adjacency, rows) for edges, rows in loaded)), whole.degrees())
+    parts = chain(encode_states(model, ((edges.adjacency, rows) for edges, rows in loaded)), degrees)
     return NodeStates.of_arrays(collect(parts), (patch_set.global_nodes, patch_set.offsets))
 
 

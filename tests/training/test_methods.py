@@ -87,7 +87,7 @@ def test_the_loss_falls(village, method, mask, most):
 
 def test_alignment_makes_separate_encoders_agree_on_shared_nodes(noisy):
     """Every encoder of GAE+L2G has its own frame: without alignment an average over patches would mean nothing."""
-    run = embed_graph(noisy, make_config("gae+l2g", patches=4, dim=4, epochs=40, lr=0.02))
+    run = embed_graph(noisy, make_config("gae+l2g", patches=4, dim=4, epochs=40, lr=0.02, structure="none"))
     patch_set, frame = run.patch_set, run.trained.frame
     features = scale_features(noisy.features, "centred")
     batches = prepare_batches(
@@ -109,7 +109,7 @@ def test_alignment_makes_separate_encoders_agree_on_shared_nodes(noisy):
 def test_pairs_between_patches_are_worth_their_place_in_the_loss(village):
     """METIS cuts at the blocks: a loss inside patches never meets the non-edges between them, and cannot tell them."""
     graph = replace(village, features=None)
-    options = {"patches": 6, "dim": 8, "epochs": 60, "mask": 0.0}
+    options = {"patches": 6, "dim": 8, "epochs": 60, "mask": 0.0, "structure": "none"}
 
     def mean_auc(scope):
         configs = [make_config("l2g2g", scope=scope, seed=seed, **options) for seed in (0, 1, 2)]
@@ -119,7 +119,7 @@ def test_pairs_between_patches_are_worth_their_place_in_the_loss(village):
 
 
 def test_a_whole_graph_pass_is_the_encoding_of_the_one_patch_graph(noisy):
-    run = embed_graph(noisy, make_config("l2g2g", patches=3, dim=4, epochs=5))
+    run = embed_graph(noisy, make_config("l2g2g", patches=3, dim=4, epochs=5, structure="none"))
     assert run.patch_set.num_patches == 3
     features = scale_features(noisy.features, "centred")
     held_out = keep_all(noisy).held_out

@@ -102,7 +102,7 @@ def evaluate_graph(
         **further,
         **directed_measures(graph, split.test, run.embedding, scored.scorer),
         **scored.more,
-        "chosen": {**run.chosen, **scored.more["chosen"]},
+        "chosen": _join_choices(run.chosen, scored.more["chosen"]),
     }
     told |= {} if pinned is None else {"split": str(pinned.folder)}
     described = run.describe()
@@ -110,6 +110,13 @@ def evaluate_graph(
         graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **told
     )
     return row, run
+
+
+def _join_choices(vectors: dict[str, Any], scorer: dict[str, Any]) -> dict[str, Any]:
+    """What was chosen, of vectors and of scorers, with the validation scores of all candidates."""
+    joined = {**vectors, **scorer}
+    scores = {**vectors.get("validation_auc", {}), **scorer.get("validation_auc", {})}
+    return {**joined, "validation_auc": scores} if scores else joined
 
 
 def training_name(config: Config) -> str:

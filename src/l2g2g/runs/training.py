@@ -162,7 +162,7 @@ def run_split(
                 patch_set,
                 setting.settings,
                 trained.frame,
-                whole,
+                whole if communicator.size == 1 else setting.make_pass(graph, alone=True),
                 validation=split.validation if final_graph is not None and can_score else None,
                 scorer=pair_scorer(model),
                 fit_links=None if keeper is None else partial(fit_links, split, model.decoder, config.seed),
@@ -305,10 +305,10 @@ class _Setting:
         refuse_nothing_to_predict(pairs.num_scored)
         return GlobalPairs(pairs, shard.table, shares)
 
-    def make_pass(self, graph: GraphStore, *, trains: bool = False) -> WholePass | None:
+    def make_pass(self, graph: GraphStore, *, trains: bool = False, alone: bool = False) -> WholePass | None:
         """The pass over all nodes that gives the vectors, where there is one: each rank has a range of rows.
 
-        trains: whether the graph is that of training, whose rows are here.
+        trains: whether the graph is that of training, whose rows are here. alone: this rank takes all rows.
         """
         config = self.config
         if self.local is None and not passes_whole_graph(self.patches.patch_set, config):
@@ -318,6 +318,8 @@ class _Setting:
             return WholeGraph(graph.to_graph().adjacency, self.inputs, propagate_once=propagates_once(config), **how)
         if trains and self.local is not None:
             return RowPass(self.row_batch)
+        if alone:
+            return RowPass(self._row_batch(LocalRows(TrainingRows(graph)), 0))
         rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
         return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
