@@ -16,6 +16,7 @@ from l2g2g.feature_choices import FeatureCounts
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
 from l2g2g.models.inputs import InputMap, InputSource
+from l2g2g.models.structure import StructureMap
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.run import Run
 from l2g2g.runs import patches, training
@@ -94,10 +95,12 @@ class Ours:
                 self._patches[key] = cut(graph, config)
             return self._patches[key]
 
-        def find_once(source: InputSource, counts: FeatureCounts | None, config: Config) -> InputMap:
+        def find_once(
+            source: InputSource, counts: FeatureCounts | None, config: Config, structure: StructureMap | None = None
+        ) -> InputMap:
             key = (config.feature_scaling, config.feature_width, config.structure, config.structure_width, config.seed)
             if key not in self._inputs:
-                self._inputs[key] = find_inputs(source, counts, config)
+                self._inputs[key] = find_inputs(source, counts, config, structure)
             return self._inputs[key]
 
         with patch.object(patches, "cut", cut_once), patch.object(training, "find_inputs", find_once):

@@ -281,7 +281,7 @@ def test_the_combined_scorer_is_chosen_and_told(run, labelled, tmp_path, from_st
     if from_store:
         graph = tmp_path / "store"
         assert run("prepare", labelled, "--store", graph, "-q")[0] == 0
-    base = ["evaluate", graph, "-m", "gae", "--json", *FAST]
+    base = ["evaluate", graph, "-m", "gae", "--json", "--structure", "none", *FAST]
     plain, combined, chosen = (json.loads(run(*base, "--scorer", each)[1]) for each in ("vectors", "combined", "auto"))
     assert plain["chosen"] == {"scorer": "vectors"}
     assert combined["chosen"]["scorer"] == "combined"

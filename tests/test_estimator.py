@@ -162,7 +162,7 @@ def shown(noisy, plain, tmp_path_factory):
         "no features": (GAE(dim=4, epochs=1).fit(plain), False, True),
         "no features, patches": (L2G2G(dim=4, epochs=1, patches=2).fit(plain), False, True),
         "a frame for each patch": (GAEL2G(dim=4, epochs=1, patches=2).fit(noisy), False, True),
-        "on disk": (L2G2G(dim=4, epochs=1, patches=2).fit(folder / "store"), True, True),
+        "on disk": (L2G2G(dim=4, epochs=1, patches=2, structure="none").fit(folder / "store"), True, True),
         "loaded": (GAE.load(folder / "model"), True, True),
     }
 

@@ -19,6 +19,7 @@ from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.cli import app, main
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.estimator_parameters import FIT_OPTIONS
+from l2g2g.evaluation.baselines import BASELINES
 from l2g2g.options import PRESET_NAMES, in_python
 from l2g2g.training.methods import METHODS
 
@@ -176,9 +177,9 @@ def test_invariant_4_help_shows_the_defaults_of_the_table(name, capsys, monkeypa
     text = shown(capsys, monkeypatch, name, "--help-all")
     for option in OPTIONS.values():
         line = line_of(option.flag, text)
-        assert option.help in line
-        expected = "l2g2g; repeatable" if (name, option.name) == ("evaluate", "method") else option.default_text()
-        assert f"[default: ({expected})]" in line
+        with_baselines = f"{', '.join(METHODS)}, or a baseline: {', '.join(BASELINES)}; repeatable."
+        assert (with_baselines if (name, option.name) == ("evaluate", "method") else option.help) in line
+        assert f"[default: ({option.default_text()})]" in line
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -83,7 +83,8 @@ def test_a_run_is_the_same_under_the_clock_and_free_after_it(planted):
     names = {each["name"]: each for each in functions}
     assert names["graphs.splits.split_links"]["calls"] == 1
     assert names["training.loop.train"]["calls"] == 1
-    assert names["torch.Tensor.backward"]["calls"] == 3
+    assert names["core.backward_layer"]["calls"] == 3
+    assert names["torch.Tensor.backward"]["calls"] == 1  # in the epoch whose gradient passes through the alignment
     assert any(name.startswith("models.") for name in names)
     assert names["core.areas_under_curves"]["calls"] >= 1
     assert 0.5 < sum(each["share"] for each in functions) <= 1.001

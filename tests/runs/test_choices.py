@@ -111,6 +111,20 @@ def test_the_better_score_wins_by_a_margin(grid):
         assert "trained 80.0" in choice.summary()
 
 
+@pytest.mark.parametrize("width", [5, 8])
+def test_a_graph_with_other_eigenvectors_gets_a_model_of_its_width(grid, width):
+    from l2g2g.models.structure import fit_structure
+
+    config = make_config("gae", dim=8)
+    spectral = find_spectral(fit_structure(grid.adjacency, 13 - width), 0, None, config)
+    found = spectral.refitted(fit_structure(grid.adjacency, width), config)
+    assert found.inputs.num_columns == width + 1 != spectral.inputs.num_columns
+    assert found.model.encoder_of(0).skip.shape == (width + 1, 8)
+    expected = find_spectral(fit_structure(grid.adjacency, width), 0, None, config).model.state_dict()
+    for name, value in found.model.state_dict().items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
 def test_few_edges_need_a_larger_gain():
     assert needed_gain(0.9, 10**6) == 0.002
     assert needed_gain(0.9, 100) == pytest.approx(0.015)

@@ -53,10 +53,12 @@ class SpectralVectors:
     slope: float = 1.0
     num_edges: int = 0
 
-    def refitted(self, structure: StructureMap) -> SpectralVectors:
-        """The same on the columns of a graph with more edges; its eigenvalues are put in place of the old ones."""
+    def refitted(self, structure: StructureMap, config: Config) -> SpectralVectors:
+        """The same on the columns of a graph with more edges, which may be more or fewer; the decoder stays."""
         inputs = replace(self.inputs, structure=structure.leading(self.model.dim))
-        return replace(self, inputs=inputs, model=_make_model(self.model, inputs, self.eigenvalue_power, self.slope))
+        model = make_autoencoder(config, inputs.num_columns, 1)
+        model.decoder.load_state_dict(self.model.decoder.state_dict())
+        return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
 
 
 @dataclass(frozen=True)

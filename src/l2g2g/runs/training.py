@@ -176,7 +176,7 @@ def run_split(
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
                     structure = _fit_structure(final_graph, config.dim, config.seed, communicator)
-                    model, trained = setting.hand_out(spectral.refitted(structure), trained)
+                    model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
             once = None if final_graph.resident else 0

@@ -90,7 +90,7 @@ class Encoder(nn.Module, ABC):
         heads = [1] * (len(widths) - 2) + [2 if self.variational else 1]
         return nn.ParameterList(
             [
-                nn.Parameter(torch.cat([glorot(fan_in, fan_out, generator) for _ in range(count)], dim=1))
+                nn.Parameter(glorot(fan_in, fan_out, generator, heads=count))
                 for fan_in, fan_out, count in zip(widths[:-1], widths[1:], heads, strict=True)
             ]
         )
@@ -199,7 +199,10 @@ class Encoder(nn.Module, ABC):
         return padded if direct is None else direct + padded
 
 
-def glorot(fan_in: int, fan_out: int, generator: torch.Generator | None) -> Tensor:
-    """(fan_in, fan_out) uniform start weights (Glorot and Bengio 2010)."""
+def glorot(fan_in: int, fan_out: int, generator: torch.Generator | None, *, heads: int = 1) -> Tensor:
+    """(fan_in, heads * fan_out) uniform start weights (Glorot and Bengio 2010), those of one head after the other."""
     bound = (6.0 / (fan_in + fan_out)) ** 0.5
-    return torch.empty(fan_in, fan_out).uniform_(-bound, bound, generator=generator)
+    weights = torch.empty(fan_in, heads * fan_out)  # filled in place: the first torch.cat on "meta" takes seconds
+    for head in weights.split(fan_out, dim=1):
+        head.copy_(torch.empty(fan_in, fan_out).uniform_(-bound, bound, generator=generator))
+    return weights
