@@ -92,7 +92,7 @@ def test_a_saved_model_has_a_page_too(planted, tmp_path, capsys):
     GAE(dim=4, epochs=2, threads=1).fit(planted).save(tmp_path / "model")
     assert call("report", tmp_path / "model") == 0
     text = (tmp_path / "model" / "report.html").read_text()
-    assert "the whole of it is one patch" in text
+    assert "The graph was not partitioned: it is one patch." in text
     assert "decided when training stopped" in text  # pairs that were held back
     assert call("report", tmp_path / "model", "--training", "x") == 2
 

@@ -12,7 +12,7 @@ from l2g2g.models.encoders import ENCODERS
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 from l2g2g.training.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 
-_MOST_AUTO_NODES = 200_000
+_MOST_AUTO_NODES = 50_000  # above, structural columns beside features cost more time than training
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -149,7 +149,7 @@ class Config:
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
         when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "200,000 nodes auto makes none beside features.",
+        "50,000 nodes auto makes none beside features.",
     )
     structure_width: int = option(
         64,

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
+from l2g2g.models.structure import MORE_VECTORS
 
 # Found by measuring trainings of 50,000 to 400,000 nodes (tests/test_memory.py repeats one of them).
 _BYTES_PER_ACTIVATION = 24  # what an epoch holds of every hidden or final number of a row, with its gradients
@@ -19,6 +20,7 @@ _FURTHER_BYTES_PER_ARC = 30  # where validation holds the whole graph beside the
 _COPIES = 2  # of the features: scaled, and with entries dropped
 _FURTHER_COPIES = 1  # by patches
 _BYTES_PER_ARC_DRAWN = 12  # of those, for pairs of all nodes
+_BYTES_PER_STRUCTURAL = 28  # of every number of a block of structural columns while they are found
 _VECTORS_EXCHANGED = 4  # of every node, between ranks: parts of means, as sent and received, and their gradients
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -52,13 +54,17 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     together = not local or (config.together and config.shares_encoder)
     rows = num_nodes / num_ranks if together else num_nodes / config.num_patches(num_nodes)
     activations = _BYTES_PER_ACTIVATION * rows * config.numbers_per_row
+    has_features = columns > 0
     columns = columns or 4 * num_nodes * config.structure_width
     copies = _COPIES + (_FURTHER_COPIES / num_ranks if local else 0)
     drawn = _BYTES_PER_ARC_DRAWN if config.loss_scope == "global" else 0
     per_arc = drawn + (_BYTES_PER_ARC - drawn) / num_ranks
     per_arc += _FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0
     exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
-    return int(activations + copies * columns + per_arc * num_arcs + exchanged)
+    training = activations + copies * columns + per_arc * num_arcs + exchanged
+    if has_features and config.considers_structure(num_nodes):  # tried beside the features
+        training += _BYTES_PER_STRUCTURAL * num_nodes * (config.structure_width + 1 + MORE_VECTORS)
+    return int(training)
 
 
 def peak_of_reading(num_arcs: int, columns: int) -> int:

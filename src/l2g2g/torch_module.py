@@ -28,7 +28,7 @@ class EncoderModule(nn.Module):
         >>> from l2g2g import GAE
         >>> edges = np.array([(i, (i + step) % 40) for i in range(40) for step in (1, 2)])
         >>> features = np.random.default_rng(0).normal(size=(40, 6)).astype("f4")
-        >>> module = GAE(dim=4, epochs=2).fit((edges, features)).module_
+        >>> module = GAE(dim=4, epochs=2, structure="none").fit((edges, features)).module_
         >>> module(torch.from_numpy(features), torch.from_numpy(edges.T)).shape
         torch.Size([40, 4])
     """

@@ -35,7 +35,7 @@ def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     scores = row["chosen"]["validation_auc"]
     assert scores["spectral"] > scores["trained"]
     assert row["chosen"]["row_power"] in (0.0, 0.5, 1.0)
-    assert 0 < row["chosen"]["seconds"] == row["seconds"]["choose"] < row["seconds"]["total"]
+    assert 0 < row["seconds"]["choose"] < row["seconds"]["total"]
     assert trained["chosen"] == {"scorer": "vectors"}
     assert row["dim"] == run.embedding.shape[1] == 16
 

@@ -107,6 +107,7 @@ def split_links(
     the rest pairs that no arc joins, in a random direction.
 
     Example:
+        >>> from l2g2g.graphs.graph import Graph
         >>> graph = Graph.from_arcs(range(40), [(i + 1) % 40 for i in range(40)])
         >>> split = split_links(graph, seed=1)
         >>> split.train.num_edges, len(split.validation.positive), len(split.test.positive)

@@ -199,7 +199,7 @@ def run_split(
         fitted,
         inspection,
         describe_messages(shard),
-        choice.describe(clock.seconds.get("choose", 0.0)) if spectral is not None or choice.scores else {},
+        choice.describe() if spectral is not None or choice.scores else {},
     )
 
 
