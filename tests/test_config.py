@@ -197,7 +197,7 @@ def test_refusals_of_inputs_and_decoders(options, message):
 
 
 def test_auto_considers_structure_beside_the_features_of_graphs_that_are_not_too_large():
-    assert make_config("gae").considers_structure(200_000)
-    assert not make_config("gae").considers_structure(200_001)
+    assert make_config("gae").considers_structure(50_000)
+    assert not make_config("gae").considers_structure(50_001)
     assert make_config("gae", structure="blend").considers_structure(10**9)
     assert not make_config("gae", structure="none").considers_structure(10)
