@@ -154,10 +154,8 @@ def embed(
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
         config = _config(**{"method": "l2g2g", "preset": "default", "seed": 0, **given}, communicator=communicator)
-    elif communicator.size > 1:
-        raise InputError("--warm-start goes on with all patches in one process; leave torchrun out")
     else:
-        before, config = read_finished(warm_start, given)
+        before, config = read_finished(warm_start, _on_own_device(given, communicator))
     with (
         open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
         ExitStack() as stack,
@@ -182,16 +180,12 @@ def embed(
             else:
                 from l2g2g.runs.record import read_ids, read_training_history, read_vectors
                 from l2g2g.runs.saved_model import read_fitted
-                from l2g2g.runs.storage import place_graph
                 from l2g2g.warm_start import continue_training
 
-                placed = place_graph(loaded, config, communicator)
-                if not placed.resident:
-                    raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
                 finished = (read_fitted(before), read_vectors(before), read_ids(before))
                 best_epoch = read_training_history(before).best_epoch
-                how |= {"best_epoch": best_epoch, "small_steps": "lr" not in given}
-                run, movement = continue_training(*finished, placed.to_graph(), config, **how)
+                how |= {"best_epoch": best_epoch, "small_steps": "lr" not in given, "communicator": communicator}
+                run, movement = continue_training(*finished, loaded, config, **how)
         if not first:
             return
         with clock.measure("write"):
@@ -412,9 +406,14 @@ def datasets(
 def _config(method: str, preset: str, *, communicator: Any = None, **options: Any) -> Any:
     from l2g2g.config import make_config
 
+    return make_config(method, preset, **_on_own_device(options, communicator))
+
+
+def _on_own_device(options: dict[str, Any], communicator: Any) -> dict[str, Any]:
+    """The same with a device of its own for each rank of a host."""
     if communicator.size > 1 and options.get("device") == "cuda":
-        options["device"] = f"cuda:{communicator.local_rank}"
-    return make_config(method, preset, **options)
+        return {**options, "device": f"cuda:{communicator.local_rank}"}
+    return options
 
 
 def _check_methods(methods: list[str], baselines: tuple[str, ...]) -> None:

@@ -47,9 +47,8 @@ class InputMap:
         own = 0 if self.structure_only else own
         return own + (0 if self.structure is None else self.structure.columns.shape[1])
 
-    def check(self, features: Features | None, name: str) -> None:
-        """Refuse features that are not those of the training, as far as their number says it."""
-        found = 0 if features is None else features.shape[1]
+    def check(self, found: int, name: str) -> None:
+        """Refuse a graph with another number of feature columns than that of the training. found: its columns."""
         if found == self.num_features:
             return
         if self.num_features == 0:
