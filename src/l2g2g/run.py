@@ -28,6 +28,7 @@ class Run:
         inspection: Validation scores and residuals, where a run directory keeps a record of them.
         chosen: What validation pairs decided, see `Choice.describe`; empty where nothing was open.
         messages: What ranks sent each other, see `describe_messages`; empty for one process.
+        rank_memory: Peak memory of every rank in bytes; empty for one process.
     """
 
     embedding: np.ndarray
@@ -38,8 +39,9 @@ class Run:
     seconds: dict[str, float]
     fitted: Fitted | None = None
     inspection: Inspection = field(default_factory=Inspection)
-    messages: dict[str, dict[str, float]] = field(default_factory=dict)
+    messages: dict[str, dict[str, Any]] = field(default_factory=dict)
     chosen: dict[str, Any] = field(default_factory=dict)
+    rank_memory: list[int] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
         """What every JSON line says about a run."""
@@ -58,5 +60,5 @@ class Run:
             "num_joined_patches": self.patch_set.num_joined,
             "structure": self.config.structure,
             "chosen": self.chosen or None,
-            **({"messages": self.messages} if self.messages else {}),
+            **({"messages": self.messages, "rank_memory_bytes": self.rank_memory} if self.messages else {}),
         }

@@ -19,6 +19,7 @@ from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.resources import peak_memory
 from l2g2g.runs.patches import RunPatches
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.keeper import Keeper
@@ -105,13 +106,24 @@ def _unpack(data: bytes) -> InputMap:
     return InputMap(num_features, scaling, *compression, structure, factor, only, power)
 
 
-def describe_messages(shard: Shard) -> dict[str, dict[str, float]]:
-    """For JSON: bytes that all ranks together send to others, by kind of message, each time it is sent; how often.
+def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
+    """For JSON: bytes that ranks send to others, by kind of message, each time it is sent: of all, of each; how often.
 
     Empty for one process. Every rank must ask, because all are asked.
     """
     return {
-        kind.replace(" ", "_"): {"bytes": total / times, "times": times}
-        for kind, (total, times) in shard.communicator.count_messages().items()
+        kind.replace(" ", "_"): {
+            "bytes": sum(by_rank) / times,
+            "times": times,
+            "by_rank": [sent / times for sent in by_rank],
+        }
+        for kind, (by_rank, times) in shard.communicator.count_messages().items()
         if times
     }
+
+
+def describe_memory(shard: Shard) -> list[int]:
+    """Peak memory of every rank so far, in bytes; empty for one process. Every rank must ask."""
+    if shard.has_all:
+        return []
+    return [peak for (peak,) in shard.communicator.tell_all("count", [peak_memory()])]

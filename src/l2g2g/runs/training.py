@@ -47,7 +47,7 @@ from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.choices import SpectralVectors, choose_structure, choose_vectors, find_spectral
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
-from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
+from l2g2g.runs.ranks import describe_memory, describe_messages, make_shard, share_inputs
 from l2g2g.scoring import pair_scorer, score_pairs
 from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
@@ -200,6 +200,7 @@ def run_split(
         inspection,
         describe_messages(shard),
         choice.describe() if spectral is not None or choice.scores else {},
+        describe_memory(shard),
     )
 
 
