@@ -1,13 +1,13 @@
 """Several ranks against one process: how much faster, with the same losses and vectors, and how much less memory.
 
 Every job is a process of its own, or one for each rank under torchrun, with one thread each. Prints one JSON line for
-each graph and preset; the table goes to stderr. "wall" is by the clock, the median of all epochs but the first ones, and
+each graph and preset; the table goes to stderr. "wall" is by the clock, the median of all but the first epochs, and
 "undisturbed" the tenth part of these that was quickest; "cpu" is what the busiest rank computes, and so what the clock
 would say if nobody else used the machine and messages took no time. "others" is how many cores other processes kept
 busy meanwhile: wall means nothing unless it is near 0.
 
     python benchmarks/ranks.py --datasets sbm-large,cora-ml --presets paper,default --epochs 100 --repeat 3
-    python benchmarks/ranks.py --memory --datasets npm_codep --presets default --patches 16 --partition fennel --epochs 3
+    python benchmarks/ranks.py --memory --datasets npm_codep --patches 16 --partition fennel --epochs 3
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
-from l2g2g.resources import peak_memory
 from l2g2g.runs.patches import RunPatches
+from l2g2g.runs.resources import peak_memory
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.keeper import Keeper
 from l2g2g.training.row_shard import RowShard
