@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from l2g2g.models.shared_rows import SharedRows
+
 _DEGREE = 10  # of a polynomial at most
 _MOST_GROWTH = 1e4  # of the largest against the smallest vector under a polynomial: float32 keeps both
 _LEAST_CUTOFF = -0.5  # of a random start; nearer to -1 nothing would be damped
@@ -46,31 +48,33 @@ def leading_eigenvectors(
     *,
     tolerance: float = 2e-3,
     max_passes: int = 60,
+    shared: SharedRows | None = None,
 ) -> Eigenvectors:
     """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
 
     multiply: (num_rows, width) table -> the matrix times it. start: (num_rows, width) random, width at least count; a
     few vectors more than are asked for make it quicker. The iteration ends when all have converged, when none of the
     others would within the passes that are left, or when these are used up. What has not converged is dropped.
+    shared: the ranks that have rows of these tables, each its own; None for one process, which has all.
     Memory: four tables of the size of start.
     """
-    basis = torch.linalg.qr(start).Q
+    shared = shared or SharedRows()
+    basis = shared.orthonormal(start)
     num_passes = 0
     before: tuple[Tensor, int] | None = None  # the residuals before the last filter, and the passes until then
     while True:
         product = multiply(basis)
         num_passes += 1
-        values, turn = torch.linalg.eigh((basis.t() @ product).double())
-        values, turn = values.flip(0).to(basis.dtype), turn.flip(1).to(basis.dtype)
+        values, turn = (part.to(basis.dtype) for part in shared.eigh(shared.inner(basis, product).double()))
         basis, product = basis @ turn, product @ turn
-        residuals = (product[:, :count] - basis[:, :count] * values[:count]).norm(dim=0)
+        residuals = shared.norms(product[:, :count] - basis[:, :count] * values[:count])
         left = max_passes - num_passes
         if left < 2 or _is_done(residuals, before, num_passes, max_passes, tolerance):
             break
         before = residuals, num_passes
         cutoff = max(float(values[-1]), _LEAST_CUTOFF)
         degree = _choose_degree(cutoff, left)
-        basis = _filter(multiply, basis, product, cutoff, degree)
+        basis = _filter(multiply, basis, product, cutoff, degree, shared)
         num_passes += degree - 1
     good = torch.nonzero(residuals <= tolerance).flatten()
     num_dropped = len(residuals) - len(good)
@@ -97,14 +101,21 @@ def _choose_degree(cutoff: float, left: int) -> int:
     return max(2, min(_DEGREE, left, int(math.acosh(_MOST_GROWTH) / math.acosh(highest))))
 
 
-def _filter(multiply: Callable[[Tensor], Tensor], basis: Tensor, product: Tensor, cutoff: float, degree: int) -> Tensor:
+def _filter(
+    multiply: Callable[[Tensor], Tensor],
+    basis: Tensor,
+    product: Tensor,
+    cutoff: float,
+    degree: int,
+    shared: SharedRows,
+) -> Tensor:
     """(num_rows, width) orthonormal basis of T_degree((M - centre) / radius) basis. product: M basis."""
     centre, radius = _centre(cutoff), _radius(cutoff)
     earlier, current = basis, (product - centre * basis) / radius
     for _ in range(degree - 1):
         following = multiply(current).sub_(current, alpha=centre).mul_(2 / radius).sub_(earlier)
         earlier, current = current, following
-    return torch.linalg.qr(current / current.norm(dim=0).clamp(min=1e-30)).Q
+    return shared.orthonormal(current / shared.norms(current).clamp(min=1e-30))
 
 
 def _centre(cutoff: float) -> float:

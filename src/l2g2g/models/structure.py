@@ -14,9 +14,11 @@ from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.graphs.graph import Features
 from l2g2g.models.eigenvectors import leading_eigenvectors
 from l2g2g.models.features import feature_centre
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
+_DRAWN_ROWS = 1 << 12  # a multiple of 16
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
 MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
@@ -90,6 +92,8 @@ def fit_products(
     width: int,
     *,
     seed: int = 0,
+    span: tuple[int, int] | None = None,
+    shared: SharedRows | None = None,
 ) -> StructureMap:
     """Eigenvectors of N = D^(-1/2) A D^(-1/2) with the largest eigenvalues, and the log-degree, for all nodes.
 
@@ -101,40 +105,69 @@ def fit_products(
     components: an inner product with it is the score that a degree alone gives. A component of its own adds another
     eigenvalue of 1, so a graph with many small ones would have no others; the rest of the columns are those of
     the components with at least a hundredth of the nodes, or of the largest, orthogonal to the first column.
+
+    shared: the ranks that find them together; None for one process. Each has the rows of a range of nodes, the span, of
+    every table, also of those that it propagates; all get the columns of all nodes in the end.
     """
-    num_nodes = len(num_neighbours)
+    num_nodes, shared = len(num_neighbours), shared or SharedRows()
+    low, high = span or (0, num_nodes)
     is_large = large_components(components)
     safe = np.where(strengths > 0, strengths, 1.0)
-    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[:, None]
-    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[:, None]
+    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[low:high, None]
+    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[low:high, None]
     trivial = np.sqrt(strengths * is_large)
     trivial /= max(float(np.linalg.norm(trivial)), 1e-30)
-    first = torch.from_numpy(trivial.astype(np.float32))[:, None]
+    first = torch.from_numpy(trivial.astype(np.float32))[low:high, None]
 
     def multiply(table: torch.Tensor) -> torch.Tensor:
         product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
-        return product.sub_(first @ (first.t() @ product))
+        return product.sub_(first @ shared.inner(first, product))
 
     count = max(0, min(width, int(is_large.sum())) - 1)
     block = min(count + MORE_VECTORS, int(is_large.sum()) - 1)
     with _one_thread_for_few(num_nodes * width):
-        start = torch.randn(num_nodes, max(block, 0), generator=torch_generator(seed, Purpose.STRUCTURE))
-        start *= torch.from_numpy(is_large)[:, None]
-        found = leading_eigenvectors(multiply, start - first @ (first.t() @ start), count) if count else None
+        found = None
+        if count:
+            start = draw_rows(num_nodes, block, low, high, torch_generator(seed, Purpose.STRUCTURE))
+            start *= torch.from_numpy(is_large)[low:high, None]
+            found = leading_eigenvectors(multiply, start - first @ shared.inner(first, start), count, shared=shared)
+            del start
     leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
-    spectral, values = leading[:, None].astype(np.float32), np.ones(1, np.float32)
+    spectral, values = leading[low:high, None].astype(np.float32), np.ones(1, np.float32)
     if found is not None:
         good = found.values > _LEAST_EIGENVALUE
         vectors = found.vectors[:, good] * found.values[good].sqrt()
-        vectors *= torch.take_along_dim(vectors, vectors.abs().argmax(dim=0, keepdim=True), 0).sign()  # either would do
+        vectors *= shared.largest(vectors).sign()  # either sign would do
         spectral = np.concatenate([spectral, vectors.numpy()], axis=1)
         values = np.concatenate([values, found.values[good].numpy()])
     degrees = np.log1p(num_neighbours).astype(np.float32)
     mean, spread = degrees.mean(), float(degrees.std())
     spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
-    columns = np.concatenate([spectral * np.float32(num_nodes**0.5), ((degrees - mean) / spread)[:, None]], axis=1)
+    logs = ((degrees - mean) / spread)[low:high, None]
+    columns = np.concatenate([spectral * np.float32(num_nodes**0.5), logs], axis=1)
+    columns = shared.gather(torch.from_numpy(columns)).numpy()
     num_passes = 0 if found is None else found.num_passes
     return StructureMap(columns, values, float(mean), spread, count + 1 - len(values), num_passes)
+
+
+def draw_rows(num_rows: int, width: int, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
+    """Rows low:high of torch.randn(num_rows, width), of which a part at a time is drawn.
+
+    Example:
+        >>> whole = torch.randn(100, 3, generator=torch.Generator().manual_seed(1))
+        >>> bool((draw_rows(100, 3, 20, 90, torch.Generator().manual_seed(1)) == whole[20:90]).all())
+        True
+    """
+    found = torch.empty(high - low, width)
+    first = 0
+    while first < high:  # the generator fills 16 numbers at a time, and the last ones of a table anew
+        last = num_rows if num_rows - first < 2 * _DRAWN_ROWS else first + _DRAWN_ROWS
+        drawn = torch.randn(last - first, width, generator=generator)
+        here = slice(max(low, first), min(high, last))
+        if here.start < here.stop:
+            found[here.start - low : here.stop - low] = drawn[here.start - first : here.stop - first]
+        first = last
+    return found
 
 
 def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:

@@ -77,11 +77,14 @@ def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
 
 
 def share_inputs(communicator: Communicator, inputs: InputMap) -> InputMap:
-    """How nodes are read, as the first rank found it, so that all read the same bits."""
+    """How nodes are read, as the first rank found it, so that all read the same bits.
+
+    Structural columns are not sent: ranks have found them together.
+    """
     if communicator.size == 1:
         return inputs
     data = communicator.broadcast("inputs", _pack(inputs) if communicator.is_first else b"")
-    return inputs if communicator.is_first else _unpack(data)
+    return inputs if communicator.is_first else _unpack(data, inputs.structure)
 
 
 def _pack(inputs: InputMap) -> bytes:
@@ -90,18 +93,21 @@ def _pack(inputs: InputMap) -> bytes:
     numbers: list[Any] = [inputs.num_features, inputs.scaling, inputs.structure_factor]
     numbers += [inputs.structure_only, inputs.row_power]
     if structure is not None:
-        arrays |= {"columns": structure.columns, "eigenvalues": structure.eigenvalues}
+        arrays |= {"eigenvalues": structure.eigenvalues}
         numbers += [structure.degree_mean, structure.degree_spread]
     told = json.dumps(numbers).encode()
     known = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
     return len(told).to_bytes(8, "little") + told + save(known)
 
 
-def _unpack(data: bytes) -> InputMap:
+def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
     end = 8 + int.from_bytes(data[:8], "little")
     num_features, scaling, factor, only, power, *degrees = json.loads(data[8:end])
     arrays = load(data[end:])
-    structure = StructureMap(arrays["columns"], arrays["eigenvalues"], *degrees) if degrees else None
+    structure = None
+    if degrees:
+        assert found is not None
+        structure = StructureMap(found.columns, arrays["eigenvalues"], *degrees)
     compression = arrays.get("centre"), arrays.get("projection")
     return InputMap(num_features, scaling, *compression, structure, factor, only, power)
 
