@@ -28,6 +28,7 @@ CASES = {
     "sage": {"encoder": "sage", "rotate": True, "patience": 3, "validate_every": 3},
     "separate encoders": {"share_encoder": False, "validate_every": 4},
     "negatives by degree": {"negative_sampling": "degree"},
+    "many negatives": {"negatives_per_edge": 4.0, "patience": 0},
     "structure": {"structure": "blend", "structure_width": 5, "patience": 0},
     "masked clusters": {"mask_by": "clusters", "patience": 0},
     "masked patches": {"mask_by": "patches", "patience": 0},

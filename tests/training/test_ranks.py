@@ -12,7 +12,7 @@ from l2g2g.runs.ranks import deal_patches
 
 from .rank_jobs import CASES, SMALL, make_graph, run
 
-ON_FOUR = ["paper", "paper with all of the alignment", "default", "separate encoders", "negatives by degree"]
+ON_FOUR = ["paper", "paper with all of the alignment", "default", "separate encoders", "many negatives"]
 
 
 def launch(num_ranks, names, folder):
@@ -98,7 +98,7 @@ def test_bytes_of_the_paper_preset_are_those_of_the_formulas(jobs, alone, num_ra
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4])
-@pytest.mark.parametrize("name", ["default", "negatives by degree"])
+@pytest.mark.parametrize("name", ["default", "many negatives"])
 def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name, num_ranks):
     """Vectors of sampled ends and of overlap nodes one way, their gradients the other, and who is asked for."""
     found, one, dim = by_rank(jobs, name, num_ranks), alone[name][1], SMALL["dim"]
@@ -107,7 +107,7 @@ def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name
     assert asked.min() > 0
     np.testing.assert_allclose(found["pair_gradients"], 4 * dim * asked)
     assert found["pair_rows"].sum() == pytest.approx(4 * dim * asked.sum())
-    if name == "default":  # so many pairs that all nodes are asked for; only their number is added up
+    if name == "many negatives":  # so many pairs that all nodes are asked for; only their number is added up
         np.testing.assert_array_equal(asked, one.patch_set.num_nodes - np.bincount(homes, minlength=num_ranks))
         assert found["pair_requests"].tolist() == [8] * num_ranks
     else:  # a bit for each node, and the number

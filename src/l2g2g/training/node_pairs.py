@@ -27,6 +27,7 @@ from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make
 from l2g2g.training.rows import NodeRows, TrainingRows
 
 _Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
+_DRAWS_PER_NODE = 4  # of a rank that scores non-edges while it draws them
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,13 +221,14 @@ class NodePairs:
     def _streams(self) -> bool:
         """Whether non-edges are drawn while they are scored, which takes vectors of all nodes but no list of pairs.
 
-        So where a rank draws as many as there are nodes: a list would name most of the nodes too. All ranks agree.
+        So where a rank draws a few times as many as there are nodes: a list would name nearly all nodes too, and take
+        more memory than their vectors. All ranks agree.
         """
         options = self.options
         if native() is None or self.device.type != "cpu" or options.by_degree or self.patch_set is not None:
             return False
         num_nodes, num_draws = self.rows.num_nodes, self.negatives_per_edge * self.num_scored
-        if self.rows.graph.directed or num_draws < self.communicator.size * num_nodes:
+        if self.rows.graph.directed or num_draws < _DRAWS_PER_NODE * self.communicator.size * num_nodes:
             return False
         return self._add_up(int(self.rows.stays_in_memory)) == self.communicator.size
 
