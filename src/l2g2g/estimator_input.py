@@ -16,10 +16,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.column_roles import names_ends
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import newcomers_from_matrix
 from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.graphs.read import read_graph
+from l2g2g.graphs.read import is_edge_list, read_graph
 from l2g2g.graphs.read_edges import is_edge_table
 from l2g2g.graphs.read_npz import graph_from_adjacency
 
@@ -76,7 +77,11 @@ def is_matrix(source: Any) -> bool:
     if isinstance(source, (str, Path, tuple, Graph, Newcomers)) or hasattr(source, "edge_index"):
         return False
     if is_edge_table(source):
-        return len(getattr(source, "columns", ())) > _MOST_EDGE_COLUMNS
+        named = source if hasattr(source, "column_names") else None
+        titles = [str(title) for title in (getattr(source, "columns", ()) if named is None else named.column_names)]
+        return len(titles) > _MOST_EDGE_COLUMNS and not names_ends(titles)
+    if is_edge_list(source):
+        return False
     if not (isinstance(source, list) or hasattr(source, "__array__")):
         return False
     try:
