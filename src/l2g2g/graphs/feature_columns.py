@@ -200,8 +200,8 @@ class _Seen:
             if self.other is not None:
                 row, value = self.other
                 raise InputError(
-                    f"{source_name}: {row_name(row)}: {self.title}: {value!r} is not a number, as others of this column "
-                    f"are; features must be numbers, or text in every row"
+                    f"{source_name}: {row_name(row)}, column {self.title}: {value!r} is not a number, as others there are; "
+                    f"features must be numbers, or text in every row"
                 )
             mean = self.total / self.num_numbers if self.num_numbers and missing == "mean" else 0.0
             return FeatureColumn(self.title, None, (mean,))
