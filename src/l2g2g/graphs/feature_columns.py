@@ -199,9 +199,10 @@ class _Seen:
         if not self.is_category and (self.num_numbers or not self.num_words):
             if self.other is not None:
                 row, value = self.other
+                place = f"{source_name}: {row_name(row)}, column {self.title}"
                 raise InputError(
-                    f"{source_name}: {row_name(row)}, column {self.title}: {value!r} is not a number, as others there are; "
-                    f"features must be numbers, or text in every row"
+                    f"{place}: {value!r} is not a number, as others of this column are; features must be numbers, "
+                    f"or text in every row"
                 )
             mean = self.total / self.num_numbers if self.num_numbers and missing == "mean" else 0.0
             return FeatureColumn(self.title, None, (mean,))
