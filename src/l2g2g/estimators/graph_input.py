@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.column_roles import names_ends
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import newcomers_from_matrix
 from l2g2g.graphs.newcomers import Newcomers
@@ -39,11 +40,17 @@ def read_training(estimator: BaseEstimator, source: Any, *, directed: bool) -> G
 
 
 def read_grown(
-    estimator: BaseEstimator, source: Any, num_known: int, *, directed: bool, known_ids: np.ndarray | None = None
+    estimator: BaseEstimator,
+    source: Any,
+    num_known: int,
+    *,
+    directed: bool,
+    known_ids: np.ndarray | None = None,
+    columns: FeatureColumns | None = None,
 ) -> Graph | Newcomers:
     """A graph of known and new nodes, or new nodes alone where a matrix has a column for every known node.
 
-    known_ids: as in `read_graph`.
+    known_ids, columns: as in `read_graph`.
     """
     if isinstance(source, Newcomers):
         return source
@@ -53,7 +60,7 @@ def read_grown(
         if len(shape) == 2 and shape[0] != shape[1] and shape[1] == num_known:
             return newcomers_from_matrix(check_array(matrix, **_CHECKS), features)
     if not is_matrix(source):
-        return read_graph(source, directed=directed, known_ids=known_ids)
+        return read_graph(source, directed=directed, known_ids=known_ids, columns=columns)
     shape = _shape(source)
     if len(shape) == 2 and shape[0] == shape[1] > num_known:
         return _from_matrix(check_array(source, **_CHECKS), directed)

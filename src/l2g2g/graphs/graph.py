@@ -144,6 +144,13 @@ class Graph:
     arcs: sp.csr_array | None = None
     columns: FeatureColumns | None = None
 
+    def __repr__(self) -> str:
+        """One line; the arrays are in the attributes."""
+        size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        more = [name for name in ("weighted", "directed") if getattr(self, name)]
+        more += [] if self.labels is None else ["labels"]
+        return f"Graph({self.name!r}: {', '.join([size, *more])})"
+
     @property
     def directed(self) -> bool:
         """Whether edges have a direction."""
