@@ -132,7 +132,10 @@ BAD_EDGES = {
     "only comments": ("# nothing\n\n", "the file is empty"),
     "only a header": ("source,target\n", "only a header"),
     "one column": ("node\n1\n2\n", "only 1 column"),
-    "four columns": ("1,2,3,4\n", "4 columns .1, 2, 3, 4. of which none are called source and target; name them with --source"),
+    "four columns": (
+        "1,2,3,4\n",
+        "4 columns .1, 2, 3, 4. of which none are called source and target; name them with --source",
+    ),
     "ragged": ("# c\n1,2\n3,4\n5\n", "line 4 has 1 columns but the first has 2"),
     "negative": ("source,target\n0,1\n# c\n-3,2\n", "line 4: source -3 is negative"),
     "negative and beyond 64 bits": (f"0,1\n{2**63},-2\n", "line 2: target -2 is negative"),
