@@ -254,9 +254,13 @@ def as_arrow_table(table: Any, source_name: str) -> pa.Table:
     if is_pandas(table):
         return _from_pandas(table, source_name)
     try:
-        return pa.table(table)
+        found = pa.table(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"{source_name}: {error}; give a table of integers, text and numbers") from error
+    columns = [
+        column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column for column in found.columns
+    ]
+    return pa.table(columns, names=found.column_names)
 
 
 def _from_pandas(frame: Any, source_name: str) -> pa.Table:
