@@ -205,14 +205,14 @@ def read_folder(folder):
 
 
 def read_vectors(folder):
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy", ".arrow")))
 
 
 def align_patches(folder):
     from l2g2g.alignment.align import align
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     paths = [path for path in sorted(folder.iterdir()) if not path.name.endswith(".ids.txt")]
     aligned = align([read_embedding(path) for path in paths])

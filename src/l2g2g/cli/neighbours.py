@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from l2g2g.runs.link_prediction import PredictedLinks
     from l2g2g.runs.published import Published
 
-OutArgument = Annotated[
+EmbeddingArgument = Annotated[
     Path,
-    typer.Argument(metavar="OUT", help="An embedding file of any written format, a saved model or a run directory."),
+    typer.Argument(metavar="EMBEDDING", help="An embedding file, a saved model or a run directory."),
 ]
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
@@ -31,7 +31,7 @@ _MOST_PLACES = 4  # digits of a score for people
 
 
 def neighbours(
-    out: OutArgument,
+    out: EmbeddingArgument,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
@@ -81,7 +81,7 @@ def neighbours(
 
 
 def predict(
-    out: OutArgument,
+    out: EmbeddingArgument,
     pairs: Annotated[
         Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
     ] = None,
@@ -166,7 +166,7 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
     training: which one of a run with several; the first where none is named.
     """
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.runs.published import Published, publish
 
     if not path.exists():
