@@ -395,7 +395,7 @@ def render_record(folder):
 
     record = read_record(open_artefact(folder))
     page = render_run(
-        record, project(record.vectors), others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
+        record, {"pca": project(record.vectors)}, others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
     )
     assert page.endswith("</html>\n")
 

@@ -43,7 +43,7 @@ def test_cora_ml(map_page, tmp_path):
         keep_run(directory, "l2g2g-seed-0", graph, run, row)
     record = read_record(open_artefact(tmp_path))
     page = tmp_path / "report.html"
-    page.write_text(render_run(record, project(record.vectors)), encoding="utf-8")
+    page.write_text(render_run(record, {"pca": project(record.vectors)}), encoding="utf-8")
     assert map_page.open(page) < LONGEST_LOAD
     assert map_page.troubles() == []
     assert len(map_page.texts("#map-legend .entry")) == 7  # classes
@@ -83,7 +83,7 @@ def test_npm_deps(map_page, tmp_path):
         edges=sp.csr_array((np.ones(upper.nnz, bool), upper.indices, upper.indptr), shape=upper.shape),
     )
     page = tmp_path / "report.html"
-    page.write_text(render_run(record, project(record.vectors)), encoding="utf-8")
+    page.write_text(render_run(record, {"pca": project(record.vectors)}), encoding="utf-8")
     assert page.stat().st_size < 40e6
     assert map_page.open(page) < LONGEST_LOAD
     assert map_page.troubles() == []

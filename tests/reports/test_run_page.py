@@ -28,7 +28,7 @@ VIEW = "[pointMap.centreX, pointMap.centreY, pointMap.scale]"
 
 def write_page(record, folder, **options):
     path = folder / "report.html"
-    path.write_text(render_run(record, record.vectors[:, :2], **options), encoding="utf-8")
+    path.write_text(render_run(record, {"pca": record.vectors[:, :2]}, **options), encoding="utf-8")
     return path
 
 

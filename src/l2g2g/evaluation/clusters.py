@@ -273,4 +273,6 @@ def _telling_label(labels: np.ndarray) -> str | None:
         return None
     values, counts = np.unique(known.astype(str), return_counts=True)
     share = counts.max() / len(known)
-    return f"{values[counts.argmax()]} ({100 * share:.0f} %)" if share >= _TELLING_SHARE else None
+    value = str(values[counts.argmax()])
+    shown = f"label {value}" if value.lstrip("-").isdecimal() else value  # a number alone would look like a count
+    return f"{shown} ({100 * share:.0f} %)" if share >= _TELLING_SHARE else None

@@ -149,7 +149,7 @@ class PointMap {
   // Few points are large; many are small, and grow as one comes closer.
   radius() {
     const spacing = Math.sqrt(this.width * this.height / this.numPoints);
-    const usual = 0.17 * spacing * Math.sqrt(Math.max(this.closeness(), 1));
+    const usual = 0.22 * spacing * Math.sqrt(Math.max(this.closeness(), 1));
     return this.sizeFactor * Math.min(Math.max(usual, 0.8 * this.ratio), 5 * this.ratio);
   }
 

@@ -34,7 +34,10 @@ _QUERIES, _COLUMNS = 256, 16384  # of a block of cosines
 
 def default_projection() -> str:
     """t-SNE where openTSNE is installed, otherwise PCA."""
-    return "tsne" if importlib.util.find_spec("openTSNE") else "pca"
+    try:
+        return "tsne" if importlib.util.find_spec("openTSNE") else "pca"
+    except ValueError:  # imported, but not as a package
+        return "pca"
 
 
 def check_projection(name: str) -> None:

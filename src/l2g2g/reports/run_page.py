@@ -10,7 +10,7 @@ import numpy as np
 
 from l2g2g.reports.document import EMPTY, DataTable, Entry
 from l2g2g.reports.figures import Curve, draw_curves, draw_histograms, draw_patch_graph
-from l2g2g.reports.map_columns import MapColumn
+from l2g2g.reports.map_columns import MapColumn, make_columns
 from l2g2g.reports.map_data import Answers, MapData, make_map
 from l2g2g.reports.page import read_asset, render_html, render_table
 from l2g2g.reports.summary import cards, duration, explain_pairs, percent, summarise
@@ -24,15 +24,17 @@ _PROJECTIONS = {"tsne": "t-SNE (neighbours)", "pca": "PCA (variance)"}
 def render_run(
     record: RunRecord,
     places: Mapping[str, np.ndarray | None],
-    columns: list[MapColumn],
+    columns: list[MapColumn] | None = None,
     *,
     answers: Answers = "inside",
     others: list[RunRow] | None = None,
 ) -> str:
     """The whole page; a section that would say nothing about this record is left out.
 
-    places, columns, answers: As in `make_map`. others: rows of all trainings of the run.
+    places, answers: As in `make_map`. columns: Of the map; None for those of the record alone. others: Rows of all
+    trainings of the run.
     """
+    columns = make_columns(record) if columns is None else columns
     style = "".join(read_asset(name) for name in ("page.css", "run.css"))
     score = f"const scoreByDecoder = {record.make_decoder().page_score or 'null'};"
     script = "\n".join([*(read_asset(f"{name}.js") for name in _SCRIPTS), score])
@@ -103,32 +105,33 @@ def _map(data: MapData) -> str:
     heads = "".join(f'<th scope="col">{escape(column["title"])}</th>' for column in columns)
     count = data.facts["numNodes"]
     return f"""
-<p class="hint" id="map-about"></p>
-<p class="hint" id="map-help">Drag to move; the wheel zooms once the map has the focus;
-a click chooses a node; shift and drag draw a lasso. Keys: arrows move, + and − zoom, 0 resets the view, Enter chooses
-the node in the middle, Escape clears.</p>
 <div class="tools" role="group" aria-label="Map">
 <div class="finder"><label for="map-search">Find a node by name</label><input type="search" id="map-search"
 autocomplete="off" spellcheck="false" aria-controls="map-found"><ul id="map-found" aria-label="Nodes found"></ul></div>
 <label>Colour<select id="map-colour">{options}<option value="">none</option></select></label>
 <label>Projection<select id="map-projection">{projections}</select></label>
-<label>Draw<select id="map-mode"><option value="auto">automatically</option><option value="points">points</option>
-<option value="density">density</option></select></label>
-<label>Size<input type="range" id="map-size" min="0.4" max="3" step="0.1" value="1"></label>
-<label>Opacity<input type="range" id="map-opacity" min="0.1" max="1" step="0.05" value="1"></label>
-<label class="tick"><input type="checkbox" id="map-names" checked>Names</label>
 <button type="button" id="map-in" aria-label="Zoom in">+</button>
 <button type="button" id="map-out" aria-label="Zoom out">−</button>
 <button type="button" id="map-home">Reset view</button>
 <button type="button" id="map-lasso" aria-pressed="false">Lasso</button>
 <button type="button" id="map-view">Select what is in view</button>
-<button type="button" id="map-clear">Clear</button></div>
+<button type="button" id="map-clear">Clear</button>
+<details><summary>Display</summary><div class="tools">
+<label>Draw<select id="map-mode"><option value="auto">automatically</option><option value="points">points</option>
+<option value="density">density</option></select></label>
+<label>Size<input type="range" id="map-size" min="0.4" max="3" step="0.1" value="1"></label>
+<label>Opacity<input type="range" id="map-opacity" min="0.1" max="1" step="0.05" value="1"></label>
+<label class="tick"><input type="checkbox" id="map-names" checked>Names</label></div></details></div>
 <div class="map"><div class="stage"><canvas id="map-points" aria-hidden="true"></canvas>
 <canvas id="map-overlay" tabindex="0" role="application" aria-label="Map of {count:,} nodes"
 aria-describedby="map-help"></canvas><div id="map-tip" hidden></div></div>
 <div class="side"><div id="map-legend" role="group" aria-label="Legend"></div><div id="map-node" aria-live="off">
 <p class="hint">Choose a node on the map or by its name.</p></div></div></div>
 <p id="map-status" role="status" class="hint">The map is being read …</p>
+<p class="hint" id="map-about"></p>
+<p class="hint" id="map-help">Drag to move; the wheel zooms once the map has the focus;
+a click chooses a node; shift and drag draw a lasso. Keys: arrows move, + and − zoom, 0 resets the view, Enter chooses
+the node in the middle, Escape clears.</p>
 <div id="map-selection" hidden><h3>Selection</h3><div class="exports"><span id="map-count"></span>
 <button type="button" id="map-save-ids">Save ids (.txt)</button>
 <button type="button" id="map-save-table">Save table (.csv)</button></div>
