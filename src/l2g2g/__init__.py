@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from l2g2g.alignment.align import align
     from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, WorkerError
     from l2g2g.estimators.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
+    from l2g2g.evaluation.classes import classify_nodes
+    from l2g2g.evaluation.clusters import find_clusters
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.read_embedding import read_embedding
@@ -36,6 +38,8 @@ _HOMES = {
     "read_graph": "l2g2g.graphs.read",
     "read_embedding": "l2g2g.graphs.read_embedding",
     "write_embedding": "l2g2g.graphs.write",
+    "find_clusters": "l2g2g.evaluation.clusters",
+    "classify_nodes": "l2g2g.evaluation.classes",
     "nearest": "l2g2g.neighbours.search",
     "Graph": "l2g2g.graphs.graph",
     **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimators.estimator"),
@@ -55,6 +59,8 @@ __all__ = [
     "ResourceError",
     "WorkerError",
     "align",
+    "classify_nodes",
+    "find_clusters",
     "nearest",
     "read_embedding",
     "read_graph",

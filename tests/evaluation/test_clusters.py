@@ -1,6 +1,7 @@
 """Clusters: planted ones are found, their number by either criterion, and their names say what is in them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -39,7 +40,10 @@ def test_the_number_of_clusters_is_found(vectors, edges, known):
     assert found.silhouette > 0.8
     assert (found.modularity is None) == (not known)
     assert found.similarity.min() > 0.8
-    assert list(found.to_pandas().columns) == ["cluster", "similarity"]
+    frame = found.to_pandas()
+    assert list(frame.columns) == ["cluster", "similarity"]
+    named = find_clusters(pd.DataFrame(vectors, index=[f"n{row}" for row in range(140)]), num_clusters=4)
+    assert named.to_pandas().loc["n60", "cluster"] == frame.loc[60, "cluster"] == 1
 
 
 def test_by_density_some_are_in_none(vectors):

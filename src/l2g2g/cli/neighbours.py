@@ -71,7 +71,9 @@ def neighbours(
     if output is not None:
         check_table(output)
     published = open_published(out, training)
-    rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
+    rows = np.arange(len(published.node_ids) if every else 0)
+    if nodes:
+        rows = published.rows_of(nodes)
     method: Any = "exact" if exact else "auto"
     found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
     if is_export:

@@ -10,10 +10,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.evaluation.clusters import unit_vectors
+from l2g2g.evaluation.clusters import named_vectors, unit_vectors
 from l2g2g.evaluation.intervals import Interval, share_interval
 from l2g2g.evaluation.probe import macro_f1
-from l2g2g.graphs.node_ids import as_node_ids
 
 Classifier = Literal["linear", "knn"]
 CLASSIFIERS: tuple[str, ...] = get_args(Classifier)
@@ -63,7 +62,7 @@ class Classified:
 
 
 def classify_nodes(
-    vectors: np.ndarray,
+    vectors: Any,
     labels: np.ndarray | Sequence[Any],
     node_ids: np.ndarray | Sequence[Any] | None = None,
     *,
@@ -76,9 +75,9 @@ def classify_nodes(
     classifier fitted to the other four, and nodes without a label by one fitted to all.
 
     Args:
-        vectors: (num_nodes, dim).
+        vectors: (num_nodes, dim) array, or a DataFrame with the ids as its index.
         labels: (num_nodes,) text or whole numbers; "", None, NaN or a negative number where the class is not known.
-        node_ids: (num_nodes,) integers or text; None for row numbers.
+        node_ids: (num_nodes,) integers or text; None for the index of a DataFrame, or row numbers.
         classifier: linear: logistic regression on standardised columns; knn: the 15 nearest by cosine.
         seed: Of the folds.
 
@@ -88,16 +87,13 @@ def classify_nodes(
         >>> found.accuracy.value, str(found.predicted[9])
         (1.0, 'a')
     """
-    vectors = np.asarray(vectors, dtype=np.float32)
-    if vectors.ndim != 2 or not np.isfinite(vectors).all():
-        raise InputError(f"vectors have shape {vectors.shape}; give finite numbers, one row per node")
+    vectors, ids = named_vectors(vectors, node_ids)
     if classifier not in CLASSIFIERS:
         raise InputError(f"unknown classifier '{classifier}'; choose from {', '.join(CLASSIFIERS)}")
     if len(labels) != len(vectors):
         raise InputError(
             f"{len(labels):,} labels but {len(vectors):,} vectors; give one label per node, or an empty one"
         )
-    ids = np.arange(len(vectors)) if node_ids is None else as_node_ids(np.asarray(node_ids), "ids")
     text = labels_as_text(labels)
     known = np.flatnonzero(text != "")
     classes, codes = np.unique(text[known].astype(str), return_inverse=True)

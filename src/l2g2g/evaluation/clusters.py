@@ -71,7 +71,7 @@ class Clusters:
 
 
 def find_clusters(
-    vectors: np.ndarray,
+    vectors: Any,
     node_ids: np.ndarray | Sequence[Any] | None = None,
     *,
     method: str = "kmeans",
@@ -86,8 +86,8 @@ def find_clusters(
     with the highest modularity of the edges, or, where these are not known, with the highest silhouette.
 
     Args:
-        vectors: (num_nodes, dim).
-        node_ids: (num_nodes,) integers or text; None for row numbers.
+        vectors: (num_nodes, dim) array, or a DataFrame with the ids as its index.
+        node_ids: (num_nodes,) integers or text; None for the index of a DataFrame, or row numbers.
         method: kmeans, or hdbscan: clusters by density, of any number, with nodes in none (at most 50,000 nodes).
         num_clusters: Of k-means.
         min_size: Of the smallest cluster of HDBSCAN; by default 0.5 % of the nodes and at least 5.
@@ -99,10 +99,7 @@ def find_clusters(
         >>> find_clusters(vectors).num_clusters
         3
     """
-    vectors = np.asarray(vectors, dtype=np.float32)
-    if vectors.ndim != 2 or not np.isfinite(vectors).all():
-        raise InputError(f"vectors have shape {vectors.shape}; give finite numbers, one row per node")
-    ids = np.arange(len(vectors)) if node_ids is None else as_node_ids(np.asarray(node_ids), "ids")
+    vectors, ids = named_vectors(vectors, node_ids)
     _check(method, len(vectors), num_clusters, min_size)
     units = unit_vectors(vectors)
     by_count: dict[int, float] = {}
@@ -124,6 +121,19 @@ def find_clusters(
         silhouette_of(units, numbers, seed),
         None if edges is None else modularity_of(numbers, edges),
     )
+
+
+def named_vectors(vectors: Any, node_ids: np.ndarray | Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    """(num_nodes, dim) float32 vectors and (num_nodes,) ids: those given, the index of a DataFrame, or row numbers."""
+    if node_ids is None and hasattr(vectors, "iloc"):
+        node_ids = vectors.index.to_numpy()
+    array = np.asarray(vectors, dtype=np.float32)
+    if array.ndim != 2 or not np.isfinite(array).all():
+        raise InputError(f"vectors have shape {array.shape}; give finite numbers, one row per node")
+    ids = np.arange(len(array)) if node_ids is None else as_node_ids(np.asarray(node_ids), "ids")
+    if len(ids) != len(array):
+        raise InputError(f"{len(array):,} vectors but {len(ids):,} ids; give one id per vector")
+    return array, ids
 
 
 def _check(method: str, num_nodes: int, num_clusters: int | None, min_size: int | None) -> None:

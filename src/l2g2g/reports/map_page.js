@@ -145,8 +145,8 @@ async function startMap() {
   announce(`${formatNumber(facts.numNodes)} nodes are on the map.`);
   const chooseLinked = () => {
     const row = linkedRow();
-    if (row >= 0 && row !== state.chosen) choose(row);
     if (row === null) announce("The node of this link is not in the embedding.");
+    else if (row >= 0 && row !== state.chosen) choose(row);
   };
   addEventListener("hashchange", chooseLinked);
   chooseLinked();
@@ -178,9 +178,8 @@ async function awaitProjection(name) {
 
 // The address of the page names the chosen node, so that it can be passed on.
 function linkTo(row) {
-  const hash = row < 0 ? "" : `#node=${encodeURIComponent(nameOf(row))}`;
   if (row < 0 && !location.hash.startsWith("#node=")) return;
-  history.replaceState(null, "", hash || location.pathname + location.search);
+  history.replaceState(null, "", row < 0 ? "#" : `#node=${encodeURIComponent(nameOf(row))}`);
 }
 
 // The row of the node that the address names, -1 where it names none, null where that node is not there.
