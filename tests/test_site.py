@@ -54,7 +54,7 @@ def test_reference_pages_hold_what_the_code_says(site):
     assert "accuracy depends on it little" in python  # the parameter patches, from the table of options
     errors = (site / "errors.html").read_text()
     assert "never run; save plain arrays" in errors.split('id="all-messages"')[1]
-    assert "Find the room" in (site / "contributing.html").read_text()
+    assert "Where things are" in (site / "contributing.html").read_text()
 
 
 def test_both_schemes_and_no_font_from_elsewhere(site):

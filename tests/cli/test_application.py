@@ -11,7 +11,7 @@ import pytest
 
 from l2g2g import cli
 from l2g2g.cli.completion import BASELINE_NAMES
-from l2g2g.errors import Interrupted
+from l2g2g.errors import InputError, Interrupted
 from l2g2g.graphs.block_model import BlockModel
 
 FAST = ["--epochs", "3", "--dim", "4", "--patches", "2"]
@@ -404,7 +404,7 @@ def test_exit_codes_and_one_line_of_explanation(run, edges, tmp_path, monkeypatc
 
 
 def test_debug_shows_where_it_failed():
-    with pytest.raises(cli.InputError, match="no such file"):
+    with pytest.raises(InputError, match="no such file"):
         cli.main(["embed", "nothing.csv", "-o", "out.csv", "--debug"])
 
 
