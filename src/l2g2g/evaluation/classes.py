@@ -96,7 +96,7 @@ def classify_nodes(
         )
     text = labels_as_text(labels)
     known = np.flatnonzero(text != "")
-    classes, codes = np.unique(text[known].astype(str), return_inverse=True)
+    classes, codes = np.unique(text[known], return_inverse=True)
     if len(classes) < 2 or len(known) < 4:
         raise InputError(
             f"{len(known):,} labelled nodes of {len(classes)} classes; two classes and four nodes are needed"
@@ -113,7 +113,7 @@ def classify_nodes(
     return Classified(
         ids,
         text,
-        classes[told].astype(object),
+        classes[told],
         shares.max(axis=1),
         classifier,
         share_interval(int((told[known] == codes).sum()), len(known)),

@@ -281,7 +281,7 @@ def _telling_label(labels: np.ndarray) -> str | None:
     known = labels[labels != ""]
     if len(known) == 0:
         return None
-    values, counts = np.unique(known.astype(str), return_counts=True)
+    values, counts = np.unique(known, return_counts=True)
     share = counts.max() / len(known)
     value = str(values[counts.argmax()])
     shown = f"label {value}" if value.lstrip("-").isdecimal() else value  # a number alone would look like a count

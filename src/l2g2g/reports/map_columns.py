@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from l2g2g.graphs.node_ids import encode
 from l2g2g.runs.record import RunRecord
 
 UNKNOWN = "not known"
@@ -72,8 +73,8 @@ def make_columns(
 
 def _of_text(name: str, title: str, values: np.ndarray) -> MapColumn:
     """Classes in the order of their names, numbers by their size; what is missing comes last."""
-    classes, codes = np.unique(values.astype(str), return_inverse=True)
-    names = classes.tolist()
+    codes, distinct = encode(values)  # text at its own length: NumPy would give all the width of the longest
+    names = distinct.tolist()
     order = sorted(range(len(names)), key=lambda place: (names[place] == "", _sort_key(names[place])))
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
