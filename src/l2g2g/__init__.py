@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.graphs.write import write_embedding
     from l2g2g.neighbours.search import nearest
 
@@ -42,6 +43,7 @@ _HOMES = {
     "classify_nodes": "l2g2g.evaluation.classes",
     "nearest": "l2g2g.neighbours.search",
     "Graph": "l2g2g.graphs.graph",
+    "TableOptions": "l2g2g.graphs.table_options",
     **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimators.estimator"),
     **dict.fromkeys(["L2G2GError", "InputError", "ResourceError", "NumericalError", "WorkerError"], "l2g2g.errors"),
 }
@@ -57,6 +59,7 @@ __all__ = [
     "L2G2GError",
     "NumericalError",
     "ResourceError",
+    "TableOptions",
     "WorkerError",
     "align",
     "classify_nodes",

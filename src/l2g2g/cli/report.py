@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.cli.browser import open_browser
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
 
@@ -102,6 +103,7 @@ def explore(
     projection: ProjectionOption = "auto",
     data_dir: DataDirOption = None,
     training: TrainingOption = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser, where there is a screen.")] = True,
     quiet: QuietOption = False,
 ) -> None:
     """Serve the page on this machine only, with neighbours found when they are asked for. Ctrl-C ends it.
@@ -123,8 +125,10 @@ def explore(
     page = render_run(record, places, _columns(record), answers="live", others=others)
     with make_server(page, Partners(record), port, pending) as server:
         typer.echo(server.address)
+        is_open = browser and open_browser(server.address)
         if not quiet:
-            typer.echo("open this address in a browser on this machine; Ctrl-C ends it", err=True)
+            what = "opened in the browser" if is_open else "open this address in a browser on this machine"
+            typer.echo(f"{what}; Ctrl-C ends it", err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

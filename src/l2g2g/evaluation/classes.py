@@ -13,6 +13,7 @@ from l2g2g.errors import InputError
 from l2g2g.evaluation.clusters import named_vectors, unit_vectors
 from l2g2g.evaluation.intervals import Interval, share_interval
 from l2g2g.evaluation.probe import macro_f1
+from l2g2g.graphs.frames import make_frame
 
 Classifier = Literal["linear", "knn"]
 CLASSIFIERS: tuple[str, ...] = get_args(Classifier)
@@ -56,9 +57,8 @@ class Classified:
 
     def to_pandas(self) -> Any:
         """A DataFrame with the ids as its index."""
-        import pandas
-
-        return pandas.DataFrame(self.columns()).set_index("id")
+        columns = self.columns()
+        return make_frame(columns, columns.pop("id"), "id")
 
 
 def classify_nodes(

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.frames import make_frame
 from l2g2g.graphs.node_ids import as_node_ids
 
 ClusterMethod = Literal["kmeans", "hdbscan"]
@@ -65,9 +66,8 @@ class Clusters:
 
     def to_pandas(self) -> Any:
         """A DataFrame with the ids as its index."""
-        import pandas
-
-        return pandas.DataFrame(self.columns()).set_index("id")
+        columns = self.columns()
+        return make_frame(columns, columns.pop("id"), "id")
 
 
 def find_clusters(
