@@ -7,7 +7,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from l2g2g.errors import InputError
-from l2g2g.reports.projection import check_projection, default_projection, project, project_tsne
+from l2g2g.reports.projection import check_projection, default_projection, neighbours_kept, project, project_tsne
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,20 @@ def test_tsne_keeps_neighbours_and_repeats(clouds):
     assert share_of_same(places, numbers) > 0.95
     assert share_of_same(places, numbers) > 1.5 * share_of_same(project(vectors), numbers)
     assert np.array_equal(places, project(vectors.copy(), "tsne"))
+
+
+def test_what_is_kept_is_counted(clouds):
+    vectors, _ = clouds
+    order = np.arange(1200)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert neighbours_kept(vectors, project(vectors, "tsne")) > 1.5 * neighbours_kept(vectors, project(vectors))
+    places = np.random.default_rng(0).normal(size=(1200, 2))
+    expected = []
+    for row in range(1200):
+        true = np.argsort(-(units @ units[row]) + 9 * (order == row))[:15]
+        near = np.argsort(((places - places[row]) ** 2).sum(1) + 9e9 * (order == row))[:15]
+        expected.append(len(set(true) & set(near)) / 15)
+    assert neighbours_kept(vectors, places) == pytest.approx(np.mean(expected), abs=1e-3)
 
 
 def test_most_nodes_are_placed_by_a_sample(clouds):

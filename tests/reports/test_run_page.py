@@ -256,6 +256,7 @@ def test_projections_are_switched(map_page, rich_page):
     before = map_page.run("pointMap.toScreen(5)")
     map_page.set("map-projection", "pca")
     assert map_page.texts("#map-about")[0].startswith("PCA:")
+    assert re.search(r"Of the 15 nearest nodes \d+ % are near on this map.$", map_page.texts("#map-about")[0])
     assert map_page.run("pointMap.toScreen(5)") != before
     map_page.click_node(5)
     assert map_page.texts("#map-chosen") == ["node 5"]

@@ -21,6 +21,7 @@ import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.reports.map_data import quantise_places
+from l2g2g.reports.projection import neighbours_kept
 
 if TYPE_CHECKING:
     from l2g2g.reports.partners import Partners
@@ -45,18 +46,24 @@ class ExploreServer(ThreadingHTTPServer):
     def __init__(self, page: str, partners: Partners, port: int, pending: Pending) -> None:
         super().__init__((_HOST, port), _Handler)
         self.page, self.partners = page.encode(), partners
-        self.pending = {name: Future[np.ndarray]() for name in pending}
+        self.pending = {name: Future[bytes]() for name in pending}
         for name, compute in pending.items():
-            threading.Thread(target=_compute, args=(self.pending[name], compute), daemon=True).start()
+            arguments = self.pending[name], compute, partners.vectors
+            threading.Thread(target=_compute, args=arguments, daemon=True).start()
         self.one_at_a_time = threading.Lock()  # the compiled search has threads of its own, which must not be shared
         self.token = secrets.token_urlsafe(16)
         self.hosts = {f"{name}:{self.server_port}" for name in (_HOST, "localhost")}
         self.address = f"http://{_HOST}:{self.server_port}/{self.token}/"
 
 
-def _compute(future: Future[np.ndarray], compute: Callable[[], np.ndarray]) -> None:
+def _compute(future: Future[bytes], compute: Callable[[], np.ndarray], vectors: np.ndarray) -> None:
+    """Compute places and give them as the page wants them."""
     try:
-        future.set_result(compute())
+        places = compute()
+        points, view = quantise_places(places)
+        text = base64.b64encode(points.tobytes()).decode()
+        answer = {"view": view, "kept": neighbours_kept(vectors, places), "points": text}
+        future.set_result(json.dumps(answer).encode())
     except Exception as error:  # whatever it is, the page that waits is told
         future.set_exception(error)
 
@@ -125,9 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         error = future.exception()
         if error is not None:
             return self._send_text(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
-        points, view = quantise_places(future.result())
-        answer = {"view": view, "points": base64.b64encode(points.tobytes()).decode()}
-        return self._send(HTTPStatus.OK, "application/json", json.dumps(answer).encode())
+        return self._send(HTTPStatus.OK, "application/json", future.result())
 
     def _is_own_origin(self) -> bool:
         origin = self.headers.get("Origin")

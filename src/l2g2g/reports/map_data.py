@@ -14,6 +14,7 @@ import numpy as np
 
 from l2g2g.reports.map_columns import MapColumn
 from l2g2g.reports.partners import SHORTLIST, Partners, has_links
+from l2g2g.reports.projection import neighbours_kept
 from l2g2g.runs.record import RunRecord
 
 Answers = Literal["inside", "live"]
@@ -70,10 +71,13 @@ def make_map(
     """
     projections, blocks = [], []
     for name, coordinates in places.items():
-        points, view = (None, None) if coordinates is None else quantise_places(coordinates)
-        projections.append({"name": name, "view": view})
-        if points is not None:
-            blocks.append(_array(f"points-{name}", points))
+        if coordinates is None:
+            projections.append({"name": name, "view": None})
+            continue
+        points, view = quantise_places(coordinates)
+        kept = neighbours_kept(record.vectors, coordinates)
+        projections.append({"name": name, "view": view, "kept": kept})
+        blocks.append(_array(f"points-{name}", points))
     names = record.names()
     if names is not None:
         blocks.append(Block("names", "json", json.dumps(names).encode()))

@@ -32,8 +32,8 @@ function describeNode(row, show = formatNumber) {
 
 async function startMap() {
   const started = performance.now();
-  for (const { name, view } of facts.projections) {
-    if (view) state.places[name] = { view, points: await readBlock(`points-${name}`) };
+  for (const { name, view, kept } of facts.projections) {
+    if (view) state.places[name] = { view, kept, points: await readBlock(`points-${name}`) };
   }
   state.names = await readBlock("names");
   for (const column of facts.columns) state.values[column.name] = await readBlock(column.name);
@@ -51,7 +51,8 @@ async function startMap() {
   };
   const project = (name) => {
     byId("map-projection").value = name;
-    byId("map-about").textContent = ABOUT[name];
+    const kept = Math.round(100 * state.places[name].kept);
+    byId("map-about").textContent = `${ABOUT[name]} Of the 15 nearest nodes ${kept} % are near on this map.`;
     map.move(state.places[name].points, state.places[name].view);
     nameClasses();
   };
@@ -166,8 +167,8 @@ async function awaitProjection(name) {
     const answer = await fetch(`places?projection=${name}`);
     if (!answer.ok) throw new Error(`The projection could not be computed: ${await answer.text()}`);
     if (answer.status === 200) {
-      const { view, points } = await answer.json();
-      state.places[name] = { view, points: new Uint16Array(readBase64(points).buffer) };
+      const { view, kept, points } = await answer.json();
+      state.places[name] = { view, kept, points: new Uint16Array(readBase64(points).buffer) };
       option.disabled = false;
       announce("The map now shows neighbours together.");
       return;

@@ -29,6 +29,7 @@ _FEW = 5  # perplexity with all nodes, of which there are then enough to be draw
 _CELLS = 8  # cells in which near nodes are looked for
 _TOGETHER = 50  # steps with all nodes
 _JITTER = 0.3  # so that nodes that start at the same place come apart
+_KEPT = 15  # nearest nodes that a map should keep near
 _QUERIES, _COLUMNS = 256, 16384  # of a block of cosines
 
 
@@ -60,6 +61,31 @@ def project(vectors: np.ndarray, how: str = "pca", seed: int = 0) -> np.ndarray:
     if how == "tsne" and len(vectors) >= _FEWEST:
         return project_tsne(vectors, seed)
     return _project_pca(vectors)
+
+
+def neighbours_kept(vectors: np.ndarray, places: np.ndarray, num_samples: int = 2000) -> float:
+    """Share of the 15 nearest nodes by cosine that are among the 15 nearest on the map, over nodes drawn at random.
+
+    vectors: (num_nodes, dim); places: (num_nodes, 2).
+
+    Example:
+        >>> points = np.random.default_rng(0).normal(size=(50, 2))
+        >>> circle = points / np.linalg.norm(points, axis=1, keepdims=True)
+        >>> neighbours_kept(points, circle)
+        1.0
+    """
+    from scipy.spatial import KDTree
+
+    num_near = min(_KEPT, len(vectors) - 1)
+    if num_near < 1:
+        return 1.0
+    rows = np.random.default_rng(0).permutation(len(vectors))[:num_samples]
+    true, _ = search_exactly(sides_by(vectors, "cosine"), rows, num_near)
+    _, found = KDTree(places).query(places[rows], num_near + 1)
+    found = np.where(found == rows[:, None], -1, found)  # the node itself, wherever equal places have put it
+    own = (found == -1).any(axis=1)
+    found[~own, num_near] = -1
+    return float((true[:, :, None] == found[:, None, :]).any(axis=2).mean())
 
 
 def _project_pca(vectors: np.ndarray) -> np.ndarray:
