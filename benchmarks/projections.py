@@ -2,8 +2,8 @@
 
     python benchmarks/projections.py EMBEDDING [pca tsne long sklearn forces]
 
-`long` is openTSNE with its usual 250 + 500 steps; `sklearn` is scikit-learn's t-SNE; `forces` a layout by springs between the 15
-nearest nodes and repulsion of random pairs, as UMAP's without its compiler. One thread; compilation would be included.
+`long` is openTSNE with its usual 250 + 500 steps; `sklearn` is scikit-learn's t-SNE; `forces` a layout by springs
+between the 15 nearest nodes and repulsion of random pairs, as UMAP's without its compiler. One thread.
 docs/report.md has the table.
 """
 

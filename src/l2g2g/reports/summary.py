@@ -148,7 +148,7 @@ def _describe_time(record: RunRecord) -> str:
         parts[0] = f"Time: {duration(float(seconds['total']))} in total for {history.num_epochs} epochs"
     if history.epoch_seconds:
         parts.append(f"{1000 * float(np.median(history.epoch_seconds)):,.3g} ms each")
-    if 0 < history.best_epoch < history.num_epochs:
+    if 0 < history.best_epoch < history.num_epochs and not record.is_spectral:
         parts.append(f"the best of them epoch {history.best_epoch}, which was kept")
     if history.resumed_from_epoch:
         parts.append(f"resumed from epoch {history.resumed_from_epoch}")
