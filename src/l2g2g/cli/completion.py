@@ -15,7 +15,7 @@ BASELINE_NAMES = (  # those of `evaluation.baselines`, whose import would load t
     "l3",
     "preferential-attachment",
 )
-_GRAPH_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".txt", ".gz", ".parquet")
+_GRAPH_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".txt", ".gz", ".parquet", ".mtx", ".graphml")
 
 
 def complete_words(words: Iterable[str]) -> Callable[[str], list[str]]:
