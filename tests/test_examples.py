@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from l2g2g import read_graph
-from l2g2g.graphs.write import read_embedding
+from l2g2g.graphs.read_embedding import read_embedding
 
 ROOT = Path(__file__).parents[1]
 

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from l2g2g.cli.align import align, party
+from l2g2g.cli.analyse import classify, cluster
 from l2g2g.cli.common_options import (
     CheckpointOption,
     DataDirOption,
@@ -385,6 +386,8 @@ app.command()(plan)
 app.command()(report)
 app.command()(explore)
 app.command()(neighbours)
+app.command()(cluster)
+app.command()(classify)
 app.command()(predict)
 app.command()(prepare)
 app.command()(split)
