@@ -48,7 +48,7 @@ def test_a_store_with_patches(prepare, files):
     stored = open_graph(files / "s", verify=True)
     patches = open_patches(files / "s", graph=stored, verify=True)
     assert (stored.to_graph().adjacency != graph.adjacency).nnz == 0
-    expected = make_patches(graph.adjacency, partition(graph.adjacency, 4), min_overlap=5, target_overlap=10)
+    expected = make_patches(graph, partition(graph.adjacency, 4), min_overlap=5, target_overlap=10)
     assert np.array_equal(patches.patch_set.global_nodes, expected.global_nodes)
     assert row["store"] == str(files / "s")
     assert (row["num_nodes"], row["num_edges"], row["num_features"]) == (400, graph.num_edges, 8)

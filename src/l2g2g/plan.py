@@ -210,7 +210,7 @@ class Sample:
         if config.definition.uses_patches:
             config = replace(config, patches=few)
             least, most = config.overlap_range
-            patch_set = make_patches(graph.adjacency, labels, min_overlap=least, target_overlap=most)
+            patch_set = make_patches(graph, labels, min_overlap=least, target_overlap=most)
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
         return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage)
 

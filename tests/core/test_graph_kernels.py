@@ -1,5 +1,7 @@
 """Kernels on graphs: the native ones give what the reference gives, on one thread and on two, and refuse bad arrays."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -195,12 +197,31 @@ def test_fennel_is_the_formula_over_all_clusters():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_growth_of_overlaps(seed):
+def test_boundary_nodes_in_one_block_and_in_two(seed):
     generator = np.random.default_rng(seed)
     indptr, indices, _ = random_graph(generator, 90, generator.integers(0, 8))
     labels = np.concatenate([np.arange(6), generator.integers(0, 6, 84)]).astype(np.int32)
-    pairs = np.array([(i, j) for i in range(6) for j in range(i + 1, 6)])
-    both("grow_overlaps", indptr, indices, labels, *groups_of(labels, 6), pairs, int(generator.integers(0, 25)))
+    pairs = np.array([(i, j) for i in range(6) for j in range(i + 1, 6) if (i + j) % 4])
+    bounds = np.concatenate([[0], np.cumsum(generator.integers(0, 12, 2 * len(pairs)))])
+    empty = np.full(bounds[-1], -1), np.zeros(bounds[-1], np.int64)
+    _, (*_, nodes, ties) = both("boundary_nodes", indptr, indices, 0, labels, pairs, bounds, *empty)
+    halves, cut = [part.copy() for part in empty], 31
+    _, (*_, one, other) = both(
+        "boundary_nodes", indptr[: cut + 1], indices[: indptr[cut]], 0, labels, pairs, bounds, *halves
+    )
+    rest = indptr[cut:] - indptr[cut], indices[indptr[cut] :]
+    _, (*_, one, other) = both("boundary_nodes", *rest, cut, labels, pairs, bounds, one, other)
+    np.testing.assert_array_equal(one, nodes)
+    np.testing.assert_array_equal(other, ties)
+    for place, (low, high) in enumerate(pairwise(bounds)):
+        giver, taker = pairs.flat[place], pairs.flat[place ^ 1]
+        counts = {
+            node: count
+            for node in np.flatnonzero(labels == giver)
+            if (count := (labels[indices[indptr[node] : indptr[node + 1]]] == taker).sum())
+        }
+        expected = sorted(counts, key=lambda node: -counts[node])[: high - low]
+        assert nodes[low:high].tolist() == expected + [-1] * (high - low - len(expected))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -310,7 +331,15 @@ GOOD = {
         "alpha": 0.5,
         "limit": 2,
     },
-    "grow_overlaps": {**PATTERN, **LABELS, "pairs": np.array([[0, 1]]), "wanted": 2},
+    "boundary_nodes": {
+        **PATTERN,
+        "first_node": 0,
+        "labels": LABELS["labels"],
+        "pairs": np.array([[0, 1]]),
+        "bounds": np.array([0, 1, 2]),
+        "nodes": np.full(2, -1),
+        "ties": np.zeros(2, np.int64),
+    },
     "inner_products": {"embedding": np.ones((3, 2), np.float32), "sources": np.array([0]), "targets": np.array([1])},
     "areas_under_curves": {"edges": np.array([1.0]), "others": np.array([0.0])},
     "draw_candidates": {
@@ -384,17 +413,16 @@ BAD = [
     ("fennel", {"labels": np.array([-1, 2, -1], np.int32)}, IndexError),
     ("fennel", {"labels": np.array([-1, -2, -1], np.int32)}, IndexError),
     ("fennel", {"loads": np.empty(0, np.int64)}, ValueError),
-    ("grow_overlaps", {"labels": np.zeros(2, np.int32)}, IndexError),
-    ("grow_overlaps", {"labels": np.zeros(4, np.int32)}, ValueError),
-    ("grow_overlaps", {"pairs": np.array([[0, 2]])}, IndexError),
-    ("grow_overlaps", {"pairs": np.array([[0, 1, 1]])}, ValueError),
-    (
-        "grow_overlaps",
-        {"members": np.array([0, 0, 2]), "labels": np.array([0, 2, 1], np.int32), "wanted": 9},
-        ValueError,
-    ),
-    ("grow_overlaps", {"members": np.array([0, 1, 3])}, IndexError),
-    ("grow_overlaps", {"wanted": -1}, ValueError),
+    ("boundary_nodes", {"labels": np.zeros(2, np.int32)}, IndexError),
+    ("boundary_nodes", {"labels": np.array([0, -1, 1], np.int32)}, IndexError),
+    ("boundary_nodes", {"first_node": 1}, ValueError),
+    ("boundary_nodes", {"first_node": -1}, ValueError),
+    ("boundary_nodes", {"pairs": np.array([[0, 2]])}, IndexError),
+    ("boundary_nodes", {"pairs": np.array([[-1, 0]])}, IndexError),
+    ("boundary_nodes", {"pairs": np.array([[0, 1, 1]])}, ValueError),
+    ("boundary_nodes", {"bounds": np.array([0, 2])}, ValueError),
+    ("boundary_nodes", {"bounds": np.array([0, 1, 3])}, ValueError),
+    ("boundary_nodes", {"ties": np.zeros(3, np.int64)}, ValueError),
     ("inner_products", {"sources": np.array([3])}, IndexError),
     ("inner_products", {"targets": np.array([-1])}, IndexError),
     ("inner_products", {"targets": np.array([0, 1])}, ValueError),

@@ -49,7 +49,7 @@ def stored(request, tmp_path_factory):
     graph = request.getfixturevalue(request.param)
     if request.param == "planted":
         graph = replace(graph, features=sp.csr_array(graph.features))
-    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=8, target_overlap=12)
+    patch_set = make_patches(graph, partition(graph.adjacency, 3), min_overlap=8, target_overlap=12)
     on_disk = write_graph(graph, tmp_path_factory.mktemp("store"))
     return on_disk, write_patches(on_disk, patch_set), patch_set
 
@@ -148,7 +148,7 @@ def test_a_graph_of_nearly_all_pairs(tmp_path):
     graph = Graph.from_arcs(sources[~left_out], targets[~left_out], num_nodes=12)
     on_disk = write_graph(graph, tmp_path / "store")
     split = keep_all(graph)
-    patch_set = make_patches(graph.adjacency, np.arange(12) % 2, min_overlap=1, target_overlap=2)
+    patch_set = make_patches(graph, np.arange(12) % 2, min_overlap=1, target_overlap=2)
     expected = prepare_global_pairs(patch_set, graph.adjacency, split.held_out).pairs
     found = NodePairs(TrainingRows(on_disk, block_arcs=20), split.held_out)
     for epoch in range(5):

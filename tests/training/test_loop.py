@@ -34,7 +34,7 @@ def split(noisy):
 @pytest.fixture(scope="module")
 def patch_set(split):
     labels = partition(split.train.adjacency, 3, method="fennel")
-    return make_patches(split.train.adjacency, labels, min_overlap=5, target_overlap=10)
+    return make_patches(split.train, labels, min_overlap=5, target_overlap=10)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def split(noisy):
 
 @pytest.fixture(scope="module")
 def patch_set(split):
-    return make_patches(split.train.adjacency, partition(split.train.adjacency, 3), min_overlap=5, target_overlap=10)
+    return make_patches(split.train, partition(split.train.adjacency, 3), min_overlap=5, target_overlap=10)
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +378,7 @@ def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_se
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
 def test_no_held_out_pair_nor_edge_is_drawn_as_a_negative(noisy, protocol):
     split = split_links(noisy, seed=0, protocol=protocol)
-    patch_set = make_patches(split.train.adjacency, partition(split.train.adjacency, 3))
+    patch_set = make_patches(split.train, partition(split.train.adjacency, 3))
     pairs = global_pairs_of(split, patch_set, negatives_per_edge=5.0)
     never = (split.held_out.toarray() != 0) | (noisy.adjacency.toarray() != 0) | np.eye(noisy.num_nodes, dtype=bool)
     drawn = np.zeros(never.shape, bool)

@@ -233,50 +233,35 @@ def fennel(
     return num_moved
 
 
-def grow_overlaps(
+def boundary_nodes(
     indptr: np.ndarray,
     indices: np.ndarray,
+    first_node: int,
     labels: np.ndarray,
-    members: np.ndarray,
-    starts: np.ndarray,
     pairs: np.ndarray,
-    wanted: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(clusters, nodes): nodes to add to clusters, so that the two clusters of a pair share about `wanted`.
+    bounds: np.ndarray,
+    nodes: np.ndarray,
+    ties: np.ndarray,
+) -> None:
+    """Update in place the nodes of each cluster of a pair that have most edges to the other one.
 
-    Half come from either side: those with most edges to the other side first, then breadth first.
+    Place 2 p + s of the bounds has the nodes of pairs[p, s], most edges first and of equals the first node, -1 behind
+    the last. indptr, indices: rows of the nodes from first_node on. ties: their edges.
     """
-    clusters, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    sizes = np.diff(starts)
-    for first, second in pairs:
-        from_first = min(sizes[first], max((wanted + 1) // 2, wanted - sizes[second]))
-        from_second = min(sizes[second], wanted - from_first)
-        for giver, taker, quota in ((first, second, from_first), (second, first, from_second)):
-            inside = members[starts[giver] : starts[giver + 1]]
-            nodes.append(_grow_from_boundary(indptr, indices, labels, inside, taker, quota))
-            clusters.append(np.full(quota, taker))
-    return np.concatenate(clusters), np.concatenate(nodes)
-
-
-def _grow_from_boundary(
-    indptr: np.ndarray, indices: np.ndarray, labels: np.ndarray, inside: np.ndarray, taker: int, quota: int
-) -> np.ndarray:
-    """(quota,) nodes of a cluster: those with most edges to the taker, then their neighbours, and so on."""
-    neighbours = {int(node): indices[indptr[node] : indptr[node + 1]] for node in inside}
-    ties = np.array([(labels[neighbours[int(node)]] == taker).sum() for node in inside], np.int64)
-    order = np.argsort(-ties, kind="stable")
-    queue = inside[order[ties[order] > 0]].tolist()[:quota]
-    rest = iter(inside[order].tolist())
-    head = 0
-    while len(queue) < quota:
-        if head == len(queue):  # the search is exhausted: a new start
-            queue.append(next(node for node in rest if node not in queue))
-            continue
-        for node in neighbours[queue[head]].tolist():
-            if node in neighbours and node not in queue and len(queue) < quota:
-                queue.append(node)
-        head += 1
-    return np.array(queue, np.int64)
+    num_clusters = int(labels.max(initial=0)) + 1
+    keys = pairs.ravel() * num_clusters + pairs[:, ::-1].ravel()
+    order = np.argsort(keys)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    wanted = labels[first_node + rows].astype(np.int64) * num_clusters + labels[indices]
+    places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    inside = keys[places] == wanted
+    more, edges = np.unique(places[inside] * len(indptr) + rows[inside], return_counts=True)
+    place_of = np.concatenate([np.repeat(np.arange(len(keys)), np.diff(bounds)), more // len(indptr)])
+    all_nodes, all_ties = np.concatenate([nodes, first_node + more % len(indptr)]), np.concatenate([ties, edges])
+    best = np.lexsort((all_nodes, -all_ties, place_of))
+    ranks = np.arange(len(best)) - np.searchsorted(place_of[best], place_of[best])
+    kept = best[ranks < np.diff(bounds)[place_of[best]]]
+    nodes[:], ties[:] = all_nodes[kept], all_ties[kept]
 
 
 def inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
