@@ -9,7 +9,7 @@ from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.memory import resident_memory
-from l2g2g.models.structure import MORE_VECTORS
+from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
 _PER_ARC, _PER_ARC_SCORED = 38, 40
@@ -142,7 +142,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = 28 * num_nodes * (structural + MORE_VECTORS) if structural else 0
+    structure = BYTES_PER_NUMBER * num_nodes * (structural + MORE_VECTORS) if structural else 0
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 
