@@ -147,10 +147,10 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
             needs = find_needs(stored, config, num_patches, threads, resident)
         else:
             needs = row_needs(stored, config, threads, resident)
-        per_arc, per_row = kept_bytes(config)
-        per_row += int(8 * (stored.entries_per_row or config.structure_width))
+        kept = kept_bytes(config)
+        row = kept.row + kept.state + kept.held + int(8 * (stored.entries_per_row or config.structure_width))
         # If all of it may stay in memory: the rows of the own nodes, and the own patches.
-        stays = ((4 + per_arc) * num_arcs + per_row * sizes.num_nodes) // ranks
+        stays = ((4 + kept.arc) * num_arcs + row * sizes.num_nodes) // ranks
         num_patches = needs.num_patches
         needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
         if config.memory is None and not sizes.on_disk:  # the first rank reads it

@@ -224,6 +224,24 @@ def test_boundary_nodes_in_one_block_and_in_two(seed):
         assert nodes[low:high].tolist() == expected + [-1] * (high - low - len(expected))
 
 
+def test_pairs_in_the_order_of_their_rows():
+    generator = np.random.default_rng(0)
+    for num_pairs in (0, 1, 500):
+        rows, columns = generator.integers(0, 40, (2, num_pairs)).astype(np.int32)
+        both("sort_pairs", rows, columns, 50)
+
+
+def test_rows_are_added_at_their_places():
+    generator = np.random.default_rng(0)
+    rows, table = generator.random((30, 5), np.float32), generator.random((9, 5), np.float32)
+    places, factors = generator.integers(0, 9, 30).astype(np.int32), generator.random(30, np.float32)
+    expected = table + sum(
+        np.eye(9)[place][:, None] * factor * row for place, factor, row in zip(places, factors, rows, strict=True)
+    )
+    native.add_rows(rows, places, factors, table)
+    np.testing.assert_allclose(table, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_inner_products(dtype):
     generator = np.random.default_rng(0)
@@ -312,6 +330,13 @@ GOOD = {
         "key": 1,
         "bound": 5,
     },
+    "sort_pairs": {"rows": np.array([2, 0], np.int32), "columns": np.array([1, 1], np.int32), "num_rows": 3},
+    "add_rows": {
+        "rows": np.ones((2, 3), np.float32),
+        "places": np.array([1, 0], np.int32),
+        "factors": np.ones(2, np.float32),
+        "table": np.zeros((4, 3), np.float32),
+    },
     "common_sums": {**PATTERN, "sources": np.array([0]), "targets": np.array([1]), "weights": np.ones((3, 1))},
     "path_sums": {
         **PATTERN,
@@ -392,6 +417,14 @@ BAD = [
     ("count_between", {"labels": np.array([0, 0], np.int32)}, IndexError),
     ("count_between", {"members": np.array([0, 1, 3])}, IndexError),
     ("count_between", {"starts": np.array([0, 2, 4])}, ValueError),
+    ("sort_pairs", {"rows": np.array([3, 0], np.int32)}, IndexError),
+    ("sort_pairs", {"rows": np.array([-1, 0], np.int32)}, IndexError),
+    ("sort_pairs", {"num_rows": -1}, IndexError),
+    ("sort_pairs", {"columns": np.zeros(3, np.int32)}, ValueError),
+    ("add_rows", {"places": np.array([4, 0], np.int32)}, IndexError),
+    ("add_rows", {"places": np.zeros(1, np.int32)}, ValueError),
+    ("add_rows", {"factors": np.zeros(1, np.float32)}, ValueError),
+    ("add_rows", {"table": np.zeros((4, 2), np.float32)}, ValueError),
     ("common_sums", {"sources": np.array([3])}, IndexError),
     ("common_sums", {"targets": np.array([1, 2])}, ValueError),
     ("common_sums", {"weights": np.ones((2, 1))}, ValueError),

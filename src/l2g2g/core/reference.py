@@ -146,6 +146,17 @@ def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, colu
     return np.where(keys[places] == wanted, places, -1)
 
 
+def sort_pairs(rows: np.ndarray, columns: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, columns, starts): pairs in the order of their rows, those of one row as they come."""
+    order = np.argsort(rows, kind="stable")
+    return rows[order], columns[order], np.searchsorted(rows[order], np.arange(num_rows + 1))
+
+
+def add_rows(rows: np.ndarray, places: np.ndarray, factors: np.ndarray, table: np.ndarray) -> None:
+    """Add to rows of a table, in place and in order: table[places[i]] += factors[i] rows[i]."""
+    np.add.at(table, places, factors[:, None] * rows)
+
+
 def hidden_edges(
     indptr: np.ndarray,
     indices: np.ndarray,

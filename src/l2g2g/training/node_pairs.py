@@ -127,7 +127,8 @@ class NodePairs:
         drawn = None
         if negatives is None:
             wanted = None if self.rows.nodes is None else self._is_owned
-            drawn = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=wanted)
+            pairs = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=wanted)
+            drawn = _Drawn(*kernels().sort_pairs(pairs.rows, pairs.columns, self.rows.num_nodes))
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
         units = nodes if self.units is None else self.units
         groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
@@ -278,11 +279,9 @@ class NodePairs:
             rows, columns, entries = rows[between], columns[between], entries[between]
         return rows, columns, entries
 
-    def _allowed(self, block: NodeRows, drawn: PairList) -> tuple[np.ndarray, np.ndarray]:
+    def _allowed(self, block: NodeRows, drawn: _Drawn) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) of the drawn pairs whose row is in a block and that are no excluded ones."""
-        here: slice | np.ndarray = slice(None)
-        if len(block.nodes) < self.rows.num_nodes:
-            here = np.flatnonzero((drawn.rows >= block.low) & (drawn.rows < block.high))
+        here = slice(*drawn.starts[[block.low, block.high]])
         rows, columns = drawn.rows[here].astype(np.int64), drawn.columns[here].astype(np.int64)
         indices = np.ascontiguousarray(block.indices, dtype=np.int32)
         is_edge = kernels().find_entries(block.indptr, indices, block.places(rows), columns) >= 0
@@ -300,6 +299,15 @@ class _Mask:
     groups: np.ndarray | None
     key: int
     bound: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Pairs in the order of their rows; starts: (num_nodes + 1,) where those of each row begin."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
 
 
 _NO_PAIRS: tuple[np.ndarray, np.ndarray] = np.empty(0, np.int32), np.empty(0, np.int32)

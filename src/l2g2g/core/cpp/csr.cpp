@@ -199,9 +199,49 @@ NewVector<int64_t> find_entries(const Vector<int64_t>& indptr, const Vector<int3
     return to_numpy(std::move(found));
 }
 
+// Pairs in the order of their rows, those of one row as they come.
+std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> sort_pairs(const Vector<int32_t>& rows,
+                                                                                 const Vector<int32_t>& columns, int64_t num_rows) {
+    std::vector<int32_t> new_rows(rows.shape(0)), new_columns(rows.shape(0));
+    std::vector<int64_t> starts(static_cast<size_t>(std::max<int64_t>(num_rows, 0)) + 1, 0);
+    {
+        nb::gil_scoped_release release;
+        require(rows.shape(0) == columns.shape(0), "rows and columns must be equally long");
+        check_indices(rows.data(), rows.shape(0), num_rows);
+        for (size_t pair = 0; pair < rows.shape(0); ++pair) ++starts[static_cast<size_t>(rows.data()[pair]) + 1];
+        for (size_t row = 1; row < starts.size(); ++row) starts[row] += starts[row - 1];
+        std::vector<int64_t> next(starts.begin(), starts.end() - 1);
+        for (size_t pair = 0; pair < rows.shape(0); ++pair) {
+            const int32_t row = rows.data()[pair];
+            const auto place = static_cast<size_t>(next[static_cast<size_t>(row)]++);
+            new_rows[place] = row;
+            new_columns[place] = columns.data()[pair];
+        }
+    }
+    return {to_numpy(std::move(new_rows)), to_numpy(std::move(new_columns)), to_numpy(std::move(starts))};
+}
+
+void add_rows(const Matrix<float>& rows, const Vector<int32_t>& places, const Vector<float>& factors, const MatrixOut<float>& table) {
+    const size_t count = rows.shape(0), width = rows.shape(1);
+    require(width == table.shape(1), "rows and table must have the same width");
+    require(places.shape(0) == count && factors.shape(0) == count, "there must be a place and a factor for each row");
+    check_indices(places.data(), count, static_cast<int64_t>(table.shape(0)));
+    for (size_t row = 0; row < count; ++row) {
+        float* out = table.data() + static_cast<size_t>(places.data()[row]) * width;
+        const float* in = rows.data() + row * width;
+        const float factor = factors.data()[row];
+        for (size_t column = 0; column < width; ++column) out[column] += factor * in[column];
+    }
+}
+
 struct Hidden {
     std::vector<int32_t> rows, columns;
     std::vector<int64_t> entries;
+    void resize(size_t count) {
+        rows.resize(count);
+        columns.resize(count);
+        entries.resize(count);
+    }
 };
 
 // The edges u < v of some rows whose hash is below a bound and whose groups differ. Parts of the rows are listed in
@@ -221,19 +261,26 @@ std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> hidden_ed
         std::vector<Hidden> parts(static_cast<size_t>((graph.num_rows + kRows - 1) / kRows));
         parallel_ranges(graph.num_rows, kRows, [&](int64_t low, int64_t high, int) {
             Hidden& part = parts[static_cast<size_t>(low / kRows)];
+            size_t written = 0;
             for (int64_t row = low; row < high; ++row) {
                 const int32_t node = nodes.data()[row];
                 const uint32_t own = hashes.data()[node];
                 const int32_t* begin = graph.indices + graph.indptr[row];
                 const int32_t* end = graph.indices + graph.indptr[row + 1];
-                for (const int32_t* place = std::upper_bound(begin, end, node); place < end; ++place) {
-                    if (hash_pair(key, own, hashes.data()[*place]) >= bound) continue;
-                    if (groups && groups->data()[node] == groups->data()[*place]) continue;
-                    part.rows.push_back(node);
-                    part.columns.push_back(*place);
-                    part.entries.push_back(place - graph.indices);
+                const int32_t* place = std::upper_bound(begin, end, node);
+                const size_t most = written + static_cast<size_t>(end - place);
+                if (part.rows.size() < most) part.resize(2 * most);
+                // Every edge is written and the next one takes its place unless it stays: no branch that is hard to foresee.
+                for (; place < end; ++place) {
+                    part.rows[written] = node;
+                    part.columns[written] = *place;
+                    part.entries[written] = place - graph.indices;
+                    bool stays = hash_pair(key, own, hashes.data()[*place]) < bound;
+                    if (groups) stays &= groups->data()[node] != groups->data()[*place];
+                    written += stays;
                 }
             }
+            part.resize(written);
         });
         for (const Hidden& part : parts) {
             all.rows.insert(all.rows.end(), part.rows.begin(), part.rows.end());
@@ -275,6 +322,14 @@ void bind_csr(nb::module_& module) {
                "(num_pairs,) int64 place of each pair's entry in a CSR pattern, -1 where there is none.\n\n"
                "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32, ascending in each row: CSR pattern.\n"
                "rows, columns: (num_pairs,) int64.");
+    module.def("sort_pairs", &sort_pairs, "rows"_a.noconvert(), "columns"_a.noconvert(), "num_rows"_a,
+               "(rows int32, columns int32, starts int64): pairs in the order of their rows, those of one row as they come.\n\n"
+               "rows, columns: (num_pairs,) int32. num_rows: rows are below it; starts has num_rows + 1 places.");
+    module.def("add_rows", &add_rows, "rows"_a.noconvert(), "places"_a.noconvert(), "factors"_a.noconvert(), "table"_a.noconvert(),
+               nb::call_guard<nb::gil_scoped_release>(),
+               "Add to rows of a table, in place and in order: table[places[i]] += factors[i] rows[i].\n\n"
+               "rows: (num_rows, width) float32, places: (num_rows,) int32, factors: (num_rows,) float32.\n"
+               "table: (num_places, width) float32.");
     module.def("hidden_edges", &hidden_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "nodes"_a.noconvert(),
                "hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "bound"_a,
                "(rows int32, columns int32, entries int64): the edges u < v of some rows that a mask hides, by their nodes.\n\n"
