@@ -57,7 +57,7 @@ def test_a_store_with_patches(prepare, files):
         graph.cleaning.num_self_loops,
     )
     assert (row["partition"], row["num_patches"], row["name"]) == ("metis", 4, "edges")
-    assert row["kept_edge_fraction"] == expected.count_covered_edges(graph.adjacency) / graph.num_edges
+    assert row["kept_edge_fraction"] == expected.count_covered_edges(graph) / graph.num_edges
     assert row["node_duplication"] == expected.node_duplication
     assert 1 <= row["balance"] < 1.2
     assert row["store_bytes"] == row["graph_bytes"] + row["patch_bytes"] > 400 * 8 * 4 * 2

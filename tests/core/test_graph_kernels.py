@@ -85,7 +85,10 @@ def test_edges_that_no_patch_holds(seed):
     indptr, indices, _ = random_graph(generator, num_nodes, 6)
     held = sp.random_array((num_nodes, 9), density=0.2, rng=generator, format="csr")
     held.sort_indices()
-    both("cut_edges", indptr, indices, held.indptr.astype(np.int64), held.indices.astype(np.int32))
+    patches = held.indptr.astype(np.int64), held.indices.astype(np.int32)
+    both("cut_edges", indptr, indices, 0, *patches)
+    low, high = len(indptr) // 3, len(indptr) - 1
+    both("cut_edges", indptr[low:] - indptr[low], indices[indptr[low] : indptr[high]], low, *patches)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -319,7 +322,7 @@ BEST = {"scores": np.zeros((2, 2), np.float32), "keys": np.zeros((2, 2), np.int6
 GOOD = {
     "induced_indptr": {**PATTERN, **PATCHES},
     "induce": {**PATTERN, "values": VALUES, **PATCHES},
-    "cut_edges": {**PATTERN, "held_indptr": np.arange(4), "held": np.array([0, 0, 1], np.int32)},
+    "cut_edges": {**PATTERN, "first_node": 0, "held_indptr": np.arange(4), "held": np.array([0, 0, 1], np.int32)},
     "count_between": {**PATTERN, **LABELS},
     "find_entries": {**PATTERN, "rows": np.array([0]), "columns": np.array([1])},
     "hidden_edges": {
@@ -410,7 +413,9 @@ BAD = [
     ("induce", {"offsets": np.array([0, 2, 4])}, ValueError),
     ("induced_indptr", {"offsets": np.array([2, 0, 3])}, ValueError),
     ("induced_indptr", {"nodes": np.array([0, 1, 3])}, IndexError),
-    ("cut_edges", {"held_indptr": np.arange(3)}, ValueError),
+    ("cut_edges", {"held_indptr": np.arange(3)}, IndexError),
+    ("cut_edges", {"first_node": 1}, ValueError),
+    ("cut_edges", {"first_node": -1}, ValueError),
     ("cut_edges", {"held_indptr": np.arange(4) + 1}, ValueError),
     ("count_between", {"labels": np.array([0, 0, 2], np.int32)}, IndexError),
     ("count_between", {"labels": np.array([0, 0, -1], np.int32)}, IndexError),

@@ -190,10 +190,10 @@ def test_cut_edges_against_brute_force(planted):
                 holders[node].add(patch)
         edges = list(zip(*(ends.tolist() for ends in planted.edges()), strict=True))
         expected = [(u, v) for u, v in edges if not holders[u] & holders[v]]
-        sources, targets = patch_set.cut_edges(planted.adjacency)
+        sources, targets = patch_set.cut_edges(planted)
         assert list(zip(sources.tolist(), targets.tolist(), strict=True)) == expected
         assert 0 < len(expected) < planted.num_edges
-        assert patch_set.count_covered_edges(planted.adjacency) == planted.num_edges - len(expected)
+        assert patch_set.count_covered_edges(planted) == planted.num_edges - len(expected)
 
 
 def test_a_whole_graph_is_one_patch(planted):
@@ -203,7 +203,7 @@ def test_a_whole_graph_is_one_patch(planted):
         assert patch_set.nodes_of(0).tolist() == list(range(planted.num_nodes))
         assert patch_set.node_duplication == 1
         assert patch_set.overlaps.num_pairs == 0
-        assert patch_set.count_covered_edges(planted.adjacency) == planted.num_edges
+        assert patch_set.count_covered_edges(planted) == planted.num_edges
         assert (patch_set.induce(planted.adjacency) != planted.adjacency).nnz == 0
 
 

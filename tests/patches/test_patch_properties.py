@@ -69,6 +69,6 @@ def test_an_edge_is_inside_a_patch_or_cut(cut, overlap):
     graph, labels = cut
     patch_set = make_patches(graph, labels, min_overlap=overlap, target_overlap=overlap)
     patches = [set(nodes.tolist()) for nodes in patch_nodes(patch_set)]
-    cut_edges = set(zip(*(part.tolist() for part in patch_set.cut_edges(graph.adjacency)), strict=True))
+    cut_edges = set(zip(*(part.tolist() for part in patch_set.cut_edges(graph)), strict=True))
     for u, v in zip(*(part.tolist() for part in graph.edges()), strict=True):
         assert ((u, v) in cut_edges) == (not any(u in nodes and v in nodes for nodes in patches))

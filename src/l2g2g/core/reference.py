@@ -102,11 +102,14 @@ def induce(
 
 
 def cut_edges(
-    indptr: np.ndarray, indices: np.ndarray, held_indptr: np.ndarray, held: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, first_node: int, held_indptr: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(sources, targets), source < target, of the edges that no patch holds. held: CSR of the patches of each node."""
+    """(sources, targets), source < target, of the edges that no patch holds. held: CSR of the patches of each node.
+
+    indptr, indices: rows of the nodes from first_node on.
+    """
     patches = [set(held[begin:end].tolist()) for begin, end in pairwise(held_indptr)]
-    sources = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    sources = np.repeat(np.arange(first_node, first_node + len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     targets = indices[indptr[0] : indptr[-1]]
     pairs = zip(sources.tolist(), targets.tolist(), strict=True)
     cut = np.array([source < target and patches[source].isdisjoint(patches[target]) for source, target in pairs], bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -88,13 +89,20 @@ class PatchSet:
         """(num_patches,) entries of the induced submatrix of every patch."""
         return np.diff(kernels().induced_indptr(*csr_pattern(adjacency), *self._stacked)[self.offsets])
 
-    def count_covered_edges(self, adjacency: sp.csr_array) -> int:
+    def count_covered_edges(self, graph: GraphStore) -> int:
         """Undirected edges that lie inside at least one patch."""
-        return adjacency.nnz // 2 - len(self.cut_edges(adjacency)[0])
+        if self.is_whole:
+            return graph.num_edges
+        return graph.num_edges - sum(len(sources) for sources, _ in self._cut_blocks(graph))
 
-    def cut_edges(self, adjacency: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    def cut_edges(self, graph: GraphStore) -> tuple[np.ndarray, np.ndarray]:
         """Edges that no patch holds, as (sources, targets) with source < target."""
-        return kernels().cut_edges(*csr_pattern(adjacency), *self._patches_of_nodes)
+        sources, targets = (np.concatenate(part) for part in zip(*self._cut_blocks(graph), strict=True))
+        return sources, targets
+
+    def _cut_blocks(self, graph: GraphStore) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for block in read_ahead(graph.row_blocks()):
+            yield kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
 
     def share_patch(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """(num_pairs,) bool, whether a patch holds both nodes of each pair."""

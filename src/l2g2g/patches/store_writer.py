@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from l2g2g.core import kernels
 from l2g2g.graphs.array_writer import FolderWriter
 from l2g2g.graphs.graph import RowBlock
-from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.patches.overlap import PatchSet, group_by_label
@@ -26,26 +25,13 @@ _ENTRIES_PER_LOOK = 1 << 19  # of these: looking up one takes a hundred bytes
 _FEATURE_BYTES_AT_ONCE = 1 << 26
 
 
-def write_subgraphs(
-    graph: StoredGraph, patch_set: PatchSet, writer: FolderWriter, rule: HeldOutRule | None = None
-) -> int:
-    """Write the induced subgraphs of all patches; returns how many edges lie inside at least one patch.
-
-    rule: edges that are not counted; they are written like the others.
-    """
+def write_subgraphs(graph: StoredGraph, patch_set: PatchSet, writer: FolderWriter) -> None:
+    """Write the induced subgraphs of all patches."""
     members = _Members.of(patch_set)
     lengths = np.zeros(patch_set.num_rows, np.int32)
-    num_covered = 0
     for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
-        is_covered = np.zeros(len(block.indices), bool)
-        for rows, _, entries in members.inside(block):
+        for rows, _, _ in members.inside(block):
             np.add.at(lengths, rows, 1)
-            is_covered[entries] = True
-        sources = np.repeat(np.arange(block.low, block.high, dtype=np.int32), np.diff(block.indptr))
-        counted = np.flatnonzero(is_covered & (block.indices > sources))
-        num_covered += len(counted)
-        if rule is not None:
-            num_covered -= int(np.count_nonzero(rule.holds(sources[counted], block.indices[counted])))
     ends = np.cumsum(lengths, dtype=np.int64)
     entry_offsets = np.concatenate([[0], ends])[patch_set.offsets]
     writer.save("indptr", ends)
@@ -84,7 +70,6 @@ def write_subgraphs(
             for (_, placed), found in zip(extra, values, strict=True):
                 placed.place(int(firsts[patch]), found[places[patch] : places[patch + 1]])
         first_rows = next_rows
-    return num_covered
 
 
 def write_feature_rows(graph: StoredGraph, patch_set: PatchSet, writer: FolderWriter) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from l2g2g.core import hash_nodes, kernels
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.graphs.graph import BACK, FORTH
+from l2g2g.graphs.graph import BACK, FORTH, Graph
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import PairList
@@ -192,7 +192,7 @@ class NodePairs:
             return self.patch
         if self.patch_set is not None:
             held_out = sp.csr_array(held_out + adjacency)
-            adjacency = edges_between(self.patch_set, adjacency)
+            adjacency = edges_between(self.patch_set, self.rows.graph.to_graph())
         whole, num_nodes = whole_graph(self.rows.num_nodes), self.rows.num_nodes
         edges = PatchEdges.induced(whole, adjacency, self.rows.graph.to_graph().arcs)
         counts = num_nodes, np.array([0]), self.negatives_per_edge
@@ -313,9 +313,10 @@ class _Drawn:
 _NO_PAIRS: tuple[np.ndarray, np.ndarray] = np.empty(0, np.int32), np.empty(0, np.int32)
 
 
-def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
+def edges_between(patch_set: PatchSet, graph: Graph) -> sp.csr_array:
     """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
-    sources, targets = patch_set.cut_edges(adjacency)
+    sources, targets = patch_set.cut_edges(graph)
+    adjacency = graph.adjacency
     rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
     pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
     between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)

@@ -99,20 +99,21 @@ bool share_a_patch(const Pattern& held, int64_t node, int64_t other) {
 }
 
 std::pair<NewVector<int32_t>, NewVector<int32_t>> cut_edges(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                                                            const Vector<int64_t>& held_indptr, const Vector<int32_t>& held) {
+                                                            int64_t first_node, const Vector<int64_t>& held_indptr,
+                                                            const Vector<int32_t>& held) {
     std::vector<int32_t> sources, targets;
     {
         nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
-        require(held_indptr.shape(0) == indptr.shape(0), "held_indptr must have one row for each node");
         check_indptr(held_indptr.data(), held_indptr.shape(0), held.shape(0));
-        const Pattern holders{held_indptr.data(), held.data(), graph.num_rows};
+        const Pattern holders{held_indptr.data(), held.data(), static_cast<int64_t>(held_indptr.shape(0)) - 1};
+        const Pattern graph = check_pattern(indptr, indices, holders.num_rows);
+        require(first_node >= 0 && first_node + graph.num_rows <= holders.num_rows, "held_indptr must have one row for each node");
         constexpr int64_t kGrain = 8192;
         std::vector<std::vector<std::pair<int32_t, int32_t>>> found(static_cast<size_t>((graph.num_rows + kGrain - 1) / kGrain));
         parallel_ranges(graph.num_rows, kGrain, [&](int64_t low, int64_t high, int) {
             auto& here = found[static_cast<size_t>(low / kGrain)];
-            for (int64_t node = low; node < high; ++node)
-                for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry)
+            for (int64_t row = low; row < high; ++row)
+                for (int64_t node = first_node + row, entry = graph.indptr[row]; entry < graph.indptr[row + 1]; ++entry)
                     if (graph.indices[entry] > node && !share_a_patch(holders, node, graph.indices[entry]))
                         here.emplace_back(static_cast<int32_t>(node), graph.indices[entry]);
         });
@@ -306,10 +307,10 @@ void bind_csr(nb::module_& module) {
                "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32, values: (num_entries,) float32: CSR matrix.\n"
                "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
                "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
-    module.def("cut_edges", &cut_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "held_indptr"_a.noconvert(),
-               "held"_a.noconvert(),
+    module.def("cut_edges", &cut_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a,
+               "held_indptr"_a.noconvert(), "held"_a.noconvert(),
                "(sources int32, targets int32), source < target: the edges that no patch holds, in the order of the rows.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: symmetric CSR pattern.\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32: CSR pattern of the nodes from first_node on.\n"
                "held_indptr: (num_nodes + 1,) int64, held: (num_rows,) int32: the patches of each node, ascending.");
     module.def("count_between", &count_between, "indptr"_a.noconvert(), "indices"_a.noconvert(), "labels"_a.noconvert(),
                "members"_a.noconvert(), "starts"_a.noconvert(),
