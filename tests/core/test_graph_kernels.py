@@ -72,10 +72,13 @@ def both(name, *arguments):
 def test_induced_subgraphs(seed):
     generator = np.random.default_rng(seed)
     num_nodes = int(generator.integers(1, 60))
-    indptr, indices, values = random_graph(generator, num_nodes, 6)
-    nodes, offsets = random_patches(generator, num_nodes, int(generator.integers(0, 7)))
-    (new_indptr, _, _), _ = both("induce", indptr, indices, values, nodes, offsets)
-    check_equal(both("induced_indptr", indptr, indices, nodes, offsets)[0], new_indptr)
+    indptr, indices, _ = random_graph(generator, num_nodes, 6)
+    patches = random_patches(generator, num_nodes, int(generator.integers(0, 7)))
+    low = num_nodes // 3
+    rest = indptr[low:] - indptr[low], indices[indptr[low] :]
+    for rows in ((indptr, indices, 0), (indptr[: low + 1], indices[: indptr[low]], 0), (*rest, low)):
+        (new_indptr, _, _), _ = both("induce", *rows, num_nodes, *patches)
+        check_equal(both("induced_indptr", *rows, num_nodes, *patches)[0], new_indptr)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -320,8 +323,8 @@ BOXES = {"low": np.zeros((2, 3)), "high": np.ones((2, 3)), "other_low": np.zeros
 GROUPS = {name: np.array(value) for name, value in (("order", [0, 1, 2]), ("starts", [0, 2, 3]))}
 BEST = {"scores": np.zeros((2, 2), np.float32), "keys": np.zeros((2, 2), np.int64)}
 GOOD = {
-    "induced_indptr": {**PATTERN, **PATCHES},
-    "induce": {**PATTERN, "values": VALUES, **PATCHES},
+    "induced_indptr": {**PATTERN, "first_node": 0, "num_nodes": 3, **PATCHES},
+    "induce": {**PATTERN, "first_node": 0, "num_nodes": 3, **PATCHES},
     "cut_edges": {**PATTERN, "first_node": 0, "held_indptr": np.arange(4), "held": np.array([0, 0, 1], np.int32)},
     "count_between": {**PATTERN, **LABELS},
     "find_entries": {**PATTERN, "rows": np.array([0]), "columns": np.array([1])},
@@ -407,7 +410,7 @@ BAD = [
     ("induce", {"indptr": np.empty(0, np.int64)}, ValueError),
     ("induce", {"indices": np.array([1, 0, 3, 1], np.int32)}, IndexError),
     ("induce", {"indices": np.array([1, 0, -1, 1], np.int32)}, IndexError),
-    ("induce", {"values": np.ones(3, np.float32)}, ValueError),
+    ("induce", {"num_nodes": 2}, IndexError),
     ("induce", {"nodes": np.array([0, 1, 3])}, IndexError),
     ("induce", {"nodes": np.array([0, 1, -1])}, IndexError),
     ("induce", {"offsets": np.array([0, 2, 4])}, ValueError),

@@ -72,33 +72,36 @@ def draw_targets(
     return drawn_rows, drawn_columns
 
 
-def induced_indptr(indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """(num_rows + 1,) row bounds of the block-diagonal induced submatrices of all patches."""
-    return induce(indptr, indices, np.ones(len(indices), np.float32), nodes, offsets)[0]
+def induced_indptr(
+    indptr: np.ndarray, indices: np.ndarray, first_node: int, num_nodes: int, nodes: np.ndarray, offsets: np.ndarray
+) -> np.ndarray:
+    """(num_stacked + 1,) row bounds of the block-diagonal induced submatrices of all patches."""
+    return induce(indptr, indices, first_node, num_nodes, nodes, offsets)[0]
 
 
 def induce(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, nodes: np.ndarray, offsets: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, first_node: int, num_nodes: int, nodes: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, values) of the block-diagonal induced submatrices of all patches.
+    """(indptr, columns, entries) of the block-diagonal induced submatrices of all patches.
 
-    nodes: (num_rows,) patch after patch; patch p has the rows offsets[p]:offsets[p + 1].
+    indptr, indices: rows of the nodes from first_node on; rows of other nodes are empty. entries: which of the graph's.
+    nodes: (num_stacked,) patch after patch; patch p has the rows offsets[p]:offsets[p + 1].
     """
     lengths = np.zeros(len(nodes), np.int64)
-    new_indices, new_values = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-    row_of_node = np.full(len(indptr) - 1, -1, np.int32)
+    columns, entries = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    row_of_node = np.full(num_nodes, -1, np.int32)
     for patch in range(len(offsets) - 1):
         rows = np.arange(offsets[patch], offsets[patch + 1])
         row_of_node[nodes[rows]] = rows
-        for row in rows:
-            entries = slice(indptr[nodes[row]], indptr[nodes[row] + 1])
-            columns = row_of_node[indices[entries]]
-            inside = columns >= 0
-            lengths[row] = inside.sum()
-            new_indices.append(columns[inside])
-            new_values.append(values[entries][inside])
+        for row in rows[(nodes[rows] >= first_node) & (nodes[rows] < first_node + len(indptr) - 1)]:
+            own = nodes[row] - first_node
+            places = np.arange(indptr[own], indptr[own + 1])
+            found = row_of_node[indices[places]]
+            lengths[row] = (found >= 0).sum()
+            columns.append(found[found >= 0])
+            entries.append(places[found >= 0])
         row_of_node[nodes[rows]] = -1
-    return _bounds(lengths), np.concatenate(new_indices), np.concatenate(new_values)
+    return _bounds(lengths), np.concatenate(columns), np.concatenate(entries)
 
 
 def cut_edges(

@@ -81,13 +81,13 @@ class PatchSet:
 
     def induce(self, matrix: sp.csr_array) -> sp.csr_array:
         """Block-diagonal (num_rows, num_rows) CSR: the induced submatrix of every patch."""
-        values = np.ascontiguousarray(matrix.data, np.float32)
-        indptr, indices, data = kernels().induce(*csr_pattern(matrix), values, *self._stacked)
-        return _csr(indptr, indices, data, self.num_rows)
+        indptr, indices, entries = kernels().induce(*csr_pattern(matrix), 0, self.num_nodes, *self.stacked)
+        return _csr(indptr, indices, matrix.data.astype(np.float32, copy=False)[entries], self.num_rows)
 
     def count_arcs(self, adjacency: sp.csr_array) -> np.ndarray:
         """(num_patches,) entries of the induced submatrix of every patch."""
-        return np.diff(kernels().induced_indptr(*csr_pattern(adjacency), *self._stacked)[self.offsets])
+        bounds = kernels().induced_indptr(*csr_pattern(adjacency), 0, self.num_nodes, *self.stacked)
+        return np.diff(bounds[self.offsets])
 
     def count_covered_edges(self, graph: GraphStore) -> int:
         """Undirected edges that lie inside at least one patch."""
@@ -121,7 +121,7 @@ class PatchSet:
         return _patches_of_nodes(self.global_nodes, self.offsets, self.num_nodes)
 
     @property
-    def _stacked(self) -> tuple[np.ndarray, np.ndarray]:
+    def stacked(self) -> tuple[np.ndarray, np.ndarray]:
         """Nodes and offsets as kernels take them."""
         return np.ascontiguousarray(self.global_nodes, np.int64), np.ascontiguousarray(self.offsets, np.int64)
 

@@ -230,6 +230,7 @@ class PatchBatches(Sequence[PatchBatch]):
         self.options, self.units = options or BatchOptions(), units
         self._kept: dict[int, PatchBatch] = {}  # their edges are in memory
         self._whole: dict[int, PatchBatch] = {}  # and their features
+        self._whole_ids: set[int] = set()
         self._room, self._kept_bytes, self.keeps_states = keep_bytes, kept_bytes or KeptBytes(), False
         self._planned: set[int] = set()  # edges that are to stay
         self._read_before: set[int] = set()
@@ -271,7 +272,7 @@ class PatchBatches(Sequence[PatchBatch]):
 
     def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
-        return any(batch is kept for kept in self._whole.values())
+        return id(batch) in self._whole_ids
 
     def _plan(self, room: int) -> None:
         """Share out the budget as far as sizes are known."""
@@ -309,6 +310,7 @@ class PatchBatches(Sequence[PatchBatch]):
         batch = self._assemble(place, loaded.edges, read_features, loaded)
         if stays:
             self._whole[place] = batch
+            self._whole_ids.add(id(batch))
         if stays or place in self._planned:
             self._kept[place] = batch
         return batch

@@ -1,8 +1,6 @@
 // Patterns in CSR form: induced subgraphs, edges between clusters, edges that no patch holds, look-ups.
+#include "arguments.hpp"
 #include "graphs.hpp"
-
-#define INLINE inline
-#include "hashing.hpp"
 
 namespace l2g2g {
 namespace {
@@ -20,19 +18,22 @@ Patches check_patches(const Vector<int64_t>& nodes, const Vector<int64_t>& offse
     return {nodes.data(), offsets.data(), static_cast<int64_t>(offsets.shape(0)) - 1, static_cast<int64_t>(nodes.shape(0))};
 }
 
-// visit(row, entry, column, inside) for all entries of all stacked rows, patches in parallel. column: the stacked row of
-// the entry's node where inside is true. Every thread has one table over the nodes, which is never cleared: patches come
-// to a thread in ascending order, so rows of earlier patches are smaller than those of this one.
-template <class Visit> void visit_patches(const Pattern& graph, const Patches& patches, const Visit& visit) {
+// visit(row, entry, column, inside) for all entries of the stacked rows whose nodes are among the rows of the graph, which
+// are those of the nodes from first_node on, patches in parallel. column: the stacked row of the entry's node where inside
+// is true. Every thread has one table over the nodes, which is never cleared: patches come to a thread in ascending order,
+// so rows of earlier patches are smaller than those of this one.
+template <class Visit>
+void visit_patches(const Pattern& graph, int64_t first_node, int64_t num_nodes, const Patches& patches, const Visit& visit) {
     std::vector<std::vector<int32_t>> tables(static_cast<size_t>(num_threads()));
     parallel_for(patches.num_patches, [&](int64_t patch, int thread) {
         auto& row_of_node = tables[static_cast<size_t>(thread)];
-        if (row_of_node.empty()) row_of_node.assign(static_cast<size_t>(graph.num_rows), -1);
+        if (row_of_node.empty()) row_of_node.assign(static_cast<size_t>(num_nodes), -1);
         const int64_t low = patches.offsets[patch], high = patches.offsets[patch + 1];
         for (int64_t row = low; row < high; ++row) row_of_node[static_cast<size_t>(patches.nodes[row])] = static_cast<int32_t>(row);
         for (int64_t row = low; row < high; ++row) {
-            const int64_t node = patches.nodes[row];
-            for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry) {
+            const int64_t own = patches.nodes[row] - first_node;
+            if (own < 0 || own >= graph.num_rows) continue;
+            for (int64_t entry = graph.indptr[own]; entry < graph.indptr[own + 1]; ++entry) {
                 const int32_t column = row_of_node[static_cast<size_t>(graph.indices[entry])];
                 visit(row, entry, column, column >= low);
             }
@@ -40,50 +41,47 @@ template <class Visit> void visit_patches(const Pattern& graph, const Patches& p
     });
 }
 
-std::vector<int64_t> count_rows(const Pattern& graph, const Patches& patches) {
+std::vector<int64_t> count_rows(const Pattern& graph, int64_t first_node, int64_t num_nodes, const Patches& patches) {
     std::vector<int64_t> indptr(static_cast<size_t>(patches.num_rows) + 1, 0);
     int64_t* counts = indptr.data() + 1;
-    visit_patches(graph, patches, [counts](int64_t row, int64_t, int32_t, bool inside) { counts[row] += inside; });
+    visit_patches(graph, first_node, num_nodes, patches, [counts](int64_t row, int64_t, int32_t, bool inside) { counts[row] += inside; });
     for (int64_t row = 0; row < patches.num_rows; ++row) indptr[static_cast<size_t>(row) + 1] += indptr[static_cast<size_t>(row)];
     return indptr;
 }
 
-NewVector<int64_t> induced_indptr(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<int64_t>& nodes,
-                                  const Vector<int64_t>& offsets) {
+NewVector<int64_t> induced_indptr(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, int64_t first_node, int64_t num_nodes,
+                                  const Vector<int64_t>& nodes, const Vector<int64_t>& offsets) {
     std::vector<int64_t> new_indptr;
     {
         nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
-        new_indptr = count_rows(graph, check_patches(nodes, offsets, graph.num_rows));
+        const Pattern graph = check_pattern(indptr, indices, num_nodes);
+        new_indptr = count_rows(graph, first_node, num_nodes, check_patches(nodes, offsets, num_nodes));
     }
     return to_numpy(std::move(new_indptr));
 }
 
-std::tuple<NewVector<int64_t>, NewVector<int32_t>, NewVector<float>> induce(const Vector<int64_t>& indptr,
-                                                                           const Vector<int32_t>& indices,
-                                                                           const Vector<float>& values,
-                                                                           const Vector<int64_t>& nodes,
-                                                                           const Vector<int64_t>& offsets) {
-    std::vector<int64_t> new_indptr;
-    std::vector<int32_t> new_indices;
-    std::vector<float> new_values;
+std::tuple<NewVector<int64_t>, NewVector<int32_t>, NewVector<int64_t>> induce(const Vector<int64_t>& indptr,
+                                                                             const Vector<int32_t>& indices, int64_t first_node,
+                                                                             int64_t num_nodes, const Vector<int64_t>& nodes,
+                                                                             const Vector<int64_t>& offsets) {
+    std::vector<int64_t> new_indptr, entries;
+    std::vector<int32_t> columns;
     {
         nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
-        const Patches patches = check_patches(nodes, offsets, graph.num_rows);
-        require(values.shape(0) == indices.shape(0), "values must have one number for each index");
-        new_indptr = count_rows(graph, patches);
-        new_indices.resize(static_cast<size_t>(new_indptr.back()));
-        new_values.resize(new_indices.size());
+        const Pattern graph = check_pattern(indptr, indices, num_nodes);
+        const Patches patches = check_patches(nodes, offsets, num_nodes);
+        new_indptr = count_rows(graph, first_node, num_nodes, patches);
+        columns.resize(static_cast<size_t>(new_indptr.back()));
+        entries.resize(columns.size());
         std::vector<int64_t> next(new_indptr.begin(), new_indptr.end() - 1);
-        visit_patches(graph, patches, [&](int64_t row, int64_t entry, int32_t column, bool inside) {
+        visit_patches(graph, first_node, num_nodes, patches, [&](int64_t row, int64_t entry, int32_t column, bool inside) {
             if (!inside) return;
             const auto place = static_cast<size_t>(next[static_cast<size_t>(row)]++);
-            new_indices[place] = column;
-            new_values[place] = values.data()[entry];
+            columns[place] = column;
+            entries[place] = entry;
         });
     }
-    return {to_numpy(std::move(new_indptr)), to_numpy(std::move(new_indices)), to_numpy(std::move(new_values))};
+    return {to_numpy(std::move(new_indptr)), to_numpy(std::move(columns)), to_numpy(std::move(entries))};
 }
 
 bool share_a_patch(const Pattern& held, int64_t node, int64_t other) {
@@ -238,11 +236,6 @@ void add_rows(const Matrix<float>& rows, const Vector<int32_t>& places, const Ve
 struct Hidden {
     std::vector<int32_t> rows, columns;
     std::vector<int64_t> entries;
-    void resize(size_t count) {
-        rows.resize(count);
-        columns.resize(count);
-        entries.resize(count);
-    }
 };
 
 // The edges u < v of some rows whose hash is below a bound and whose groups differ. Parts of the rows are listed in
@@ -262,26 +255,22 @@ std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> hidden_ed
         std::vector<Hidden> parts(static_cast<size_t>((graph.num_rows + kRows - 1) / kRows));
         parallel_ranges(graph.num_rows, kRows, [&](int64_t low, int64_t high, int) {
             Hidden& part = parts[static_cast<size_t>(low / kRows)];
-            size_t written = 0;
+            std::vector<int32_t> places;
             for (int64_t row = low; row < high; ++row) {
                 const int32_t node = nodes.data()[row];
-                const uint32_t own = hashes.data()[node];
-                const int32_t* begin = graph.indices + graph.indptr[row];
                 const int32_t* end = graph.indices + graph.indptr[row + 1];
-                const int32_t* place = std::upper_bound(begin, end, node);
-                const size_t most = written + static_cast<size_t>(end - place);
-                if (part.rows.size() < most) part.resize(2 * most);
-                // Every edge is written and the next one takes its place unless it stays: no branch that is hard to foresee.
-                for (; place < end; ++place) {
-                    part.rows[written] = node;
-                    part.columns[written] = *place;
-                    part.entries[written] = place - graph.indices;
-                    bool stays = hash_pair(key, own, hashes.data()[*place]) < bound;
-                    if (groups) stays &= groups->data()[node] != groups->data()[*place];
-                    written += stays;
+                const int32_t* first = std::upper_bound(graph.indices + graph.indptr[row], end, node);
+                places.resize(std::max(places.size(), static_cast<size_t>(end - first) + 16));
+                const int64_t count =
+                    active->select_below(first, end - first, hashes.data()[node], hashes.data(), key, bound, places.data());
+                for (int64_t k = 0; k < count; ++k) {
+                    const int32_t* place = first + places[static_cast<size_t>(k)];
+                    if (groups && groups->data()[node] == groups->data()[*place]) continue;
+                    part.rows.push_back(node);
+                    part.columns.push_back(*place);
+                    part.entries.push_back(place - graph.indices);
                 }
             }
-            part.resize(written);
         });
         for (const Hidden& part : parts) {
             all.rows.insert(all.rows.end(), part.rows.begin(), part.rows.end());
@@ -295,17 +284,16 @@ std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> hidden_ed
 }  // namespace
 
 void bind_csr(nb::module_& module) {
-    module.def("induced_indptr", &induced_indptr, "indptr"_a.noconvert(), "indices"_a.noconvert(), "nodes"_a.noconvert(),
-               "offsets"_a.noconvert(),
-               "(num_rows + 1,) int64 row bounds of the block-diagonal induced submatrices of all patches.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: CSR pattern.\n"
-               "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
-               "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
-    module.def("induce", &induce, "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "nodes"_a.noconvert(),
-               "offsets"_a.noconvert(),
-               "(indptr int64, indices int32, values float32): the block-diagonal induced submatrices of all patches.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32, values: (num_entries,) float32: CSR matrix.\n"
-               "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
+    module.def("induced_indptr", &induced_indptr, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a, "num_nodes"_a,
+               "nodes"_a.noconvert(), "offsets"_a.noconvert(),
+               "(num_stacked + 1,) int64 row bounds of the block-diagonal induced submatrices of all patches; `induce` says more.\n\n"
+               "indptr, indices, first_node, num_nodes, nodes, offsets: as for `induce`.");
+    module.def("induce", &induce, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a, "num_nodes"_a,
+               "nodes"_a.noconvert(), "offsets"_a.noconvert(),
+               "(indptr int64, columns int32, entries int64): the block-diagonal induced submatrices of all patches, and which\n"
+               "entries of the graph theirs are. Rows of nodes that have no row here are empty.\n\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32: CSR pattern of the nodes from first_node on.\n"
+               "num_nodes: columns of the pattern. nodes: (num_stacked,) int64 nodes of the patches, patch after patch.\n"
                "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
     module.def("cut_edges", &cut_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a,
                "held_indptr"_a.noconvert(), "held"_a.noconvert(),
