@@ -129,12 +129,17 @@ void drop_dense(const DropArguments& a) {
     const int64_t items = l2g2g::num_threads() == 1 || a.num_rows * a.width < 100000 ? 1 : 4 * l2g2g::num_threads();
     l2g2g::parallel_for(items, [&](int64_t item, int) {
         for (int64_t row = a.num_rows * item / items; row < a.num_rows * (item + 1) / items; ++row) {
-            const float* from = a.values + row * a.width;
-            float* to = a.out + row * a.width;
+            const float* __restrict from = a.values + row * a.width;
+            float* __restrict to = a.out + row * a.width;
             const uint32_t node = a.node_hashes[row], flip = static_cast<uint32_t>(a.key >> 32);
             const uint32_t threshold = static_cast<uint32_t>(a.threshold);
-            for (int64_t column = 0; column < a.width; ++column)
-                to[column] = mix((node + static_cast<uint32_t>(column) * kSpread) ^ flip) >= threshold ? from[column] * a.factor : 0.0f;
+            const float factor = a.factor;
+            const uint32_t width = static_cast<uint32_t>(a.width);
+            // A 32-bit counter and no load that depends on the hash: otherwise it is not vectorised, and ten times slower.
+            for (uint32_t column = 0; column < width; ++column) {
+                const float value = from[column] * factor;
+                to[column] = mix((node + column * kSpread) ^ flip) >= threshold ? value : 0.0f;
+            }
         }
     });
 }
