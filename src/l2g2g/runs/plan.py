@@ -88,7 +88,7 @@ class Plan:
         in_memory: Whether the graph is in memory, or on disk.
         ranks: Processes that share the work.
         memory_bytes: Peak of each process.
-        disk_bytes: Of the store, 0 for none.
+        disk_bytes: Of the store, and of what does not stay in memory while it trains; 0 for none.
         epochs: At most so many.
         seconds: By stage: split, partition, epoch (each), validation (each), train, assemble, total; reading is not
             in it.
@@ -169,7 +169,9 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     times["total"] = sum(times[stage] for stage in ("split", "partition", "train", "assemble"))
     disk = 0
     if not in_memory:
-        disk = int(1.2 * (columns + 4 * num_arcs) + columns + 4 * num_arcs + 24 * sizes.num_nodes)
+        graph_bytes = columns + 4 * num_arcs
+        copies = 2 if config.memory is not None and config.definition.uses_patches else 1  # as batches take them, too
+        disk = int((1 + 1.2 * copies) * graph_bytes + 24 * sizes.num_nodes)
     return Plan(sizes.name, num_patches, in_memory, ranks, int(needed), disk, epochs, times)
 
 
