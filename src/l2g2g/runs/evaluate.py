@@ -75,8 +75,13 @@ def evaluate_graph(
                 split = pin_split(placed, pinned, folder, communicator)
         patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
         more = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
-        keeper = keep_training(directory, training_name(config), shared, patches, config, **more)
-        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "keep": directory is not None}
+        checkpoints = keep_training(directory, training_name(config), shared, patches, config, **more)
+        how: dict[str, Any] = {
+            "clock": clock,
+            "on_epoch": on_epoch,
+            "checkpoints": checkpoints,
+            "keep": directory is not None,
+        }
         run = run_split(split, config, patches=patches, communicator=communicator, **how)
         if not communicator.is_first:
             return {}, run

@@ -51,8 +51,8 @@ from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.scoring import pair_scorer, score_pairs
 from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
@@ -70,8 +70,8 @@ _log = logging.getLogger(__name__)
 
 def keep_training(
     directory: RunDirectory | None, name: str, graph: GraphStore, patches: RunPatches, config: Config, **more: Any
-) -> Keeper | None:
-    """A keeper for a training on this graph with these patches and settings; more: what else decides the result."""
+) -> CheckpointWriter | None:
+    """A checkpoint writer for a training. more: what decides the result beside graph, patches and settings."""
     if directory is None:
         return None
     settings = {**config.to_dict(), **more}
@@ -87,7 +87,7 @@ def run_split(
     final_graph: GraphStore | None = None,
     clock: Stopwatch | None = None,
     on_epoch: OnEpoch | None = None,
-    keeper: Keeper | None = None,
+    checkpoints: CheckpointWriter | None = None,
     keep: bool = False,
     start: Start | None = None,
     patches: RunPatches | None = None,
@@ -125,7 +125,7 @@ def run_split(
     )
     with clock.measure("partition"):
         known = None if graph.num_features else structure
-        setting = _prepare(split, patches, config, start, keeper, communicator, known)
+        setting = _prepare(split, patches, config, start, checkpoints, communicator, known)
         model, shard, patch_set = setting.model, setting.shard, patches.patch_set
         batches = setting.make_batches(graph, setting.batch_bytes)
         global_pairs = setting.make_pairs(batches)
@@ -140,7 +140,7 @@ def run_split(
             whole=whole,
             validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
-            keeper=setting.keeper,
+            checkpoints=setting.checkpoints,
             shard=shard,
         )
     choice = choose_vectors(choice, max((score for _, score in trained.history.validations), default=None), spectral)
@@ -165,7 +165,7 @@ def run_split(
                 whole if communicator.size == 1 else setting.make_pass(graph, alone=True),
                 validation=split.validation if final_graph is not None and can_score else None,
                 scorer=pair_scorer(model),
-                fit_links=None if keeper is None else partial(fit_links, split, model.decoder, config.seed),
+                fit_links=None if checkpoints is None else partial(fit_links, split, model.decoder, config.seed),
             )
     with clock.measure("assemble"):
         del global_pairs
@@ -183,7 +183,7 @@ def run_split(
             batches = setting.make_batches(final_graph, once, none=whole is not None)
         embedding, frame = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
         check_embedding(embedding, config)
-    note_seconds(clock, trained.history, keeper)
+    note_seconds(clock, trained.history, checkpoints)
     used = config if patches.on_disk is None else replace(config, patches=patch_set.num_patches)
     fitted = None
     if keep and shard.is_first:
@@ -232,7 +232,7 @@ class _Setting:
     model: Autoencoder
     settings: LoopSettings
     shard: Shard
-    keeper: Any
+    checkpoints: Any
     rows: TrainingRows
     own_rows: TrainingRows | None
     local: LocalRows | None
@@ -364,7 +364,7 @@ def _prepare(
     patches: RunPatches,
     config: Config,
     start: Start | None,
-    keeper: Keeper | None,
+    checkpoints: CheckpointWriter | None,
     communicator: Communicator,
     structure: StructureMap | None = None,
 ) -> _Setting:
@@ -399,7 +399,7 @@ def _prepare(
     if patches.by_rows:
         keep_rows = keep_rows if alone else keep_rows // 2  # with places as columns, and as nodes for the pairs
         local = share_rows(rows, communicator, keep_bytes=keep_rows)
-    shard, shared_keeper = make_shard(communicator, graph, patches, model, config, keeper, local, validates=validates)
+    shard, of_rank = make_shard(communicator, graph, patches, model, config, checkpoints, local, validates=validates)
     own_rows = None
     if not alone:
         how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
@@ -422,7 +422,7 @@ def _prepare(
         model,
         settings,
         shard,
-        shared_keeper,
+        of_rank,
         rows,
         own_rows,
         local,
