@@ -31,7 +31,7 @@ FeaturesOption = Annotated[
 ]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
+    typer.Option(help="Folder of named data sets, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
 ]
 MethodOption = Annotated[str | None, table_option("method", "-m")]
 MethodsOption = Annotated[
@@ -58,7 +58,7 @@ RunDirOption = Annotated[
     ),
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on with the run in --run-dir.", rich_help_panel=_OUTPUT)
+    bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)
 ]
 CheckpointOption = Annotated[
     float | None,

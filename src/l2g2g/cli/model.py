@@ -32,7 +32,7 @@ NewGraphOption = Annotated[
 WarmStartOption = Annotated[
     Path | None,
     typer.Option(
-        help="A finished run: go on training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
+        help="A finished run: continue training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
     ),
 ]
 

@@ -33,7 +33,7 @@ _MOST_PLACES = 4  # digits of a score for people
 def neighbours(
     out: OutArgument,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Search for all nodes; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
     metric: Annotated[
         str,
@@ -43,10 +43,10 @@ def neighbours(
         ),
     ] = "cosine",
     exact: Annotated[
-        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
+        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is faster.")
     ] = False,
     index: Annotated[
-        Path | None, typer.Option(help="Keep the approximate index in this file, and use it where it is there.")
+        Path | None, typer.Option(help="Save the approximate index in this file, and load it where it exists.")
     ] = None,
     training: TrainingOption = None,
     output: TableOption = None,

@@ -39,7 +39,7 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write one page about a run that needs no network: how good, how sure, how long, curves, patches, and a map."""
+    """Write one offline page about a run: scores with their intervals, times, curves, patches and a map."""
     from l2g2g.graphs.write import check_place, write_text
     from l2g2g.reports.run_page import render_run
 
@@ -69,7 +69,7 @@ def explore(
     projection: ProjectionOption = "pca",
     quiet: QuietOption = False,
 ) -> None:
-    """Serve the page of a run on this machine only, with neighbours found when they are asked for. Ctrl-C ends it."""
+    """Serve the page of a run on this machine only, with neighbours searched on request. Ctrl-C ends it."""
     from l2g2g.reports.explore_server import make_server
     from l2g2g.reports.partners import Partners
     from l2g2g.reports.run_page import render_run
