@@ -1,1 +1,1 @@
-"""Room 4: alignment: patch embeddings are brought into one frame."""
+"""Alignment: brings patch embeddings into one frame."""

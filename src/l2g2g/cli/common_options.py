@@ -57,9 +57,7 @@ RunDirOption = Annotated[
         help="Directory of the run: its state is kept there, and a killed run can be resumed.", rich_help_panel=_OUTPUT
     ),
 ]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)
-]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)]
 CheckpointOption = Annotated[
     float | None,
     typer.Option(

@@ -85,7 +85,7 @@ def embed_with_model(
     with clock.measure("write"):
         write_embedding(output, vectors, loaded.node_ids)
     clock.seconds["total"] = sum(clock.seconds.values())
-    num_new = matched.newcomers.num_new
+    num_new = matched.new_nodes.num_new
     row = {
         "method": config.method,
         "preset": config.preset,

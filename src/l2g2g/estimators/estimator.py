@@ -22,14 +22,14 @@ from l2g2g.estimators.torch_module import EncoderModule
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.matching import match_nodes
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.finished import ESTIMATORS, describe_run
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.link_questions import LinkQuestions
-from l2g2g.runs.link_score import score_links, score_newcomers
-from l2g2g.runs.new_nodes import embed_grown, embed_newcomers
+from l2g2g.runs.link_score import score_links, score_new_nodes
+from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
 from l2g2g.runs.record import read_ids, read_training_history, read_vectors
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import open_run
@@ -129,8 +129,8 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         new_graph: no node is known, whatever the ids or numbers say.
         """
         source = self._read_grown(graph, None if new_graph else self._known_ids())
-        if isinstance(source, Newcomers):
-            return embed_newcomers(self.fitted, source)
+        if isinstance(source, NewNodes):
+            return embed_new_nodes(self.fitted, source)
         return embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
 
     def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
@@ -141,7 +141,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         if not hasattr(self, "embedding_"):
             return self.fit(graph)
         source = self._read_grown(graph)
-        if isinstance(source, Newcomers):
+        if isinstance(source, NewNodes):
             raise InputError("partial_fit needs the whole graph as it is now, known nodes and new ones with all edges")
         config = self.make_config()
         with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
@@ -168,11 +168,11 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         source = self._read_grown(graph, self._known_ids())
         fitted, embedding = self.fitted, self.embedding_
-        if isinstance(source, Newcomers):
-            return score_newcomers(fitted, embedding, source)
+        if isinstance(source, NewNodes):
+            return score_new_nodes(fitted, embedding, source)
         matched = match_nodes(source, self.node_ids_, len(embedding))
-        if matched.newcomers.num_new:
-            return score_newcomers(fitted, embedding, matched.newcomers)
+        if matched.new_nodes.num_new:
+            return score_new_nodes(fitted, embedding, matched.new_nodes)
         return score_links(fitted, embedding, source, matched.known)
 
     @property
@@ -247,7 +247,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         check_is_fitted(self, "embedding_")
         return self.node_ids_
 
-    def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | Newcomers:
+    def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | NewNodes:
         """known_ids: nodes that need no features."""
         check_is_fitted(self, "embedding_")
         return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, known_ids=known_ids)

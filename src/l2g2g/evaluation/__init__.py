@@ -1,1 +1,1 @@
-"""Room 6: evaluation: held-out links, their ranks, a linear probe, and what a block model allows at best."""
+"""Evaluation: held-out links, their ranks, a linear probe, and what a block model allows at best."""

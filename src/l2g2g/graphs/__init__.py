@@ -1,1 +1,1 @@
-"""Room 1: graphs, in and out: files and objects become a checked Graph."""
+"""Graphs: readers and writers, stores, data sets and splits."""

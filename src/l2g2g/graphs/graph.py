@@ -13,7 +13,7 @@ from l2g2g.core import kernels
 from l2g2g.errors import InputError
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.labels import check_labels
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 
 if TYPE_CHECKING:
     from l2g2g.graphs.store import StoredGraph
@@ -300,7 +300,7 @@ class Graph:
         """(num_nodes, num_nodes): to scikit-learn a graph is a matrix of pairs."""
         return self.num_nodes, self.num_nodes
 
-    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | Newcomers:
+    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
         """What scikit-learn's cross-validation cuts out of a matrix of pairs.
 
         `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
@@ -315,7 +315,7 @@ class Graph:
             raise InputError(f"{self.name}: rows and columns must be the same nodes or share none (new, known)")
         features = None if self.features is None else self.features[rows]
         chosen = self.adjacency[rows]
-        return Newcomers(_in_order(chosen[:, columns]), _in_order(chosen[:, rows]), features, self.name)
+        return NewNodes(_in_order(chosen[:, columns]), _in_order(chosen[:, rows]), features, self.name)
 
     def induce(self, nodes: np.ndarray) -> Graph:
         """The graph of some nodes, in the given order, with the edges between them."""

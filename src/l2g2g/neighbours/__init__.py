@@ -1,1 +1,1 @@
-"""Room 7: neighbours: who is near to whom in a finished embedding, and which links are missing from the graph."""
+"""Neighbours: nearest nodes of a finished embedding, and missing links of its graph."""

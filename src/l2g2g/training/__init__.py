@@ -1,1 +1,1 @@
-"""Room 5: training: the methods and the one loop."""
+"""Training: batches of patches, the objective, the loop and its checkpoints."""
