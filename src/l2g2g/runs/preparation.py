@@ -60,7 +60,7 @@ def pair_options(graph: GraphStore, config: Config) -> PairOptions:
         wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
         raise InputError(f"{graph.name}: the graph {wrong}")
     return PairOptions(
-        by_degree=config.negative_sampling == "degree",
+        negative_sampling=config.negative_sampling,
         weighted=config.weighted_loss,
         reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
     )

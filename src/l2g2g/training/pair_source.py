@@ -22,13 +22,13 @@ class PairOptions:
     """Which pairs are drawn, and how they count.
 
     Attributes:
-        by_degree: Whether the far end of a non-edge is drawn by degree^0.75 instead of uniformly.
+        negative_sampling: How the far end of a non-edge is drawn: a name in `sampling.TARGET_WEIGHTS`.
         weighted: Whether an edge counts by its weight.
         reversed_share: Share of the negatives' weight that arcs in the wrong direction have, where the graph is
             directed: v → u, where only u → v exists. 0 for a decoder to which both are the same.
     """
 
-    by_degree: bool = False
+    negative_sampling: str = "uniform"
     weighted: bool = False
     reversed_share: float = 0.0
 
@@ -105,7 +105,7 @@ class PairSource:
             np.ceil(self.negatives_per_edge * num_pairs).astype(np.int64),
             patches=self.patches,
             shares=shares,
-            by_degree=self.options.by_degree,
+            sampling=self.options.negative_sampling,
         )
 
     @cached_property
