@@ -1,4 +1,4 @@
-"""Command line of finished models: `embed --model` for new nodes, `embed --warm-start` to go on training."""
+"""Command line of finished models: `embed --model` for new nodes, `embed --warm-start` to continue training."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def embed_with_model(
 
 
 def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config]:
-    """A finished run to go on with, and its settings with those that are given now."""
+    """A finished run to continue, and its settings with those that are given now."""
     from dataclasses import replace
 
     from l2g2g.runs.artefact import open_artefact

@@ -251,6 +251,6 @@ def _print_text(published: Published, rows: np.ndarray, found: Neighbours) -> No
 
 
 def _shown(node: Any) -> str:
-    """A name for a screen, on which marks of control would do harm."""
+    """A name for a terminal, without control characters."""
     name = str(node)
     return name if name.isprintable() else repr(name)

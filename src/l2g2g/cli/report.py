@@ -1,4 +1,4 @@
-"""Command line for those who look: `l2g2g report` writes the page of a run, `l2g2g explore` serves it."""
+"""Command line of pages: `l2g2g report` writes the page of a run, `l2g2g explore` serves it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _TRAINING = "embed"  # its name among the trainings of a run directory, as the c
 
 
 class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What the estimators have in common. The parameters are those of the method, see `estimator_parameters`.
+    """What the estimators have in common. The parameters are those of the method, see `parameters`.
 
     Attributes set by `fit`:
         embedding_: (num_nodes, dim) float32, rows in input order.
@@ -96,7 +96,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
         """
         config = self.make_config()
-        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
+        with _as_python_signals(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
             if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
             if getattr(graph, "stored", None) is None:
@@ -121,7 +121,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
     def transform(self, graph: Any, *, new_graph: bool = False) -> np.ndarray:
         """(num_nodes, dim) vectors of a graph of known and new nodes, in the coordinates of `embedding_`.
 
-        Known nodes are told by their ids, or by their numbers where the graph has no ids: the first ones are they.
+        Known nodes are found by their ids; without ids the first nodes are the known ones.
         Their vectors are those of `embedding_`, to the bit. New nodes need the features the model was trained on, if
         any, and their edges; edges between known nodes are not looked at. A (num_new, num_known) matrix holds the edges
         of new nodes only, with features as (matrix, features).
@@ -134,9 +134,10 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         return embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
 
     def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
-        """Go on training on a graph that has grown, in the coordinates of `embedding_`; `movement_` tells what moved.
+        """Continue training on a graph that has grown, in the coordinates of `embedding_`.
 
-        Unless `lr` was given, steps are a tenth of those of `fit`. Without a fit before it this is `fit`.
+        `movement_` says how far vectors moved. Unless `lr` was given, steps are a tenth of those of `fit`. Without a
+        fit before it this is `fit`.
         """
         if not hasattr(self, "embedding_"):
             return self.fit(graph)
@@ -144,7 +145,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         if isinstance(source, NewNodes):
             raise InputError("partial_fit needs the whole graph as it is now, known nodes and new ones with all edges")
         config = self.make_config()
-        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
+        with _as_python_signals(), open_run(self.run_dir, resume=self.resume) as directory:
             run, movement = continue_training(
                 self.fitted,
                 self.embedding_,
@@ -161,7 +162,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         return self
 
     def score(self, graph: Any, y: Any = None) -> float:
-        """How well links are told from pairs without one: the AUC.
+        """The AUC of links against pairs without one.
 
         Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
         made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
@@ -254,7 +255,7 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
 
 @contextmanager
-def _leaving_as_python_does() -> Iterator[None]:
+def _as_python_signals() -> Iterator[None]:
     """Turn the end by a signal into what Python itself raises for it."""
     try:
         yield

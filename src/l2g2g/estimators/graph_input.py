@@ -81,7 +81,7 @@ def is_matrix(source: Any) -> bool:
         return False
     try:
         array = np.asarray(source)
-    except ValueError:  # rows of different lengths: an error that is best told by who reads matrices
+    except ValueError:  # rows of different lengths: reported by the reader of matrices
         return True
     return not (array.ndim == 2 and 2 in array.shape and array.dtype.kind in "iu")
 

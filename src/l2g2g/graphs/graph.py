@@ -72,9 +72,9 @@ class RowBlock:
         indptr: (high - low + 1,) int64, from 0.
         indices: int32 columns, ascending in each row.
         first_entry: Entries of the matrix before these.
-        weights: (num_entries,) float32; None where every weight is 1, or where they were not asked for.
+        weights: (num_entries,) float32; None where every weight is 1, or where they were not requested.
         directions: (num_entries,) uint8, FORTH where the arc row → column exists, BACK where column → row does; None
-            for an undirected graph, or where they were not asked for.
+            for an undirected graph, or where they were not requested.
         arc_weights: (num_entries,) float32 weight of the arc row → column, 0 where there is none; None where there are
             no directions, or every weight is 1.
     """

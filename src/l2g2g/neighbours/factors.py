@@ -1,4 +1,4 @@
-"""ScoreFactors: every way to compare two nodes here is an inner product of a left and a right vector."""
+"""Score factors: every way to compare two nodes here is an inner product of a left and a right vector."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScoreFactors:
 
     @property
     def num_nodes(self) -> int:
-        """Rows of either side."""
+        """Rows of either factor."""
         return len(self.left)
 
     @property

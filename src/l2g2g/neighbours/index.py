@@ -21,7 +21,7 @@ _CONNECTIVITY, _BUILD_EFFORT, _SEARCH_EFFORT = 16, 128, 128
 
 
 class NeighbourIndex:
-    """An index over the right side of every node, asked by the left side of some.
+    """An approximate index of the right factor of every node, searched by left factors.
 
     It links every vector to those with which it has the largest inner products, and walks from link to link. With
     several threads two builds may link a few vectors differently; `recall` says what an index is worth.

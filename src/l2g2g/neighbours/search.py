@@ -1,4 +1,4 @@
-"""Search: the nearest nodes of some nodes, exactly or through an index, whichever is sooner done."""
+"""Search: the nearest nodes of some nodes, exactly or through an index, whichever is faster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def search_index(index: NeighbourIndex, rows: np.ndarray, k: int) -> Neighbours:
 
 
 def index_pays(num_rows: int, num_nodes: int) -> bool:
-    """Whether building an index and asking it is sooner done than comparing every row with every node."""
+    """Whether building and searching an index is faster than comparing every row with every node."""
     return num_rows > _BUILD_COST and num_nodes > _BUILD_COST
 
 

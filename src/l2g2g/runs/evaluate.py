@@ -102,17 +102,17 @@ def evaluate_graph(
             ranking: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
             further = further_measures(graph, split.train, ranked, run.embedding, scored.scorer, clock, **ranking)
     clock.seconds["total"] = time.perf_counter() - started
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "best_auc": None if best is None else best.auc,
         **further,
         **directed_measures(graph, split.test, run.embedding, scored.scorer),
         **scored.more,
         "chosen": _join_choices(run.chosen, scored.more["chosen"]),
     }
-    told |= {} if pinned is None else {"split": str(pinned.folder)}
+    fields |= {} if pinned is None else {"split": str(pinned.folder)}
     described = run.describe()
     row = describe_evaluation(
-        graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **told
+        graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **fields
     )
     return row, run
 

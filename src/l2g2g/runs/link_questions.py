@@ -1,4 +1,4 @@
-"""Link questions: what a fitted estimator answers about neighbours and missing links."""
+"""Link methods of a fitted estimator: neighbours, probabilities of links, missing links."""
 
 from __future__ import annotations
 

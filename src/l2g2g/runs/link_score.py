@@ -1,4 +1,4 @@
-"""Link score: how well a fitted model tells links it has not seen from pairs without one. The estimators' `score`."""
+"""Link score: how well a fitted model separates unseen links from pairs without one. The estimators' `score`."""
 
 from __future__ import annotations
 

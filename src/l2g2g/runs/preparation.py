@@ -1,4 +1,4 @@
-"""Preparation: what the settings of a run mean for the patches, inputs, pairs and the loop."""
+"""Preparation: from the settings of a run to those of its patches, inputs, pairs and loop."""
 
 from __future__ import annotations
 

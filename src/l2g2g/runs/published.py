@@ -1,4 +1,4 @@
-"""Published: a finished embedding as others ask it, whether it lies in a file, a run directory or a model."""
+"""Published: a finished embedding to search and to score with, from a file, a run directory or a model."""
 
 from __future__ import annotations
 

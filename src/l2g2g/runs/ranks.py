@@ -71,8 +71,8 @@ def deal_patches(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> n
 def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
     settings = config.to_dict()
     del settings["device"]
-    told = [settings, str(torch.__version__), fingerprint(graph), patches.digest()]
-    return hashlib.sha256(json.dumps(told).encode()).digest()
+    compared = [settings, str(torch.__version__), fingerprint(graph), patches.digest()]
+    return hashlib.sha256(json.dumps(compared).encode()).digest()
 
 
 def share_inputs(communicator: Communicator, inputs: InputMap) -> InputMap:
@@ -91,9 +91,9 @@ def _pack(inputs: InputMap) -> bytes:
     if structure is not None:
         arrays |= {"columns": structure.columns, "eigenvalues": structure.eigenvalues}
         numbers += [structure.degree_mean, structure.degree_spread]
-    told = json.dumps(numbers).encode()
+    header = json.dumps(numbers).encode()
     known = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
-    return len(told).to_bytes(8, "little") + told + save(known)
+    return len(header).to_bytes(8, "little") + header + save(known)
 
 
 def _unpack(data: bytes) -> InputMap:

@@ -1,4 +1,4 @@
-"""Record: what a finished training tells those who look at it: vectors, scores, curves, patches, edges."""
+"""Record: what is read from a finished training: vectors, scores, curves, patches, edges."""
 
 from __future__ import annotations
 

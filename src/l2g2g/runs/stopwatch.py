@@ -27,7 +27,7 @@ class Stopwatch:
 
 
 def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWriter | None) -> None:
-    """The parts of training that are told beside its whole time."""
+    """Note parts of the training time that are reported beside the whole."""
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)
     if checkpoints is not None:

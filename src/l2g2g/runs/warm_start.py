@@ -1,4 +1,4 @@
-"""Warm start: go on training where a finished run ended, on a graph that has grown, in the coordinates of that run."""
+"""Warm start: continue a finished run on a graph that has grown, in the coordinates of that run."""
 
 from __future__ import annotations
 

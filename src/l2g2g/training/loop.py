@@ -154,7 +154,7 @@ def _is_over(state: LoopState, settings: LoopSettings) -> bool:
 
 
 def _falls_fast(losses: list[float]) -> bool:
-    """Whether the loss falls so fast over these epochs that training has hardly begun: small steps, not a plateau."""
+    """Whether the loss falls so fast over these epochs that training is far from a plateau."""
     few = max(1, len(losses) // 10)
     return fmean(losses[-few:]) < (1 - _FAST_FALL) * fmean(losses[:few])
 

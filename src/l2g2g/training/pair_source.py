@@ -37,7 +37,7 @@ class PairOptions:
 class PairSource:
     """Edges and non-edges of some stacked patches, to be scored: all of them, or this epoch's share.
 
-    What only scoring needs is made when it is first asked for: where pairs of all nodes are scored, or patches come
+    What only scoring needs is made on first use: where pairs of all nodes are scored, or patches come
     and go, it never is.
 
     Attributes:
