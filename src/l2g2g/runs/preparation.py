@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 import torch
 
-from l2g2g.config import Config
+from l2g2g.config import OPTIONS, Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
@@ -139,26 +140,24 @@ def find_inputs(
 
 
 def loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
-    """The part of the config that the loop needs for a training graph of this size."""
-    return LoopSettings(
-        scope=config.loss_scope,
-        pairs=config.loss_pairs,
-        mask=1.0 if config.mask_groups else config.hidden_fraction,
-        mask_groups=config.mask_groups,
-        score_fraction=config.scored_fraction(num_nodes, num_edges),
-        feature_dropout=feature_dropout,
-        fresh_negatives=config.negatives == "fresh",
-        sample_size=config.num_sampled_nodes(num_nodes),
-        alignment=config.definition.alignment,
-        seed=config.seed,
-        epochs=config.num_epochs(num_edges),
-        learning_rate=config.lr,
-        schedule=config.schedule,
-        refresh_every=config.refresh_every,
-        rotate=config.rotates,
-        translate=config.translates,
-        scale=config.scale,
-        align_gradient=config.align_gradient,
-        validate_every=config.validate_every,
-        patience=config.patience,
-    )
+    """The part of the config that the loop needs for a training graph of this size.
+
+    A field of `LoopSettings` with the name of an option has its value, unless it is derived here.
+    """
+    derived = {
+        "scope": config.loss_scope,
+        "pairs": config.loss_pairs,
+        "mask": 1.0 if config.mask_groups else config.hidden_fraction,
+        "mask_groups": config.mask_groups,
+        "score_fraction": config.scored_fraction(num_nodes, num_edges),
+        "feature_dropout": feature_dropout,
+        "fresh_negatives": config.negatives == "fresh",
+        "sample_size": config.num_sampled_nodes(num_nodes),
+        "alignment": config.definition.alignment,
+        "epochs": config.num_epochs(num_edges),
+        "learning_rate": config.lr,
+        "rotate": config.rotates,
+        "translate": config.translates,
+    }
+    same = {item.name: getattr(config, item.name) for item in fields(LoopSettings) if item.name in OPTIONS}
+    return LoopSettings(**{**same, **derived})
