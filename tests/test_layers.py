@@ -215,3 +215,9 @@ def test_invariant_2_notices_a_type_switch(line, monkeypatch, tmp_path):
     monkeypatch.setattr(f"{__name__}.SOURCE", tmp_path)
     (tmp_path / "module.py").write_text(line)
     assert len(type_switches(tmp_path / "module.py")) == 1
+
+
+def test_every_layer_has_a_folder_of_tests():
+    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    tests = Path(__file__).parent
+    assert [name for name in sorted(folders) if not list((tests / name).glob("test_*.py"))] == []
