@@ -27,7 +27,7 @@ from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.finished import ESTIMATORS, describe_run
 from l2g2g.runs.fitted import Fitted
-from l2g2g.runs.link_questions import LinkQuestions
+from l2g2g.runs.link_methods import LinkMethods
 from l2g2g.runs.link_score import score_links, score_new_nodes
 from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
 from l2g2g.runs.record import read_ids, read_training_history, read_vectors
@@ -41,7 +41,7 @@ from l2g2g.training.report import OnEpoch
 _TRAINING = "embed"  # its name among the trainings of a run directory, as the command gives it
 
 
-class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What the estimators have in common. The parameters are those of the method, see `parameters`.
 
     Attributes set by `fit`:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from l2g2g.runs.artefact import Artefact
 
 
-class LinkQuestions:
+class LinkMethods:
     """Neighbours, probabilities of links, and missing links, for estimators. Nodes are named by their ids."""
 
     embedding_: np.ndarray
