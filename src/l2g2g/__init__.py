@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from l2g2g.estimators.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.graphs.write import read_embedding, write_embedding
     from l2g2g.neighbours.search import nearest
 
@@ -37,6 +38,7 @@ _HOMES = {
     "write_embedding": "l2g2g.graphs.write",
     "nearest": "l2g2g.neighbours.search",
     "Graph": "l2g2g.graphs.graph",
+    "TableOptions": "l2g2g.graphs.table_options",
     **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimators.estimator"),
     **dict.fromkeys(["L2G2GError", "InputError", "ResourceError", "NumericalError", "WorkerError"], "l2g2g.errors"),
 }
@@ -52,6 +54,7 @@ __all__ = [
     "L2G2GError",
     "NumericalError",
     "ResourceError",
+    "TableOptions",
     "WorkerError",
     "align",
     "nearest",

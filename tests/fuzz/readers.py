@@ -165,6 +165,47 @@ def tables():
     return made
 
 
+WIDE_TABLES = (
+    ("Source,Target,Type,Weight\n", ",Undirected,1.5"),
+    ("from,to,since,weight\n", ",2020,2"),
+    ("kind,source,target,weight\n", ",3,1"),
+)
+PEOPLE = "id,age,town,team\n" + "".join(
+    f"{node},{'' if node == 5 else node},{'rome' if node % 2 else 'oslo'},{'red' if node % 3 else 'blue'}\n"
+    for node in range(NUM_NODES)
+)
+PEOPLE = PEOPLE.encode()
+
+
+def people_parquet():
+    towns = ["rome" if node % 2 else None for node in range(NUM_NODES)]
+    teams = [f"team {node % 3}" for node in range(NUM_NODES)]
+    return parquet(id=np.arange(NUM_NODES), age=np.arange(NUM_NODES) * 1.5, town=towns, team=teams)
+
+
+GRAPHML = [
+    b"""<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="d0" for="edge" attr.name="weight" attr.type="double"/>
+<key id="d1" for="node" attr.name="team" attr.type="string"/><graph edgedefault="%s">
+"""
+    % kind
+    + b"".join(b'<node id="%s%d"><data key="d1">red</data></node>\n' % (start, node) for node in range(NUM_NODES))
+    + b"".join(
+        b'<edge source="%s%d" target="%s%d"><data key="d0">1.5</data></edge>\n' % (start, u, start, v) for u, v in RING
+    )
+    + b"</graph></graphml>\n"
+    for kind, start in ((b"undirected", b"n"), (b"directed", b""))
+]
+_ENTRIES = "".join(f"{u + 1} {v + 1}\n" for u, v in RING)
+_WEIGHTED_ENTRIES = "".join(f"{u + 1} {v + 1} 1.5\n" for u, v in RING)
+MATRIX_MARKET = [
+    f"%%MatrixMarket matrix coordinate pattern general\n% a ring\n12 12 {len(RING)}\n{_ENTRIES}".encode(),
+    f"%%MatrixMarket matrix coordinate real general\n12 12 {len(RING)}\n{_WEIGHTED_ENTRIES}".encode(),
+    b"%%MatrixMarket matrix coordinate integer symmetric\n3 3 3\n2 1 1\n3 1 2\n3 2 1\n",
+    b"%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0\n",
+]
+
+
 # --- reading ----------------------------------------------------------------------------------------
 
 
@@ -189,6 +230,34 @@ def read_joined(folder):
     from l2g2g.graphs.read import read_graph
 
     check_graph(read_graph(folder / "edges.csv", features=only(folder, "features.csv", "features.npy", ".parquet")))
+
+
+def read_chosen(folder):
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.table_options import TableOptions
+
+    path = only(folder)
+    size = os.stat(path).st_size
+    ids = (None, "text", "integer")[size % 3]
+    given = {"source": "1", "target": "2"} if size % 2 else {}
+    check_graph(read_graph(path, tables=TableOptions(**given, ids=ids)))
+
+
+def read_labelled(folder):
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.store_writer import write_store
+    from l2g2g.graphs.table_options import TableOptions
+
+    path = only(folder, "features.csv", ".parquet")
+    missing = ("zero", "mean", "error")[os.stat(path).st_size % 3] if path.suffix == ".csv" else "mean"
+    tables = TableOptions(label_column="team", missing=missing if folder.name != "whole" else "mean")
+    graph = read_graph(folder / "edges.csv", path, tables=tables)
+    check_graph(graph)
+    assert graph.labels is not None
+    stored = write_store(folder / "edges.csv", folder / "store", path, tables=tables).to_graph()
+    assert np.array_equal(stored.labels, graph.labels)
+    assert (stored.features is None) == (graph.features is None)
+    assert graph.features is None or np.array_equal(stored.features, graph.features)
 
 
 def read_named(folder):
@@ -301,6 +370,7 @@ def resume(folder):
 
 def store_files():
     """A store with patches."""
+    from l2g2g.graphs.feature_columns import FeatureColumn, FeatureColumns
     from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.store import write_graph
     from l2g2g.patches.overlap import make_patches
@@ -312,6 +382,9 @@ def store_files():
         folder = Path(tempfile.mkdtemp(dir="."))
         columns = features() if kind == "dense" else sp.csr_array(features())
         graph = read_graph((np.array(RING), columns))
+        if kind == "dense":
+            titles = [FeatureColumn("age", None, (0.5,)), FeatureColumn("town", ("a", "b", "c"), (0.0, 0.0, 0.0))]
+            graph = replace(graph, columns=FeatureColumns(tuple(titles), "mean"))
         if kind == "sparse":
             graph = replace(graph, node_ids=np.array([f"n{node}" for node in range(graph.num_nodes)], object))
         stored = write_graph(graph, folder)
@@ -594,6 +667,39 @@ def targets():
             bombs=with_bombs,
             command=embed_joined,
         ),
+        Target(
+            "edge list, columns by name",
+            [{"edges.csv": text(header=header, weight=more)} for header, more in WIDE_TABLES],
+            read_chosen,
+            share=2,
+        ),
+        Target(
+            "Parquet parts",
+            [
+                {
+                    "part-0.parquet": parquet(source=sources[:9], target=far[:9], kind=["x"] * 9),
+                    "part-1.parquet": parquet(source=sources[9:], target=far[9:], kind=["y"] * (len(far) - 9)),
+                }
+            ],
+            read_folder,
+            bombs=with_bombs,
+        ),
+        Target(
+            "labels and categories as text",
+            [{"edges.csv": text(), "features.csv": PEOPLE}],
+            read_labelled,
+            ("features.csv",),
+            share=2,
+        ),
+        Target(
+            "labels and categories as Parquet",
+            [{"edges.csv": text(), "f.parquet": people_parquet()}],
+            read_labelled,
+            ("f.parquet",),
+            bombs=with_bombs,
+        ),
+        Target("GraphML", [{"graph.graphml": content} for content in GRAPHML], read_edges, share=2),
+        Target("Matrix Market", [{"graph.mtx": content} for content in MATRIX_MARKET], read_edges, share=2),
         Target("GraphSAINT folder", [saint], read_folder, share=2, bombs=with_bombs, command=embed_folder),
         Target(
             "embedding as text",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,6 +52,7 @@ from l2g2g.cli.profile import note_run, takes_profile
 from l2g2g.cli.ranks import is_first, is_later_rank, open_run_of, takes_ranks
 from l2g2g.cli.report import explore, report
 from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding, split
+from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.tracking import check_tracking, watch_training
 from l2g2g.cli.training_options import takes_settings
 from l2g2g.errors import InputError, Interrupted, L2G2GError, NumericalError, ResourceError, find_interruption
@@ -86,6 +89,7 @@ def common(
 
 
 @app.command()
+@takes_tables
 @takes_ranks
 @takes_profile
 @takes_settings
@@ -116,6 +120,7 @@ def embed(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     communicator: Any = None,
+    tables: Any = None,
     **options: Any,
 ) -> None:
     """Embed a graph: read, cut, train, align, write one vector per node."""
@@ -140,7 +145,8 @@ def embed(
         given |= {name: value for name, value in unused.items() if value not in (None, False)}
         given |= {} if validation else {"no-validation": True}
         where = (model, graph, features, data_dir, output)
-        note_run(embed_with_model(*where, new_graph=new_graph, given=given, as_json=as_json, quiet=quiet))
+        how: dict[str, Any] = {"new_graph": new_graph, "tables": tables}
+        note_run(embed_with_model(*where, **how, given=given, as_json=as_json, quiet=quiet))
         return
     from l2g2g.graphs.stored_ids import node_ids_of
     from l2g2g.runs.embed import embed_graph
@@ -161,9 +167,8 @@ def embed(
         ExitStack() as stack,
     ):
         with clock.measure("read"):
-            source = open_source(
-                graph, features, config, data_dir=data_dir, directory=directory, communicator=communicator
-            )
+            reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables}
+            source = open_source(graph, features, config, directory=directory, communicator=communicator, **reading)
             loaded = stack.enter_context(source)
             _describe(loaded, quiet or as_json)
         if first:
@@ -174,7 +179,7 @@ def embed(
             length, config.method, silent=silent, tensorboard=tensorboard if first else None
         ) as on_epoch:
             fraction = 0.05 if validation else 0.0
-            how: dict[str, Any] = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
+            how = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if before is None:
                 run = embed_graph(loaded, config, keep=run_dir is not None, communicator=communicator, **how)
             else:
@@ -193,7 +198,9 @@ def embed(
         if not first:
             return
         with clock.measure("write"):
-            write_embedding(output, run.embedding, node_ids_of(loaded))
+            node_ids = node_ids_of(loaded)
+            write_embedding(output, run.embedding, node_ids)
+            first_id = 0 if node_ids is None else node_ids[:1].tolist()[0]
         seconds = {**clock.seconds, **run.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
         row = {
@@ -202,6 +209,7 @@ def embed(
             "num_edges": loaded.num_edges,
             "seconds": seconds,
             "peak_memory_bytes": peak_memory(),
+            **run.describe_validation(),
             "output": str(output),
             **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
@@ -211,14 +219,17 @@ def embed(
         typer.echo(json.dumps(row))
     elif not quiet:
         typer.echo(
-            f"{output}: {loaded.num_nodes:,} vectors of {config.dim} numbers, {config.method}, "
+            f"{output}: {loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}, "
             f"{run.trained.history.num_epochs} epochs, {seconds['total']:.1f} s"
         )
+        typer.echo(run.tell_validation())
         if movement is not None:
             typer.echo(movement.summary())
+        typer.echo(f"next: {_next_command(output, run_dir, first_id)}")
 
 
 @app.command()
+@takes_tables
 @takes_ranks
 @takes_profile
 @takes_settings
@@ -268,6 +279,7 @@ def evaluate(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     communicator: Any = None,
+    tables: Any = None,
     **options: Any,
 ) -> None:
     """Split, train and score one or several methods on held-out links.
@@ -337,9 +349,8 @@ def evaluate(
     ):
         if directory is not None:
             directory.expect(training_name(config) for config in trained)
-        source = open_source(
-            graph, features, configs[0][1], data_dir=data_dir, directory=directory, communicator=communicator
-        )
+        reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables}
+        source = open_source(graph, features, configs[0][1], directory=directory, communicator=communicator, **reading)
         loaded = stack.enter_context(source)
         _describe(loaded, quiet or as_json)
         pinned = read_pinned(split, loaded, configs[0][1])
@@ -405,6 +416,13 @@ def datasets(
             typer.echo(json.dumps(asdict(item)))
     else:
         Console().print(render_datasets(found))
+
+
+def _next_command(output: Path, run_dir: Path | None, first_id: object) -> str:
+    """A command to go on with: the page of the run where it is kept, otherwise the neighbours of a node."""
+    if run_dir is not None:
+        return shlex.join(["l2g2g", "report", str(run_dir)])
+    return shlex.join(["l2g2g", "neighbours", str(output), str(first_id)])
 
 
 def _config(method: str, preset: str, *, communicator: Any = None, **options: Any) -> Any:

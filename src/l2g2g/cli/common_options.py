@@ -18,7 +18,9 @@ _RARE_OUTPUT = panel_name("output", rare=True)
 
 def _graph() -> Any:
     return typer.Argument(
-        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
+        metavar="GRAPH",
+        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of Parquet parts), .npz, .mtx, .graphml, the "
+        "name of a data set, or a store (l2g2g prepare).",
         autocompletion=complete_graph,
     )
 

@@ -13,6 +13,7 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.artefact import Artefact
 
 _PANEL = panel_name("input")
@@ -53,6 +54,7 @@ def embed_with_model(
     output: Path,
     *,
     new_graph: bool,
+    tables: TableOptions,
     given: dict[str, Any],
     as_json: bool,
     quiet: bool,
@@ -67,7 +69,7 @@ def embed_with_model(
     from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.new_nodes import embed_grown
-    from l2g2g.runs.record import read_ids, read_vectors
+    from l2g2g.runs.record import read_columns_of, read_ids, read_vectors
     from l2g2g.runs.resources import peak_memory
     from l2g2g.runs.saved_model import read_fitted
     from l2g2g.runs.sources import read_whole
@@ -78,7 +80,8 @@ def embed_with_model(
         artefact = open_artefact(folder)
         fitted, vectors, ids = read_fitted(artefact), read_vectors(artefact), read_ids(artefact)
         config, known_ids = fitted.config, None if new_graph else ids
-        loaded = read_whole(graph, features, directed=config.directed, data_dir=data_dir, known_ids=known_ids)
+        reading: dict[str, Any] = {"known_ids": known_ids, "tables": tables, "columns": read_columns_of(artefact)}
+        loaded = read_whole(graph, features, directed=config.directed, data_dir=data_dir, **reading)
     check_output(output, loaded.node_ids)
     with clock.measure("embed"):
         vectors, matched = embed_grown(fitted, vectors, ids, loaded, all_new=new_graph)
@@ -100,13 +103,16 @@ def embed_with_model(
         "model": str(folder),
         "seconds": clock.seconds,
         "peak_memory_bytes": peak_memory(),
+        "validation_auc": None,
+        "validation_ap": None,
+        "spectral_auc": None,
         "output": str(output),
     }
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
         typer.echo(
-            f"{output}: {loaded.num_nodes:,} vectors of {config.dim} numbers, {num_new:,} of them of new nodes, "
+            f"{output}: {loaded.num_nodes:,} vectors, {config.dim}-dimensional, {num_new:,} of them of new nodes, "
             f"{clock.seconds['total']:.1f} s"
         )
     return row

@@ -11,18 +11,22 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
+from l2g2g.cli.table_flags import takes_tables
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.neighbours.search import Neighbours
     from l2g2g.runs.link_prediction import PredictedLinks
     from l2g2g.runs.published import Published
 
 OutArgument = Annotated[
     Path,
-    typer.Argument(metavar="OUT", help="An embedding file of any written format, a saved model or a run directory."),
+    typer.Argument(
+        metavar="EMBEDDING", help="An embedding file of any written format, a saved model or a run directory."
+    ),
 ]
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
@@ -80,6 +84,7 @@ def neighbours(
         _print_text(published, rows, found)
 
 
+@takes_tables
 def predict(
     out: OutArgument,
     pairs: Annotated[
@@ -112,6 +117,7 @@ def predict(
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    tables: Any = None,
 ) -> None:
     """How likely pairs are linked, or which links are missing.
 
@@ -133,7 +139,9 @@ def predict(
         check_table(output)
     published = open_published(out, training)
     if graph is not None:
-        published = _with_edges(published, graph, features, data_dir)
+        published = _with_edges(published, graph, features, data_dir, tables)
+    elif tables.given():
+        raise InputError("options about columns, ids and missing values say how --graph is read; give it too")
     how: dict[str, Any] = {"scorer": scorer, "missing_share": missing_share}
     if pairs is not None:
         found = score_links(published, *published.read_pairs(pairs), **how)
@@ -181,11 +189,14 @@ def open_published(path: Path, training: str | None = None) -> Published:
     return Published(node_ids, vectors, name=str(path))
 
 
-def _with_edges(published: Published, graph: str, features: Path | None, data_dir: Path | None) -> Published:
+def _with_edges(
+    published: Published, graph: str, features: Path | None, data_dir: Path | None, tables: TableOptions
+) -> Published:
     from l2g2g.runs.sources import read_whole
 
     directed = published.decoder.is_directed
-    return published.with_edges_of(read_whole(graph, features, directed=directed, data_dir=data_dir))
+    reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables, "columns": published.columns}
+    return published.with_edges_of(read_whole(graph, features, directed=directed, **reading))
 
 
 def _say_links(found: PredictedLinks, *, is_list: bool) -> None:

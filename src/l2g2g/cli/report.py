@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from l2g2g.cli.browser import open_browser
 from l2g2g.cli.common_options import JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
 
@@ -67,6 +68,7 @@ def explore(
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any that is free.")] = 0,
     training: TrainingOption = None,
     projection: ProjectionOption = "pca",
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser, where there is a screen.")] = True,
     quiet: QuietOption = False,
 ) -> None:
     """Serve the page of a run on this machine only, with neighbours searched on request. Ctrl-C ends it."""
@@ -78,8 +80,10 @@ def explore(
     page = render_run(record, places, projection=projection, answers="live", others=others)
     with make_server(page, Partners(record), port) as server:
         typer.echo(server.address)
+        is_open = browser and open_browser(server.address)
         if not quiet:
-            typer.echo("open this address in a browser on this machine; Ctrl-C ends it", err=True)
+            what = "opened in the browser" if is_open else "open this address in a browser on this machine"
+            typer.echo(f"{what}; Ctrl-C ends it", err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -17,8 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimators.graph_input import read_grown, read_training, set_columns
+from l2g2g.estimators.notebook import is_notebook, show_progress
 from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
 from l2g2g.estimators.torch_module import EncoderModule
+from l2g2g.graphs.frames import embedding_frame
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.matching import match_nodes
@@ -30,7 +32,7 @@ from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.link_methods import LinkMethods
 from l2g2g.runs.link_score import score_links, score_new_nodes
 from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
-from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+from l2g2g.runs.record import read_columns_of, read_ids, read_training_history, read_vectors
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import open_run
 from l2g2g.runs.saved_model import read_config, read_fitted
@@ -103,6 +105,9 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
                 graph = read_training(self, graph, directed=config.directed)
             else:
                 set_columns(self, graph)
+            if on_epoch is None and is_notebook():
+                length = config.num_epochs(graph.num_edges)
+                on_epoch = stack.enter_context(show_progress(type(self).__name__, length))
             run = embed_graph(
                 graph,
                 config,
@@ -116,7 +121,7 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def fit_transform(self, graph: Any, y: Any = None) -> np.ndarray:
         """Fit, and return the embedding."""
-        return self.fit(graph).embedding_
+        return self._output(self.fit(graph).embedding_, self.node_ids_)
 
     def transform(self, graph: Any, *, new_graph: bool = False) -> np.ndarray:
         """(num_nodes, dim) vectors of a graph of known and new nodes, in the coordinates of `embedding_`.
@@ -130,8 +135,13 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """
         source = self._read_grown(graph, None if new_graph else self._known_ids())
         if isinstance(source, NewNodes):
-            return embed_new_nodes(self.fitted, source)
-        return embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+            return self._output(embed_new_nodes(self.fitted, source), None)
+        vectors = embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+        return self._output(vectors, source.node_ids)
+
+    def _output(self, vectors: np.ndarray, node_ids: np.ndarray | None) -> Any:
+        """The vectors, as a DataFrame with the ids as index where `set_output` asks for pandas."""
+        return embedding_frame(vectors, node_ids, self._titles()) if self._wants_frames() else vectors
 
     def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
         """Continue training on a graph that has grown, in the coordinates of `embedding_`.
@@ -212,7 +222,12 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def remember(self, run: Run, graph: GraphStore, movement: Movement | None = None) -> None:
         """Take over a finished run on a graph, as `fit` does, and keep it in the run directory."""
-        row = {**run.describe(), "seconds": run.seconds, **({} if movement is None else movement.describe())}
+        row = {
+            **run.describe(),
+            **run.describe_validation(),
+            "seconds": run.seconds,
+            **({} if movement is None else movement.describe()),
+        }
         edges = True if graph.resident else None
         contents = describe_run(graph, run, row, parameters=self._saved_parameters(run.config.seed), keeps_edges=edges)
         self.run_: Run | None = replace(run, fitted=None)
@@ -251,7 +266,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | NewNodes:
         """known_ids: nodes that need no features."""
         check_is_fitted(self, "embedding_")
-        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, known_ids=known_ids)
+        how: dict[str, Any] = {"known_ids": known_ids, "columns": read_columns_of(self._artefact)}
+        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, **how)
 
 
 @contextmanager

@@ -16,10 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.column_roles import names_ends
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.matching import new_nodes_from_matrix
 from l2g2g.graphs.new_nodes import NewNodes
-from l2g2g.graphs.read import read_graph
+from l2g2g.graphs.read import is_edge_list, read_graph
 from l2g2g.graphs.read_edges import is_edge_table
 from l2g2g.graphs.read_npz import graph_from_adjacency
 
@@ -38,11 +40,17 @@ def read_training(estimator: BaseEstimator, source: Any, *, directed: bool) -> G
 
 
 def read_grown(
-    estimator: BaseEstimator, source: Any, num_known: int, *, directed: bool, known_ids: np.ndarray | None = None
+    estimator: BaseEstimator,
+    source: Any,
+    num_known: int,
+    *,
+    directed: bool,
+    known_ids: np.ndarray | None = None,
+    columns: FeatureColumns | None = None,
 ) -> Graph | NewNodes:
     """A graph of known and new nodes, or new nodes alone where a matrix has a column for every known node.
 
-    known_ids: as in `read_graph`.
+    known_ids, columns: as in `read_graph`.
     """
     if isinstance(source, NewNodes):
         return source
@@ -52,7 +60,7 @@ def read_grown(
         if len(shape) == 2 and shape[0] != shape[1] and shape[1] == num_known:
             return new_nodes_from_matrix(check_array(matrix, **_CHECKS), features)
     if not is_matrix(source):
-        return read_graph(source, directed=directed, known_ids=known_ids)
+        return read_graph(source, directed=directed, known_ids=known_ids, columns=columns)
     shape = _shape(source)
     if len(shape) == 2 and shape[0] == shape[1] > num_known:
         return _from_matrix(check_array(source, **_CHECKS), directed)
@@ -76,7 +84,11 @@ def is_matrix(source: Any) -> bool:
     if isinstance(source, (str, Path, tuple, Graph, NewNodes)) or hasattr(source, "edge_index"):
         return False
     if is_edge_table(source):
-        return len(getattr(source, "columns", ())) > _MOST_EDGE_COLUMNS
+        named = source if hasattr(source, "column_names") else None
+        titles = [str(title) for title in (getattr(source, "columns", ()) if named is None else named.column_names)]
+        return len(titles) > _MOST_EDGE_COLUMNS and not names_ends(titles)
+    if is_edge_list(source):
+        return False
     if not (isinstance(source, list) or hasattr(source, "__array__")):
         return False
     try:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from l2g2g.core import kernels
 from l2g2g.errors import InputError
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.new_nodes import NewNodes
@@ -124,6 +125,7 @@ class Graph:
         block_model: The model that generated the graph, where one did.
         arcs: (num_nodes, num_nodes) CSR of the weights of the arcs, for a graph that is read as directed; None
             otherwise. `adjacency` joins their directions: patches are cut from it and encoders propagate over it.
+        columns: What the columns of the feature table became, where they were not all plain numbers.
 
     Example:
         >>> graph = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 2])
@@ -140,6 +142,14 @@ class Graph:
     cleaning: Cleaning = field(default_factory=Cleaning)
     block_model: EdgeModel | None = None
     arcs: sp.csr_array | None = None
+    columns: FeatureColumns | None = None
+
+    def __repr__(self) -> str:
+        """One line; the arrays are in the attributes."""
+        size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        more = [name for name in ("weighted", "directed") if getattr(self, name)]
+        more += [] if self.labels is None else ["labels"]
+        return f"Graph({self.name!r}: {', '.join([size, *more])})"
 
     @property
     def directed(self) -> bool:
@@ -324,7 +334,7 @@ class Graph:
         )
         adjacency = _in_order(self.adjacency[nodes][:, nodes])
         arcs = None if self.arcs is None else _in_order(self.arcs[nodes][:, nodes])
-        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs)
+        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs, columns=self.columns)
 
     def to_networkx(self, embedding: np.ndarray | None = None) -> Any:
         """The graph for networkx, with its features, labels and an embedding as node attributes; see `convert`."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.held_out import HeldOutRule
 
@@ -56,6 +57,10 @@ class GraphStore(EdgeSource, Protocol):
     @property
     def cleaning(self) -> Cleaning:
         """What was changed on the way in."""
+
+    @property
+    def columns(self) -> FeatureColumns | None:
+        """What the columns of the feature table became, where they were not all plain numbers."""
 
     @property
     def block_model(self) -> EdgeModel | None:

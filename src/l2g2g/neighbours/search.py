@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.frames import make_frame
 from l2g2g.neighbours.exact import search_exactly
 from l2g2g.neighbours.factors import ScoreFactors, factors_by
 from l2g2g.neighbours.index import NeighbourIndex
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SearchMethod = Literal["auto", "exact", "index"]
 # To link one vector into an index costs about as much as to compare it with this many others. An exact search for
@@ -28,11 +32,24 @@ class Neighbours:
         scores: (num_rows, k) float32, higher is nearer.
         recall: Share of the true nearest that the index finds, on sampled nodes; None for an exact search, which
             finds all.
+        queries: (num_rows,) the nodes that were asked for; None where these are known from elsewhere.
     """
 
     nodes: np.ndarray
     scores: np.ndarray
     recall: float | None = None
+    queries: np.ndarray | None = None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each neighbour: the node as index, then rank (from 1), neighbour and score."""
+        num_rows, k = self.nodes.shape
+        asked = np.arange(num_rows) if self.queries is None else self.queries
+        columns = {
+            "rank": np.tile(np.arange(1, k + 1), num_rows),
+            "neighbour": self.nodes.ravel(),
+            "score": self.scores.ravel(),
+        }
+        return make_frame(columns, np.repeat(asked, k), "node")
 
 
 def nearest(

@@ -11,6 +11,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from l2g2g.core import kernels, native
 from l2g2g.errors import InputError
+from l2g2g.graphs.frames import make_frame
 from l2g2g.neighbours.factors import ScoreFactors
 from l2g2g.neighbours.groups import Groups, bound_scores, make_groups, principal_axes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _GROUP = 256  # nodes of a group: its vectors and a row of its scores stay in the first caches
 _MOST_CUTS = 12  # 4096 groups, 16 million bounds
@@ -51,6 +56,11 @@ class TopLinks:
     def probabilities(self) -> np.ndarray:
         """(num_links,) σ(score)."""
         return sigmoid(self.scores)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each link: source, target, probability and score."""
+        columns = {"source": self.sources, "target": self.targets}
+        return make_frame({**columns, "probability": self.probabilities, "score": self.scores})
 
 
 def sigmoid(scores: np.ndarray) -> np.ndarray:

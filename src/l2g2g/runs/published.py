@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.edge_table import EdgeTable
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.node_ids import as_node_ids, find_rows, quoted
 from l2g2g.graphs.read_edges import read_parquet_edges, read_text_edges
@@ -28,7 +29,7 @@ from l2g2g.neighbours.link_model import LinkModel
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
 from l2g2g.neighbours.top_links import TopLinks, top_links
 from l2g2g.runs.artefact import Artefact
-from l2g2g.runs.record import read_ids, read_known_pairs, read_vectors
+from l2g2g.runs.record import read_columns_of, read_ids, read_known_pairs, read_vectors
 from l2g2g.runs.saved_model import read_config
 
 ALL_METRICS = (*METRICS, "decoder")
@@ -48,6 +49,7 @@ class Published:
         name: What errors call it.
         links: How scores become probabilities; None where no validation pairs are known.
         features: (num_nodes, num_features) of the nodes, where the graph was given.
+        columns: What the columns of the feature table of the training became, to read it again in the same way.
     """
 
     node_ids: np.ndarray
@@ -57,6 +59,7 @@ class Published:
     name: str = "embedding"
     links: LinkModel | None = None
     features: Features | None = None
+    columns: FeatureColumns | None = None
 
     def with_edges_of(self, graph: Graph) -> Published:
         """The same with the edges of a graph as the known ones; nodes without a vector do not count."""
@@ -182,4 +185,5 @@ def publish(artefact: Artefact, name: str) -> Published:
     known = read_known_pairs(artefact, directed=decoder.is_directed)
     kept = artefact.values.get(LINK_MODEL)
     links = None if kept is None else LinkModel.from_dict(kept, name)
-    return Published(np.arange(len(vectors)) if ids is None else ids, vectors, decoder, known, name, links)
+    node_ids = np.arange(len(vectors)) if ids is None else ids
+    return Published(node_ids, vectors, decoder, known, name, links, columns=read_columns_of(artefact))

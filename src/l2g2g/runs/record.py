@@ -10,8 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.evaluation.separation import Separation, read_separation
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import BACK, FORTH, Cleaning
 from l2g2g.graphs.node_ids import as_node_ids
+from l2g2g.graphs.store import read_columns
 from l2g2g.graphs.stored_text import decode_text
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
@@ -244,6 +246,12 @@ def read_ids(artefact: Artefact) -> np.ndarray | None:
         if ids.shape != (num_nodes,):
             raise ValueError(f"{len(ids)} ids of {num_nodes} nodes")
         return ids
+
+
+def read_columns_of(artefact: Artefact) -> FeatureColumns | None:
+    """What the columns of the feature table of the training became, where they were not all plain numbers."""
+    with artefact.explained():
+        return read_columns(artefact.values, int(artefact.values["graph"]["num_features"]))
 
 
 def read_edges(artefact: Artefact) -> sp.csr_array | None:

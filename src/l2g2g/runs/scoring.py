@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from l2g2g.config import Config
+from l2g2g.errors import NumericalError
+from l2g2g.evaluation.baselines import SPECTRAL, fit_baseline
 from l2g2g.evaluation.hard_ranking import rank_hard
 from l2g2g.evaluation.link_scorer import SPECTRAL_DIM, LinkEvidence, choose_scorer
-from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores
 from l2g2g.evaluation.pair_features import EdgeRows
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
@@ -23,6 +27,9 @@ from l2g2g.runs.resources import peak_memory
 from l2g2g.runs.run import Run
 from l2g2g.runs.stopwatch import Stopwatch
 
+_BYTES_PER_EIGENVECTOR = 8
+_log = logging.getLogger(__name__)
+
 
 def pair_scorer(model: Autoencoder) -> PairScorer:
     """How the model's decoder scores pairs."""
@@ -32,6 +39,24 @@ def pair_scorer(model: Autoencoder) -> PairScorer:
 def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
     """AUC of some pairs."""
     return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
+
+
+def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float | None:
+    """AUC of the validation pairs by the baseline `spectral` at the dimension of a run.
+
+    None where its eigenvectors do not converge, or do not fit the limit of memory.
+    """
+    needed = _BYTES_PER_EIGENVECTOR * (2 * config.dim + 20) * train.num_nodes
+    if config.memory is not None and needed + resident_memory() > config.memory:
+        _log.info("the spectral baseline is left out: it needs about %s MB", f"{needed / 1e6:,.0f}")
+        return None
+    try:
+        baseline = fit_baseline(SPECTRAL, train, validation, dim=config.dim, seed=config.seed)
+    except NumericalError as error:
+        _log.info("the spectral baseline is left out: %s", error)
+        return None
+    sources, targets, is_edge = validation.endpoints()
+    return link_scores(is_edge, baseline.score(sources, targets)).auc
 
 
 def directed_measures(

@@ -14,6 +14,7 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError
+from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
@@ -48,7 +49,7 @@ from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.scoring import pair_scorer, score_pairs
+from l2g2g.runs.scoring import pair_scorer, score_pairs, score_spectral
 from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
@@ -151,11 +152,19 @@ def run_split(
         config = replace(config, structure="spectral")
         model, trained = setting.hand_out(spectral, trained)
         batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
-    inspection = Inspection()
+    inspection, spectral_auc = Inspection(), None
+    # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
+    can_score = final_graph is not None and (validation is not None or not passes_whole_graph(patch_set, config))
+    scored_pairs = split.validation if can_score else None
+    if not keep and scored_pairs is not None:
+        with clock.measure("inspect"):
+            held_out_vectors, _ = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
+            if shard.is_first:
+                how: Any = ("validation", held_out_vectors.cpu().numpy(), scored_pairs, pair_scorer(model), config.seed)
+                inspection = Inspection(ScoredPairs.of(*how))
+            del held_out_vectors
     if keep and shard.is_first:
         with clock.measure("inspect"):
-            # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
-            can_score = validation is not None or not passes_whole_graph(patch_set, config)
             inspection = inspect_training(
                 model,
                 batches if communicator.size == 1 else setting.make_batches(graph, 0, every=True),
@@ -163,10 +172,13 @@ def run_split(
                 setting.settings,
                 trained.frame,
                 whole if communicator.size == 1 else setting.make_pass(graph, alone=True),
-                validation=split.validation if final_graph is not None and can_score else None,
+                validation=scored_pairs,
                 scorer=pair_scorer(model),
                 fit_links=None if checkpoints is None else partial(fit_links, split, model.decoder, config.seed),
             )
+    if scored_pairs is not None and shard.is_first:
+        with clock.measure("baseline"):
+            spectral_auc = score_spectral(graph, scored_pairs, config)
     with clock.measure("assemble"):
         del global_pairs
         final_graph = final_graph or graph
@@ -200,6 +212,7 @@ def run_split(
         inspection,
         describe_messages(shard),
         choice.describe() if spectral is not None or choice.scores else {},
+        spectral_auc,
     )
 
 
