@@ -13,8 +13,11 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.graph_store import GraphStore
     from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.artefact import Artefact
+    from l2g2g.runs.run import Run
+    from l2g2g.runs.warm_start import Movement
 
 _PANEL = panel_name("input")
 ModelOption = Annotated[
@@ -131,3 +134,20 @@ def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config
     before = open_artefact(folder)
     config = read_config(before)
     return before, check_continues(config, replace(config, **given))
+
+
+def continue_finished(
+    before: Artefact, loaded: GraphStore, config: Config, communicator: Any, **how: Any
+) -> tuple[Run, Movement]:
+    """Continue a finished run on a graph that has grown. how: more for `continue_training`."""
+    from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+    from l2g2g.runs.saved_model import read_fitted
+    from l2g2g.runs.storage import place_graph
+    from l2g2g.runs.warm_start import continue_training
+
+    placed = place_graph(loaded, config, communicator)
+    if not placed.resident:
+        raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+    finished = (read_fitted(before), read_vectors(before), read_ids(before))
+    how["best_epoch"] = read_training_history(before).best_epoch
+    return continue_training(*finished, placed.to_graph(), config, **how)

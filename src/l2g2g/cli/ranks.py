@@ -104,3 +104,12 @@ def open_run_of(communicator: Communicator, folder: Path | None, **choices: Any)
         choices["resume"] = True
     with open_run(folder, **choices) as directory:
         yield directory
+
+
+def make_rank_config(method: str, preset: str, *, communicator: Any, **options: Any) -> Any:
+    """The settings on this rank, which takes the GPU of its number on its host."""
+    from l2g2g.config import make_config
+
+    if communicator.size > 1 and options.get("device") == "cuda":
+        options["device"] = f"cuda:{communicator.local_rank}"
+    return make_config(method, preset, **options)
