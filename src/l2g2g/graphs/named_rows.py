@@ -69,7 +69,8 @@ def match_features(
         node = int(np.argmax(missing))
         raise InputError(
             f"{features.source_name}: {num_rows:,} feature rows but {matched.num_ids:,} nodes in {graph_name}: no row "
-            f"for node {quoted(matched.ids[node])} and {int(missing.sum()) - 1:,} others; add a row for each node"
+            f"for node {quoted(matched.ids[node])} and {int(missing.sum()) - 1:,} others; add a row for each node, "
+            f"or choose --missing"
         )
     return matched if matched.num_ids > known else numbers
 

@@ -315,6 +315,8 @@ def _open_tables(
     kinds = [schema.types[place] for place in layout.features]
     is_list_column = any(is_list(kind) for kind in kinds)
     plain = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in kinds)
+    if is_list_column and options.missing != "error":
+        raise InputError(f"{source_name}: --missing is for columns of numbers and text, not for lists; leave it out")
     columns = known
     if columns is None and kinds and not is_list_column and not (plain and options.missing == "error"):
         columns = find_feature_columns(

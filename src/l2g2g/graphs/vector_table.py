@@ -65,7 +65,8 @@ class VectorTable:
             missing = node_ids[int(np.argmax(rows < 0))]
             raise InputError(
                 f"{self.source_name}: {len(self.ids):,} feature rows but {len(node_ids):,} nodes in {graph_name}: "
-                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
+                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node, "
+                f"or choose --missing"
             )
         return self.vectors[rows]
 
