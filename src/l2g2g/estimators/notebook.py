@@ -30,17 +30,18 @@ def show_progress(label: str, epochs: int) -> Iterator[OnEpoch]:
         return {"text/plain": text}
 
     handle: Any = display(show(f"{label}: {epochs} epochs"), raw=True, display_id=True)
-    last = [0.0, f"{label}: no epoch"]
+    shown_at, line = 0.0, f"{label}: no epoch"
 
     def update(report: EpochReport) -> None:
+        nonlocal shown_at, line
         filled = _WIDTH * report.epoch // max(1, epochs)
         bar = "█" * filled + "░" * (_WIDTH - filled)
-        last[1] = f"{label} {bar} {report.epoch}/{epochs}, loss {report.loss:.4f}"
-        if time.monotonic() - float(last[0]) > _SECONDS_BETWEEN:
-            last[0] = time.monotonic()
-            handle.update(show(str(last[1])), raw=True)
+        line = f"{label} {bar} {report.epoch}/{epochs}, loss {report.loss:.4f}"
+        if time.monotonic() - shown_at > _SECONDS_BETWEEN:
+            shown_at = time.monotonic()
+            handle.update(show(line), raw=True)
 
     try:
         yield update
     finally:
-        handle.update(show(str(last[1])), raw=True)
+        handle.update(show(line), raw=True)

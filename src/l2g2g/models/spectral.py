@@ -56,6 +56,12 @@ def _score(vectors: np.ndarray, signs: np.ndarray, sources: np.ndarray, targets:
     return scores
 
 
+def spectral_bytes(num_nodes: int, num_edges: int, dim: int) -> int:
+    """Memory that `spectral_vectors` takes at most, in double precision: ARPACK's columns, the result, rows kept."""
+    columns = max(2 * dim + 1, 20) + 2 * dim + 8
+    return 8 * columns * num_nodes + (24 * num_edges if num_edges <= _KEPT_EDGES else 0)
+
+
 def spectral_vectors(graph: EdgeSource, dim: int, *, seed: int = 0, tolerance: float = 1e-3) -> SpectralVectors:
     """The spectral vectors of a graph, by ARPACK; every product with the matrix is one pass over the rows.
 

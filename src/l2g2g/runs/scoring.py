@@ -22,12 +22,12 @@ from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import Pairs, Protocol
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.spectral import spectral_bytes
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.resources import peak_memory
 from l2g2g.runs.run import Run
 from l2g2g.runs.stopwatch import Stopwatch
 
-_BYTES_PER_EIGENVECTOR = 8
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +46,7 @@ def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float 
 
     None where its eigenvectors do not converge, or do not fit the limit of memory.
     """
-    needed = _BYTES_PER_EIGENVECTOR * (2 * config.dim + 20) * train.num_nodes
+    needed = spectral_bytes(train.num_nodes, train.num_edges, config.dim)
     if config.memory is not None and needed + resident_memory() > config.memory:
         _log.info("the spectral baseline is left out: it needs about %s MB", f"{needed / 1e6:,.0f}")
         return None
