@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Features, Graph, check_features, check_weights
+from l2g2g.graphs.checks import check_features, check_weights
+from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.node_ids import find_rows
 

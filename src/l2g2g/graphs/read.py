@@ -11,11 +11,12 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, is_parquet
+from l2g2g.graphs.checks import check_features
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.edge_table import EdgeTable
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.formats import describe_endings, whole_reader
-from l2g2g.graphs.graph import Graph, check_features
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.networkx_graphs import graph_from_networkx

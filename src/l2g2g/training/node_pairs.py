@@ -16,7 +16,7 @@ import torch
 
 from l2g2g.core import hash_nodes, kernels
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.graphs.graph import BACK, FORTH
+from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import PairList

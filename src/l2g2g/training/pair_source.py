@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.graphs.graph import restrict
+from l2g2g.graphs.adjacency import restrict
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
