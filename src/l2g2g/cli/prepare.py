@@ -166,7 +166,7 @@ def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
         "num_isolated": graph.cleaning.num_isolated,
         "partition": settings["partition"],
         "num_patches": patches.num_patches,
-        "kept_edge_fraction": patches.num_covered_edges / graph.num_edges,
+        "kept_edge_fraction": patches.patch_set.count_covered_edges(graph) / graph.num_edges,
         "balance": settings.get("balance"),
         "node_duplication": float(sizes.sum() / graph.num_nodes),
         "largest_patch_nodes": int(sizes.max()),

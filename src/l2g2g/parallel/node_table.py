@@ -43,8 +43,8 @@ class Placement:
             native().multiply(self._transpose, rows.contiguous().numpy(), out, added=before)
             return torch.from_numpy(out)
         table = rows.new_zeros(self.num_places, rows.shape[1]) if table is None else table
-        if self._ascends and self._runs_native(rows):  # no place twice: far quicker than row by row
-            table.numpy()[self.index] += rows.numpy() * self.shares[:, None]
+        if self._runs_native(rows):
+            native().add_rows(rows.contiguous().numpy(), self.index, self.shares, table.numpy())
             return table
         return table.index_add_(0, self._on(rows.device), rows * torch.from_numpy(self.shares[:, None]).to(rows))
 
@@ -65,10 +65,6 @@ class Placement:
         return (
             size == self.num_places and bool((self.index == np.arange(size)).all()) and bool((self.shares == 1).all())
         )
-
-    @cached_property
-    def _ascends(self) -> bool:
-        return bool((np.diff(self.index) > 0).all())
 
     @property
     def _covers_all(self) -> bool:

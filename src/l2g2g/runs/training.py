@@ -65,6 +65,7 @@ from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
 _UNLIMITED = 1 << 62
+_BLOCK_BYTES = 1 << 16  # of rows: what each block of them takes besides, together
 _MOST_LINK_EDGES = 2_000_000
 _log = logging.getLogger(__name__)
 
@@ -276,6 +277,7 @@ class _Setting:
             propagate_once=propagates_once(config),
             pairs=pair_options(self.split.train, config),
             storage=config.feature_storage,
+            drops_features=self.settings.feature_dropout > 0,
             device=config.device,
         )
         return PatchBatches(
@@ -344,7 +346,7 @@ class _Setting:
             return chain(states, node_degrees(rows.blocks()))
         source, config = self.patches.source(graph, self.inputs), self.config
         loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
-        pieces = ((edges.adjacency, rows) for edges, rows in loaded)
+        pieces = ((each.edges.adjacency, each.features) for each in loaded)
         states = encode_states(self.model, pieces, device=config.device, storage=config.feature_storage)
         return chain(states, node_degrees(rows.blocks()))
 
@@ -385,7 +387,7 @@ def _prepare(
     graph: GraphStore = split.train
     spare = patches.spare(config)
     # Rows first: they save most for what they take.
-    row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes
+    row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes + _BLOCK_BYTES
     # But of a whole graph in rows the edges that an epoch leaves visible: they are read four times, and are fewer.
     first = _visible_bytes(graph, config) if patches.by_rows else 0
     keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))

@@ -212,7 +212,7 @@ def weigh_pairs(values: np.ndarray, patch: np.ndarray, shares: np.ndarray) -> np
 def make_pairs(
     part: PatchSet,
     edges: PatchEdges,
-    held_out: sp.csr_array,
+    held_out: sp.csr_array | None,
     num_rows_of_all: int,
     patches: np.ndarray,
     negatives_per_edge: float,
@@ -223,12 +223,17 @@ def make_pairs(
 ) -> PairSource:
     """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches.
 
-    part: these patches alone. edges: inside them. held_out, units: (num_nodes, num_nodes) and (num_nodes,).
+    part: these patches alone. edges: inside them. held_out, units: (num_nodes, num_nodes) and (num_nodes,); held_out
+    None for nothing.
     """
+    if held_out is None:
+        inside = sp.csr_array(edges.adjacency.shape, dtype=np.float32)
+    else:
+        inside = held_out if part.is_whole else part.induce(held_out)
     nodes = part.global_nodes.astype(np.int64)
     return PairSource(
         edges.adjacency,
-        held_out if part.is_whole else part.induce(held_out),
+        inside,
         nodes,
         part.offsets,
         patches,
