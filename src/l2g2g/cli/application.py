@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from l2g2g.cli.align import align, party
+from l2g2g.cli.analyse import classify, cluster
 from l2g2g.cli.datasets import datasets
 from l2g2g.cli.embed import embed
 from l2g2g.cli.evaluate import evaluate
@@ -62,6 +63,8 @@ app.command()(plan)
 app.command()(report)
 app.command()(explore)
 app.command()(neighbours)
+app.command()(cluster)
+app.command()(classify)
 app.command()(predict)
 app.command()(prepare)
 app.command()(split)

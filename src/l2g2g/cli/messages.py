@@ -18,10 +18,13 @@ screen = Console(stderr=True)
 def describe_graph(loaded: GraphStore, silent: bool) -> None:
     """Say what was read."""
     if not silent:
-        cleaned = loaded.cleaning.describe()
+        from l2g2g.graphs.labels import number_classes
+
+        cleaned, labels = loaded.cleaning.describe(), loaded.labels
+        classes = "" if labels is None else f", {number_classes(labels).max() + 1:,} classes"
         say(
             f"{loaded.name}: {loaded.num_nodes:,} nodes, {loaded.num_edges:,} edges, "
-            f"{loaded.num_features:,} features" + (f" ({cleaned})" if cleaned else "")
+            f"{loaded.num_features:,} features{classes}" + (f" ({cleaned})" if cleaned else "")
         )
 
 

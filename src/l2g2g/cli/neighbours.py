@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from l2g2g.runs.link_prediction import PredictedLinks
     from l2g2g.runs.published import Published
 
-OutArgument = Annotated[
+EmbeddingArgument = Annotated[
     Path,
-    typer.Argument(
-        metavar="EMBEDDING", help="An embedding file of any written format, a saved model or a run directory."
-    ),
+    typer.Argument(metavar="EMBEDDING", help="An embedding file, a saved model or a run directory."),
 ]
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
@@ -35,7 +33,7 @@ _MOST_PLACES = 4  # digits of a score for people
 
 
 def neighbours(
-    out: OutArgument,
+    out: EmbeddingArgument,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Search for all nodes; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
@@ -50,15 +48,21 @@ def neighbours(
         bool, typer.Option("--exact", help="Compare with every node; without it an index where that is faster.")
     ] = False,
     index: Annotated[
-        Path | None, typer.Option(help="Save the approximate index in this file, and load it where it exists.")
+        Path | None,
+        typer.Option(help="Save the approximate index in this file (of usearch), and load it where it exists."),
     ] = None,
     training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """The nearest nodes of some nodes, or of all."""
-    if bool(nodes) == every:
+    """The nearest nodes of some nodes, or of all.
+
+    With --index FILE and no node the index is written for others to use: a file of usearch, whose keys are the row
+    numbers of the embedding.
+    """
+    is_export = index is not None and not nodes and not every
+    if bool(nodes) == every and not is_export:
         raise InputError("name the nodes, or give --all for every node" + (", not both" if every else ""))
     if exact and index is not None:
         raise InputError("--exact needs no index, and --index is approximate; give one of them")
@@ -69,9 +73,15 @@ def neighbours(
     if output is not None:
         check_table(output)
     published = open_published(out, training)
-    rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
+    rows = np.arange(len(published.node_ids) if every else 0)
+    if nodes:
+        rows = published.rows_of(nodes)
     method: Any = "exact" if exact else "auto"
     found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
+    if is_export:
+        assert index is not None
+        _say_index(index, published, found, metric, as_json=as_json, quiet=quiet)
+        return
     if found.recall is not None and not (quiet or as_json):
         typer.echo(f"approximate: the index finds {100 * found.recall:.1f} % of the true neighbours", err=True)
     if output is not None:
@@ -86,7 +96,7 @@ def neighbours(
 
 @takes_tables
 def predict(
-    out: OutArgument,
+    out: EmbeddingArgument,
     pairs: Annotated[
         Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
     ] = None,
@@ -174,7 +184,7 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
     training: which one of a run with several; the first where none is named.
     """
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.runs.published import Published, publish
 
     if not path.exists():
@@ -234,6 +244,16 @@ def _write_neighbours(output: Path, published: Published, rows: np.ndarray, foun
         "score": found.scores.ravel(),
     }
     write_table(output, columns)
+
+
+def _say_index(path: Path, published: Published, found: Neighbours, metric: str, *, as_json: bool, quiet: bool) -> None:
+    num_nodes, dim = published.vectors.shape
+    if as_json:
+        line = {"index": str(path), "num_nodes": num_nodes, "dim": dim, "metric": metric, "recall": found.recall}
+        typer.echo(json.dumps(line))
+    elif not quiet:
+        share = "" if found.recall is None else f"; it finds {100 * found.recall:.1f} % of the true neighbours"
+        typer.echo(f"{path}: index of {num_nodes:,} vectors by {metric}{share}", err=True)
 
 
 def _print_json(published: Published, rows: np.ndarray, found: Neighbours, metric: str) -> None:

@@ -15,11 +15,16 @@ SHORTLIST = 256  # nodes of the largest inner product, which a learned decoder t
 _SCORES_AT_ONCE = 1 << 22
 
 
+def has_links(record: RunRecord) -> bool:
+    """Whether missing links can be told: of a run, or where the edges of the graph are known."""
+    return record.is_run or record.edges is not None
+
+
 class Partners:
     """Neighbours and missing links of the nodes of a record, as node numbers; -1 where there are fewer than k."""
 
     def __init__(self, record: RunRecord) -> None:
-        self.vectors = record.vectors
+        self.vectors, self.has_links = record.vectors, has_links(record)
         self.cosine = factors_by(record.vectors, "cosine")
         self.known = None if record.edges is None else sp.csr_array(record.edges + record.edges.T)
         self.decoder = record.make_decoder()
