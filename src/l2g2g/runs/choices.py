@@ -16,9 +16,9 @@ from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.structure import StructureMap
-from l2g2g.run import Run
 from l2g2g.runs.fitted import make_autoencoder
-from l2g2g.stopwatch import Stopwatch
+from l2g2g.runs.run import Run
+from l2g2g.runs.stopwatch import Stopwatch
 
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
 _TRIAL_EPOCHS = 15
