@@ -1,9 +1,9 @@
 """Calibration: hide a tenth of the edges, ask `predict` for the likeliest missing links, and count the hidden ones.
 
-    python benchmarks/calibration.py lastfm citeseer_planetoid blogcatalog --data-dir DIR --seeds 3 --json
+    python benchmarks/calibration.py lastfm citeseer_planetoid blogcatalog --data-dir DIR --seeds 3
 
-Every graph and seed is one `l2g2g embed --run-dir` of the graph that is left, and one `l2g2g predict --top` per scorer with
-the share of the links that is really missing. `ratio` is expected over observed precision, both of the list as printed.
+Every graph and seed is one `l2g2g embed --run-dir` of the graph that is left, and one `l2g2g predict --top` per scorer
+with the share of the links that is really missing. `ratio` is expected over observed precision of the printed list.
 `--table FILE...` shows lines as a table and runs nothing.
 """
 

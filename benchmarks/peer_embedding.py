@@ -3,9 +3,9 @@
     python benchmarks/peer_embedding.py cora_ml --peer prone --dim 128 --data-dir DIR
 
 `l2g2g split` writes the split, the peer's own package embeds its training graph in the benchmarks' environment, and the
-vectors go through a file to `evaluate`. One JSON line: the test AUC by inner product and cosine from both, which must be
-equal. The third way differs on purpose: `peers.py` fits its regression to training edges, which `--embedding` does not
-have; it fits one to validation pairs.
+vectors go through a file to `evaluate`. One JSON line: the test AUC by inner product and cosine from both, which must
+be equal. The third way differs on purpose: `peers.py` fits its regression to training edges, which `--embedding` does
+not have; it fits one to validation pairs.
 """
 
 from __future__ import annotations

@@ -143,7 +143,6 @@ class Config:
     structure: Literal["none", "blend", "spectral", "auto"] = option(
         "auto",
         paper="none",
-        accurate="none",
         group="input",
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
@@ -622,8 +621,12 @@ class Config:
 
     @property
     def can_be_spectral(self) -> bool:
-        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product."""
-        plain = self.decoder == "inner" and not self.directed and not self.definition.variational
+        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product.
+
+        The preset accurate takes the inner product for them in place of its learned decoder.
+        """
+        inner = self.decoder == "inner" or (self.preset == "accurate" and self.decoder == "product")
+        plain = inner and not self.directed and not self.definition.variational
         return self.skip and self.shares_encoder and plain
 
     @property
