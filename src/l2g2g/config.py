@@ -365,9 +365,11 @@ class Config:
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
-    negative_sampling: Literal["uniform", "degree"] = option(
+    negative_sampling: Literal["uniform", "degree"] | None = option(
         "uniform",
+        accurate=None,
         group="training",
+        unset="degree where the first layer has several times as many weights as the graph has arcs",
         help="Far ends of non-edges drawn uniform, or by degree (to the power 0.75).",
         when="Use degree where ranks against equally connected nodes matter more than AUC.",
     )
