@@ -29,7 +29,7 @@ from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
-from l2g2g.runs.choices import SpectralVectors, choose_structure, choose_vectors, find_spectral
+from l2g2g.runs.choices import LEAST_WIDTH, SpectralVectors, choose_structure, choose_vectors, find_spectral
 from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
@@ -115,7 +115,7 @@ def run_split(
         config = replace(config, structure="none")
     if start is None and config.can_be_spectral and _wants_spectral(config, validation):
         with clock.measure("choose"):
-            width = config.dim if graph.num_features else max(config.dim, config.structure_width)
+            width = _spectral_width(graph, config)
             structure = _fit_structure(graph, width, config.seed, communicator)
             spectral = find_spectral(structure, graph.num_features, validation, config)
     config, choice = choose_structure(
@@ -150,7 +150,7 @@ def run_split(
         _log.info("%s: %s", graph.name, choice.summary())
     if choice.structure == "spectral":
         assert spectral is not None
-        config = replace(config, structure="spectral")
+        config = spectral.settings(config)
         model, trained = setting.hand_out(spectral, trained)
         batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
     inspection, spectral_auc = Inspection(), None
@@ -188,7 +188,7 @@ def run_split(
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
-                    structure = _fit_structure(final_graph, config.dim, config.seed, communicator)
+                    structure = _fit_structure(final_graph, spectral.width, config.seed, communicator)
                     model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
@@ -215,6 +215,16 @@ def run_split(
         choice.describe() if spectral is not None or choice.scores else {},
         spectral_auc,
     )
+
+
+def _spectral_width(graph: GraphStore, config: Config) -> int:
+    """Eigenvectors that are found before training, also to be read by the encoder where there are no features.
+
+    The many dimensions of a learned decoder would take most of the time of a run; few of them are better in any case.
+    """
+    if config.decoder != "inner":
+        return LEAST_WIDTH if graph.num_features else config.structure_width
+    return config.dim if graph.num_features else max(config.dim, config.structure_width)
 
 
 def _wants_spectral(config: Config, validation: Pairs | None) -> bool:
@@ -353,7 +363,7 @@ class _Setting:
     def hand_out(self, spectral: SpectralVectors, trained: Trained) -> tuple[Autoencoder, Trained]:
         """Put the model of spectral vectors in the place of the trained one, with its inputs and its history."""
         model = spectral.model.to(self.config.device)
-        self.config, self.model = replace(self.config, structure="spectral"), model
+        self.config, self.model = spectral.settings(self.config), model
         self.inputs = InputRows(self.inputs.graph, spectral.inputs)
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
         return model, Trained(model, frame, trained.history)
