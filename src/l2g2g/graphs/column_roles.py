@@ -120,10 +120,9 @@ class _Finder:
                 return found[0]
         if wanted.isdecimal() and 1 <= int(wanted) <= len(self.titles):
             return int(wanted) - 1
-        known = "" if self.titled is False else f"the first row is {self.shown()}; or "
-        raise InputError(
-            f"{self.source_name}: no column {wanted!r} for {flag}; {known}give a number from 1 to {len(self.titles)}"
-        )
+        numbers = f"give a number from 1 to {len(self.titles)}"
+        remedy = numbers if self.titled is False else f"the first row is {self.shown()}; or {numbers}"
+        raise InputError(f"{self.source_name}: there is no column {wanted!r} for {flag}; {remedy}")
 
     def ends(self, places: list[int]) -> tuple[int, int] | None:
         """The two columns whose titles are a usual pair of names; None where there are none, or several."""
