@@ -272,7 +272,7 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-5)
     torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(results[1][2], results[0][2], rtol=1e-3, atol=1e-4)
-    assert bool(batches._kept) == (keep_bytes == 40_000 or (keep_bytes > STATES and not plain))
+    assert bool(batches._kept) == (keep_bytes > STATES)
     assert bool(batches._whole) == (keep_bytes == 40_000)
     assert batches.keeps_states == (kept_bytes is not None)
 
@@ -410,8 +410,8 @@ def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
         how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
         return [batch.training_inputs(**how).propagation.to_scipy().toarray() for batch in made]
 
-    again = stored_batches(patches, inputs, held_out, draws_pairs=False)
-    kept = stored_batches(patches, inputs, held_out, draws_pairs=False, keep_bytes=10**9)
+    again = stored_batches(patches, inputs, held_out, draws_pairs=False, propagate_once=False)
+    kept = stored_batches(patches, inputs, held_out, draws_pairs=False, propagate_once=False, keep_bytes=10**9)
     first, second, of_kept, third = see(again, 0), see(again, 0), [*see(kept, 0)], see(kept, 1)
     for one, same, kept_one, other, batch in zip(first, second, of_kept, third, again, strict=True):
         np.testing.assert_array_equal(one, same)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre
@@ -484,7 +485,7 @@ def test_fixed_patches_as_mask_predict_exactly_the_edges_that_no_patch_holds(spl
 def test_edges_between_patches_keep_their_weights(split, patch_set):
     weighted = split.train.adjacency.copy()
     weighted.data = np.arange(1, weighted.nnz + 1, dtype=np.float32)
-    between = edges_between(patch_set, weighted)
+    between = edges_between(patch_set, Graph(weighted))
     assert between.nnz > 0
     assert (between.toarray()[between.nonzero()] == weighted.toarray()[between.nonzero()]).all()
     assert not (patch_set.induce(between) != 0).nnz

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Protocol, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,7 +84,7 @@ class PatchBatch:
         read_features: Gives the feature rows, from memory or from a file.
         pairs: What is scored inside the patches.
         share: Rows of this batch as a fraction of all rows.
-        once: `inputs` with Â X, where that was computed once and for all; None otherwise.
+        propagated: Whether the feature rows are those of Â X; nothing can be hidden or dropped then.
     """
 
     patches: np.ndarray
@@ -92,19 +92,17 @@ class PatchBatch:
     read_features: Callable[[], FeatureTable]
     pairs: PairSource
     share: float
-    once: EncoderInput | None = None
+    propagated: bool = False
 
     @property
     def features(self) -> FeatureTable:
-        """The feature rows."""
+        """The feature rows, X or Â X."""
         return self.read_features()
 
     @property
     def inputs(self) -> EncoderInput:
         """What the encoder sees when nothing is hidden."""
-        if self.once is not None:
-            return self.once
-        return EncoderInput(self._propagation, self.features.matrix, propagated=False)
+        return EncoderInput(self._propagation, self.features.matrix, self.propagated)
 
     @cached_property
     def _propagation(self) -> SparseMatrix:
@@ -150,6 +148,7 @@ class PatchBatch:
         """
         if mask == 0 and feature_dropout == 0:
             return self.inputs
+        assert not self.propagated
         propagation = self._propagation
         if mask > 0:
             groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
@@ -177,7 +176,7 @@ class BatchOptions:
     propagate_once: bool = True
     pairs: PairOptions = field(default_factory=PairOptions)
     storage: str = "float32"
-    drops_features: bool = True
+    drops_features: bool = False
     device: torch.device | str = "cpu"
 
 
@@ -234,6 +233,7 @@ class PatchBatches(Sequence[PatchBatch]):
         self._room, self._kept_bytes, self.keeps_states = keep_bytes, kept_bytes or KeptBytes(), False
         self._planned: set[int] = set()  # edges that are to stay
         self._read_before: set[int] = set()
+        self._propagated: dict[int, bool] = {}
         self._cache = None if source.folder is None or keep_bytes is None else PatchCache(source.folder)
         if keep_bytes is None:  # before the first epoch, which is timed like the others
             for _ in self:
@@ -282,7 +282,7 @@ class PatchBatches(Sequence[PatchBatch]):
         room -= kept.state * sum(rows) if self.keeps_states else 0
         for place, group in enumerate(self.groups if room else []):
             size = int(kept.arc * arcs[group].sum()) + kept.row * rows[place]
-            if self._cache is not None and not self.options.propagate_once and size <= room:
+            if self._cache is not None and size <= room:
                 self._planned.add(place)
                 room -= size
         self._room = room
@@ -294,7 +294,7 @@ class PatchBatches(Sequence[PatchBatch]):
             return self._assemble(place, cache.read_edges(place), partial(cache.read_features, place))
         loaded = self.source.load(self.groups[place])
         table = self._table(place, loaded)
-        if place not in self._planned and cache is not None and not self.options.propagate_once:
+        if place not in self._planned and cache is not None:
             if place in self._read_before:  # not what is read only once
                 cache.write_edges(place, loaded.edges)
                 cache.write_features(place, table)
@@ -307,7 +307,7 @@ class PatchBatches(Sequence[PatchBatch]):
             assert cache is not None
             cache.write_features(place, table)
             read_features = partial(cache.read_features, place)
-        batch = self._assemble(place, loaded.edges, read_features, loaded)
+        batch = self._assemble(place, loaded.edges, read_features)
         if stays:
             self._whole[place] = batch
             self._whole_ids.add(id(batch))
@@ -326,17 +326,18 @@ class PatchBatches(Sequence[PatchBatch]):
         return size if self.keeps_states else size + kept.state * num_rows
 
     def _table(self, place: int, loaded: LoadedPatches) -> FeatureTable:
+        """The rows that the encoder multiplies: X, or Â X where that is enough and cheaper."""
         nodes = self.source.patch_set.select(self.groups[place]).global_nodes
-        return FeatureTable.build(loaded.features, nodes, self.options.device, self.options.storage)
+        table = FeatureTable.build(loaded.features, nodes, self.options.device, self.options.storage)
+        if not self.options.propagate_once or self.options.drops_features:
+            return table
+        how: dict[str, Any] = {"device": self.options.device, "storage": self.options.storage, "held": table.matrix}
+        inputs = prepare_input(loaded.edges.adjacency, loaded.features, **how)
+        self._propagated[place] = inputs.propagated
+        return replace(table, matrix=cast(Tensor | SparseMatrix, inputs.features))
 
-    def _assemble(
-        self,
-        place: int,
-        edges: PatchEdges,
-        read_features: Callable[[], FeatureTable],
-        loaded: LoadedPatches | None = None,
-    ) -> PatchBatch:
-        """A batch of some edges. loaded: with the features as they are, where Â X is computed once."""
+    def _assemble(self, place: int, edges: PatchEdges, read_features: Callable[[], FeatureTable]) -> PatchBatch:
+        """A batch of some edges."""
         patch_set, group, options = self.source.patch_set, self.groups[place], self.options
         pairs = make_pairs(
             patch_set.select(group),
@@ -350,19 +351,9 @@ class PatchBatches(Sequence[PatchBatch]):
             options.pairs,
             self.source.weighted,
         )
-        once = None
-        if options.propagate_once:
-            assert loaded is not None
-            once = prepare_input(
-                edges.adjacency,
-                loaded.features,
-                device=options.device,
-                held=read_features().matrix,
-                storage=options.storage,
-                weighted=not pairs.all_alike,
-            )
         offsets = torch.from_numpy(pairs.offsets).to(options.device)
-        return PatchBatch(group, offsets, read_features, pairs, float(pairs.shares.sum()), once)
+        share, propagated = float(pairs.shares.sum()), self._propagated.get(place, False)
+        return PatchBatch(group, offsets, read_features, pairs, share, propagated)
 
 
 def group_patches(patches: np.ndarray, *, together: bool) -> list[np.ndarray]:
