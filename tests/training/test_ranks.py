@@ -12,6 +12,8 @@ from l2g2g.runs.ranks import deal_patches
 
 from .rank_jobs import CASES, SMALL, make_graph, run
 
+pytestmark = pytest.mark.slow
+
 ON_FOUR = ["paper", "paper with all of the alignment", "default", "separate encoders", "many negatives"]
 
 
