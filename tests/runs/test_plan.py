@@ -12,6 +12,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store import write_graph
+from l2g2g.graphs.table_options import TableOptions
 from l2g2g.runs.plan import GraphSizes, Sample, make_plan
 
 LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)
@@ -85,7 +86,7 @@ def test_on_the_command_line(quick, tmp_path, planted):
 
 def test_stand_ins_need_not_be_drawn(monkeypatch):
     monkeypatch.setattr("l2g2g.graphs.read.read_graph", lambda *_, **__: pytest.fail("drew the graph"))
-    sizes = plan_commands.find_sizes("yelp-like", None, None)
+    sizes = plan_commands.find_sizes("yelp-like", None, None, TableOptions())
     assert (sizes.num_nodes, sizes.num_edges, sizes.num_features) == (716_847, 6_977_409, 300)
 
 
