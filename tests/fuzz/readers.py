@@ -704,8 +704,8 @@ def targets():
             "Parquet parts",
             [
                 {
-                    "part-0.parquet": parquet(source=sources[:9], target=far[:9], kind=["x"] * 9),
-                    "part-1.parquet": parquet(source=sources[9:], target=far[9:], kind=["y"] * (len(far) - 9)),
+                    "part-0.parquet": parquet(source=sources[:9], target=far[:9], weight=np.ones(9)),
+                    "part-1.parquet": parquet(source=sources[9:], target=far[9:], weight=np.ones(len(far) - 9)),
                 }
             ],
             read_folder,

@@ -122,7 +122,7 @@ class _Finder:
             return int(wanted) - 1
         numbers = f"give a number from 1 to {len(self.titles)}"
         remedy = numbers if self.titled is False else f"the first row is {self.shown()}; or {numbers}"
-        raise InputError(f"{self.source_name}: no column {wanted!r} for {flag}; {remedy}")
+        raise InputError(f"{self.source_name}: there is no column {wanted!r} for {flag}; {remedy}")
 
     def ends(self, places: list[int]) -> tuple[int, int] | None:
         """The two columns whose titles are a usual pair of names; None where there are none, or several."""

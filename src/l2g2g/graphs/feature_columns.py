@@ -190,7 +190,7 @@ class _Seen:
 
         if not _is_numeric(column.type):
             raise InputError(f"{source_name}: column {self.title!r} holds {column.type}; use numbers or text")
-        values = column.cast(pa.float64()).to_numpy() if not pa.types.is_boolean(column.type) else _numbers(column)
+        values = _numbers(column, pa.float64())
         finite = values[np.isfinite(values)]
         self.num_numbers, self.total = self.num_numbers + len(finite), self.total + float(finite.sum())
         self.num_rows += len(values)
@@ -250,6 +250,15 @@ def tell_features(source_name: str, id_title: str, columns: FeatureColumns | Non
     _log.info("%s", one_line(f"read {source_name}: ids {id_title}, {', '.join(parts)}"))
 
 
+def check_label_type(kind: pa.DataType, title: str, source_name: str) -> None:
+    """Refuse a column that cannot hold labels."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (_is_text(kind) or _is_numeric(kind)):
+        raise InputError(f"{source_name}: column {title!r} holds {kind}; labels are whole numbers or text")
+
+
 def label_kind(kind: IdKind, column: pa.ChunkedArray) -> IdKind:
     """What labels are, given those before: integers or names. column: some of them."""
     return max(kind, find_id_kind([_label_text(column).filter(_known(column))]))
@@ -275,7 +284,8 @@ def _label_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     column = _plain(column)
     if pa.types.is_floating(column.type):
         whole = column.filter(pc.and_(pc.is_valid(column), pc.is_finite(column)))
-        if pc.all(pc.equal(pc.floor(whole), whole), min_count=0).as_py() and len(whole):
+        near = pc.and_(pc.equal(pc.floor(whole), whole), pc.less(pc.abs(whole), 2.0**53))
+        if pc.all(near, min_count=0).as_py() and len(whole):
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type)).cast(pa.int64(), safe=False)
     if not _is_text(column.type):
         column = column.cast(pa.string())
@@ -309,8 +319,8 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
 
 
-def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """(num_rows,) float32, NaN where a value is missing."""
+def _numbers(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> np.ndarray:
+    """(num_rows,) float32, or of another kind, NaN where a value is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -318,7 +328,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
         cells = pc.utf8_trim_whitespace(column)
         column = pc.if_else(pc.match_substring_regex(cells, NUMBER), cells, pa.scalar(None, cells.type))
     with np.errstate(over="ignore"):
-        return np.asarray(pc.cast(column, pa.float32(), safe=False).to_numpy(), np.float32)
+        return np.asarray(pc.cast(column, kind or pa.float32(), safe=False).to_numpy())
 
 
 def _one_hot(column: pa.ChunkedArray, values: tuple[str, ...]) -> np.ndarray:

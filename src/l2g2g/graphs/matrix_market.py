@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes, reading
+from l2g2g.graphs.graph import check_num_nodes
 
 _LEAST_BYTES = 2  # of an entry of a dense matrix in the file: a digit and a blank
 _LEAST_SPARSE_BYTES = 4  # of an entry of a sparse one: row and column, each a digit and a blank
@@ -45,7 +46,9 @@ def read_matrix_market(path: Path, memory_limit: int | None = None) -> sp.coo_ar
             if isinstance(error, MemoryError):
                 raise
             raise InputError(f"{path}: is no Matrix Market file ({_first_line(error)}); write it again") from error
-    return sp.coo_array(found)
+    matrix = sp.coo_array(found)
+    check_num_nodes(max(matrix.shape), matrix.nnz, str(path))
+    return matrix
 
 
 def _read_header(content: bytes, path: Path) -> tuple[int, str, str]:

@@ -24,6 +24,7 @@ from l2g2g.graphs.archives import (
 from l2g2g.graphs.edge_table import as_integers
 from l2g2g.graphs.feature_columns import (
     FeatureColumns,
+    check_label_type,
     find_feature_columns,
     label_kind,
     read_labels,
@@ -327,6 +328,8 @@ def _open_tables(
             _row,
             titled=True,
         )
+    if layout.label is not None:
+        check_label_type(schema.types[layout.label], schema.names[layout.label], source_name)
     label = _label_kind_of(lambda: (table.column(layout.label) for table in batches()), layout)
     if columns is not None or label is not None:
         tell_features(source_name, schema.names[layout.ids], columns, options.label_column)
