@@ -21,7 +21,7 @@ import numpy as np
 from l2g2g.evaluation.clusters import unit_vectors
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.neighbours.exact import search_exactly
-from l2g2g.neighbours.sides import sides_by
+from l2g2g.neighbours.factors import factors_by
 from l2g2g.reports.projection import neighbours_kept, project
 
 STEPS, NEGATIVES = 200, 5
@@ -41,7 +41,7 @@ def sklearn_tsne(vectors):
 
 def forces(vectors):
     """UMAP's forces (a = b = 1) on the graph of the 15 nearest, all edges in every step."""
-    nodes, _ = search_exactly(sides_by(vectors, "cosine"), np.arange(len(vectors)), 15)
+    nodes, _ = search_exactly(factors_by(vectors, "cosine"), np.arange(len(vectors)), 15)
     sources, targets = np.repeat(np.arange(len(vectors)), 15), nodes.ravel()
     places = project(unit_vectors(vectors)).astype(np.float64)
     places *= 10 / places.std()

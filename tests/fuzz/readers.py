@@ -407,16 +407,16 @@ def store_files():
         if kind == "sparse":
             graph = replace(graph, node_ids=np.array([f"n{node}" for node in range(graph.num_nodes)], object))
         stored = write_graph(graph, folder)
-        write_patches(stored, make_patches(graph.adjacency, partition(graph.adjacency, 2), min_overlap=3))
+        write_patches(stored, make_patches(graph, partition(graph.adjacency, 2), min_overlap=3))
         found.append({str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("*/*"))})
     return found
 
 
 def read_store(folder):
     from l2g2g.graphs.store import open_graph
+    from l2g2g.patches.overlap import make_patches
     from l2g2g.patches.partition import stream_partition
     from l2g2g.patches.store import open_patches, write_patches
-    from l2g2g.patches.stored_overlap import make_stored_patches
 
     graph = open_graph(folder)
     patches = open_patches(folder)
@@ -427,7 +427,7 @@ def read_store(folder):
         assert adjacency.shape[0] == adjacency.shape[1]
     assert graph.to_graph().num_nodes == graph.num_nodes
     graph.read_adjacency_of(np.arange(0, graph.num_nodes, 3))
-    write_patches(graph, make_stored_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
+    write_patches(graph, make_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
 
 
 def seal_store(files):

@@ -20,6 +20,8 @@ from l2g2g.runs.record import GraphFacts, PatchFacts, RunRecord, read_record
 from l2g2g.runs.run_directory import open_run
 from l2g2g.training.state import History
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(os.environ.get("L2G2G_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 LONGEST_LOAD = 10  # seconds
 

@@ -19,6 +19,8 @@ from l2g2g.runs.evaluate import evaluate_graph
 from ..training.rank_jobs import make_graph
 from .rank_store_jobs import CASES, SMALL, WHOLE_GRAPH, run
 
+pytestmark = pytest.mark.slow
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 

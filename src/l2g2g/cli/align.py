@@ -24,7 +24,7 @@ WeightsOption = Annotated[
         help="Pairs count by shared nodes (overlap) or alike (uniform).", autocompletion=complete_words(WEIGHTS)
     ),
 ]
-RobustOption = Annotated[bool, typer.Option("--robust", help="Distrust nodes and pairs that fit badly.")]
+RobustOption = Annotated[bool, typer.Option("--robust", help="Give less weight to nodes and pairs that fit badly.")]
 
 party = App(
     help="Align embeddings of parties that share only the vectors of their common nodes.",

@@ -35,7 +35,7 @@ _MOST_PLACES = 4  # digits of a score for people
 def neighbours(
     out: EmbeddingArgument,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Search for all nodes; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
     metric: Annotated[
         str,
@@ -45,11 +45,11 @@ def neighbours(
         ),
     ] = "cosine",
     exact: Annotated[
-        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
+        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is faster.")
     ] = False,
     index: Annotated[
         Path | None,
-        typer.Option(help="Keep the approximate index in this file (of usearch), and use it where it is there."),
+        typer.Option(help="Save the approximate index in this file (of usearch), and load it where it exists."),
     ] = None,
     training: TrainingOption = None,
     output: TableOption = None,
@@ -214,8 +214,6 @@ def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
     links = found.links
     if is_list:
         sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true list"
-        if found.scorer == "combined":
-            sure = "the best of the candidates"
         scored = f"{100 * links.scored_fraction:.3g} % of all pairs scored"
         typer.echo(f"{len(links.scores):,} links by {found.scorer}, {sure}; {scored}", err=True)
     if found.missing_share is None:
@@ -282,6 +280,6 @@ def _print_text(published: Published, rows: np.ndarray, found: Neighbours) -> No
 
 
 def _shown(node: Any) -> str:
-    """A name for a screen, on which marks of control would do harm."""
+    """A name for a terminal, without control characters."""
     name = str(node)
     return name if name.isprintable() else repr(name)

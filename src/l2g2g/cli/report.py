@@ -1,4 +1,4 @@
-"""Command line for those who look: `l2g2g report` writes the page of a run, `l2g2g explore` serves it."""
+"""Command line of pages: `l2g2g report` writes the page of a run, `l2g2g explore` serves it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write one page about a run or an embedding file that needs no network: a map, scores, curves, settings."""
+    """Write one offline page about a run or an embedding file: a map, scores, curves, settings."""
     from l2g2g.graphs.write import check_place, write_text
     from l2g2g.reports.layout import open_layout
     from l2g2g.reports.run_page import render_run
@@ -106,7 +106,7 @@ def explore(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser, where there is a screen.")] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Serve the page on this machine only, with neighbours found when they are asked for. Ctrl-C ends it.
+    """Serve the page on this machine only, with neighbours searched on request. Ctrl-C ends it.
 
     PCA is shown at once, and t-SNE as soon as it is computed.
     """

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.evaluation.clusters import unit_vectors
 from l2g2g.neighbours.exact import keep_best, search_exactly
-from l2g2g.neighbours.sides import sides_by
+from l2g2g.neighbours.factors import factors_by
 
 Projection = Literal["tsne", "pca"]
 PROJECTIONS: tuple[str, ...] = get_args(Projection)
@@ -82,7 +82,7 @@ def neighbours_kept(vectors: np.ndarray, places: np.ndarray, num_samples: int = 
     if num_near < 1:
         return 1.0
     rows = np.random.default_rng(0).permutation(len(vectors))[:num_samples]
-    true, _ = search_exactly(sides_by(vectors, "cosine"), rows, num_near)
+    true, _ = search_exactly(factors_by(vectors, "cosine"), rows, num_near)
     _, found = KDTree(places).query(places[rows], num_near + 1)
     found = np.where(found == rows[:, None], -1, found)  # the node itself, wherever equal places have put it
     own = (found == -1).any(axis=1)
@@ -122,7 +122,7 @@ def project_tsne(vectors: np.ndarray, seed: int = 0, laid_out: int = _LAID_OUT) 
 def _lay_out(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(num_nodes, 2) places of all nodes, and (num_nodes, k) their nearest nodes."""
     near = min(3 * _PERPLEXITY, len(units) - 1)
-    nodes, cosines = search_exactly(sides_by(units, "inner"), np.arange(len(units)), near)
+    nodes, cosines = search_exactly(factors_by(units, "inner"), np.arange(len(units)), near)
     start = _project_pca(units).astype(np.float64)
     spread = start.std(axis=0).max()
     if spread < 1e-12:  # all alike

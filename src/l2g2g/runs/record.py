@@ -1,4 +1,4 @@
-"""Record: what a finished training tells those who look at it: vectors, scores, curves, patches, edges."""
+"""Record: what is read from a finished training: vectors, scores, curves, patches, edges."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.evaluation.separation import Separation, read_separation
+from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.feature_columns import FeatureColumns
-from l2g2g.graphs.graph import BACK, FORTH, Cleaning
+from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.store import read_columns
 from l2g2g.graphs.stored_text import decode_text
@@ -216,7 +217,7 @@ def read_record(artefact: Artefact) -> RunRecord:
         values, arrays = artefact.values, artefact.arrays
         vectors = read_vectors(artefact)
         num_nodes = len(vectors)
-        by_node = {
+        by_node: dict[str, Any] = {
             name: _by_node(arrays[place], num_nodes, name) for name, place in _BY_NODE.items() if place in arrays
         }
         classes = None if values["classes"] is None else [str(name) for name in values["classes"]]
