@@ -274,14 +274,33 @@ def read_folder(folder):
 
 
 def read_vectors(folder):
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy", ".arrow")))
 
 
+def read_vectors_of_others(folder):
+    from l2g2g.graphs.read_embedding import read_embedding_table
+
+    table = read_embedding_table(only(folder))
+    check_vectors(table.ids, table.vectors)
+    assert all(len(column) == len(table.ids) and column.dtype.kind in "fO" for column in table.columns.values())
+
+
+def read_node_table(folder):
+    from l2g2g.graphs.node_columns import read_node_columns
+    from l2g2g.reports.map_columns import make_columns
+    from l2g2g.runs.vector_record import read_vector_record
+
+    found = read_node_columns(only(folder))
+    np.save(folder / "vectors.npy", np.zeros((len(found.ids), 2), np.float32))
+    record = replace(read_vector_record(folder / "vectors.npy"), columns=found.by_node(found.ids))
+    assert all(len(column.values) == len(found.ids) for column in make_columns(record))
+
+
 def align_patches(folder):
     from l2g2g.alignment.align import align
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     paths = [path for path in sorted(folder.iterdir()) if not path.name.endswith(".ids.txt")]
     aligned = align([read_embedding(path) for path in paths])
@@ -388,16 +407,16 @@ def store_files():
         if kind == "sparse":
             graph = replace(graph, node_ids=np.array([f"n{node}" for node in range(graph.num_nodes)], object))
         stored = write_graph(graph, folder)
-        write_patches(stored, make_patches(graph.adjacency, partition(graph.adjacency, 2), min_overlap=3))
+        write_patches(stored, make_patches(graph, partition(graph.adjacency, 2), min_overlap=3))
         found.append({str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("*/*"))})
     return found
 
 
 def read_store(folder):
     from l2g2g.graphs.store import open_graph
+    from l2g2g.patches.overlap import make_patches
     from l2g2g.patches.partition import stream_partition
     from l2g2g.patches.store import open_patches, write_patches
-    from l2g2g.patches.stored_overlap import make_stored_patches
 
     graph = open_graph(folder)
     patches = open_patches(folder)
@@ -408,7 +427,7 @@ def read_store(folder):
         assert adjacency.shape[0] == adjacency.shape[1]
     assert graph.to_graph().num_nodes == graph.num_nodes
     graph.read_adjacency_of(np.arange(0, graph.num_nodes, 3))
-    write_patches(graph, make_stored_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
+    write_patches(graph, make_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
 
 
 def seal_store(files):
@@ -468,7 +487,7 @@ def render_record(folder):
 
     record = read_record(open_artefact(folder))
     page = render_run(
-        record, project(record.vectors), others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
+        record, {"pca": project(record.vectors)}, others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
     )
     assert page.endswith("</html>\n")
 
@@ -565,6 +584,14 @@ def targets():
     pyarrow.csv.write_csv(pa.table({"id": np.arange(NUM_NODES), **columns}), feature_csv)
     csv = feature_csv.getvalue()
     embeddings = tables()
+    mixed = {"word": [f"w{i}" for i in range(NUM_NODES)], "kind": ["a", "b"] * (NUM_NODES // 2)}
+    lines = [f"w{i},{'ab'[i % 2]},{i / 7:.3f},{-i},{2000 + i}" for i in range(NUM_NODES)]
+    csv = "\n".join(["word,kind,x1,x2,year", *lines]).encode()
+    others = [
+        {"v.csv": csv},
+        {"v.parquet": parquet(**mixed, embedding=features().tolist(), year=np.arange(NUM_NODES))},
+    ]
+    node_tables = [{"t.csv": csv}, {"t.parquet": parquet(**mixed, year=np.linspace(0, 1, NUM_NODES))}]
     arrays = (features(), features().astype(np.float64), np.eye(NUM_NODES, dtype=np.int32))
     graphs = npz_graphs()
     sources, far = (np.array(part) for part in zip(*RING, strict=True))
@@ -713,6 +740,8 @@ def targets():
             read_vectors,
             bombs=with_bombs,
         ),
+        Target("embedding of others", others, read_vectors_of_others, bombs=with_bombs),
+        Target("table of nodes", node_tables, read_node_table, bombs=with_bombs),
         Target("embedding as Arrow", [embeddings[kind, ".arrow"] for kind in ("numbers", "names")], read_vectors),
         Target("embedding as .npy", [embeddings[kind, ".npy"] for kind in ("numbers", "names")], read_vectors),
         Target("patches of align", pairs, align_patches, command=align_command),

@@ -1,4 +1,4 @@
-"""Command line of finished models: `embed --model` for new nodes, `embed --warm-start` to go on training."""
+"""Command line of finished models: `embed --model` for new nodes, `embed --warm-start` to continue training."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.graph_store import GraphStore
     from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.artefact import Artefact
+    from l2g2g.runs.run import Run
+    from l2g2g.runs.warm_start import Movement
 
 _PANEL = panel_name("input")
 ModelOption = Annotated[
@@ -33,7 +36,7 @@ NewGraphOption = Annotated[
 WarmStartOption = Annotated[
     Path | None,
     typer.Option(
-        help="A finished run: go on training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
+        help="A finished run: continue training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
     ),
 ]
 
@@ -88,7 +91,7 @@ def embed_with_model(
     with clock.measure("write"):
         write_embedding(output, vectors, loaded.node_ids)
     clock.seconds["total"] = sum(clock.seconds.values())
-    num_new = matched.newcomers.num_new
+    num_new = matched.new_nodes.num_new
     row = {
         "method": config.method,
         "preset": config.preset,
@@ -119,7 +122,7 @@ def embed_with_model(
 
 
 def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config]:
-    """A finished run to go on with, and its settings with those that are given now."""
+    """A finished run to continue, and its settings with those that are given now."""
     from dataclasses import replace
 
     from l2g2g.runs.artefact import open_artefact
@@ -131,3 +134,20 @@ def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config
     before = open_artefact(folder)
     config = read_config(before)
     return before, check_continues(config, replace(config, **given))
+
+
+def continue_finished(
+    before: Artefact, loaded: GraphStore, config: Config, communicator: Any, **how: Any
+) -> tuple[Run, Movement]:
+    """Continue a finished run on a graph that has grown. how: more for `continue_training`."""
+    from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+    from l2g2g.runs.saved_model import read_fitted
+    from l2g2g.runs.storage import place_graph
+    from l2g2g.runs.warm_start import continue_training
+
+    placed = place_graph(loaded, config, communicator)
+    if not placed.resident:
+        raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+    finished = (read_fitted(before), read_vectors(before), read_ids(before))
+    how["best_epoch"] = read_training_history(before).best_epoch
+    return continue_training(*finished, placed.to_graph(), config, **how)

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from l2g2g.runs.link_prediction import PredictedLinks
     from l2g2g.runs.published import Published
 
-OutArgument = Annotated[
+EmbeddingArgument = Annotated[
     Path,
-    typer.Argument(
-        metavar="EMBEDDING", help="An embedding file of any written format, a saved model or a run directory."
-    ),
+    typer.Argument(metavar="EMBEDDING", help="An embedding file, a saved model or a run directory."),
 ]
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
@@ -35,9 +33,9 @@ _MOST_PLACES = 4  # digits of a score for people
 
 
 def neighbours(
-    out: OutArgument,
+    out: EmbeddingArgument,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Search for all nodes; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
     metric: Annotated[
         str,
@@ -47,18 +45,24 @@ def neighbours(
         ),
     ] = "cosine",
     exact: Annotated[
-        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
+        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is faster.")
     ] = False,
     index: Annotated[
-        Path | None, typer.Option(help="Keep the approximate index in this file, and use it where it is there.")
+        Path | None,
+        typer.Option(help="Save the approximate index in this file (of usearch), and load it where it exists."),
     ] = None,
     training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """The nearest nodes of some nodes, or of all."""
-    if bool(nodes) == every:
+    """The nearest nodes of some nodes, or of all.
+
+    With --index FILE and no node the index is written for others to use: a file of usearch, whose keys are the row
+    numbers of the embedding.
+    """
+    is_export = index is not None and not nodes and not every
+    if bool(nodes) == every and not is_export:
         raise InputError("name the nodes, or give --all for every node" + (", not both" if every else ""))
     if exact and index is not None:
         raise InputError("--exact needs no index, and --index is approximate; give one of them")
@@ -69,9 +73,15 @@ def neighbours(
     if output is not None:
         check_table(output)
     published = open_published(out, training)
-    rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
+    rows = np.arange(len(published.node_ids) if every else 0)
+    if nodes:
+        rows = published.rows_of(nodes)
     method: Any = "exact" if exact else "auto"
     found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
+    if is_export:
+        assert index is not None
+        _say_index(index, published, found, metric, as_json=as_json, quiet=quiet)
+        return
     if found.recall is not None and not (quiet or as_json):
         typer.echo(f"approximate: the index finds {100 * found.recall:.1f} % of the true neighbours", err=True)
     if output is not None:
@@ -86,7 +96,7 @@ def neighbours(
 
 @takes_tables
 def predict(
-    out: OutArgument,
+    out: EmbeddingArgument,
     pairs: Annotated[
         Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
     ] = None,
@@ -174,7 +184,7 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
     training: which one of a run with several; the first where none is named.
     """
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.runs.published import Published, publish
 
     if not path.exists():
@@ -204,8 +214,6 @@ def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
     links = found.links
     if is_list:
         sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true list"
-        if found.scorer == "combined":
-            sure = "the best of the candidates"
         scored = f"{100 * links.scored_fraction:.3g} % of all pairs scored"
         typer.echo(f"{len(links.scores):,} links by {found.scorer}, {sure}; {scored}", err=True)
     if found.missing_share is None:
@@ -236,6 +244,16 @@ def _write_neighbours(output: Path, published: Published, rows: np.ndarray, foun
     write_table(output, columns)
 
 
+def _say_index(path: Path, published: Published, found: Neighbours, metric: str, *, as_json: bool, quiet: bool) -> None:
+    num_nodes, dim = published.vectors.shape
+    if as_json:
+        line = {"index": str(path), "num_nodes": num_nodes, "dim": dim, "metric": metric, "recall": found.recall}
+        typer.echo(json.dumps(line))
+    elif not quiet:
+        share = "" if found.recall is None else f"; it finds {100 * found.recall:.1f} % of the true neighbours"
+        typer.echo(f"{path}: index of {num_nodes:,} vectors by {metric}{share}", err=True)
+
+
 def _print_json(published: Published, rows: np.ndarray, found: Neighbours, metric: str) -> None:
     for row, nodes, scores in zip(rows, found.nodes, found.scores, strict=True):
         near = [
@@ -262,6 +280,6 @@ def _print_text(published: Published, rows: np.ndarray, found: Neighbours) -> No
 
 
 def _shown(node: Any) -> str:
-    """A name for a screen, on which marks of control would do harm."""
+    """A name for a terminal, without control characters."""
     name = str(node)
     return name if name.isprintable() else repr(name)

@@ -47,7 +47,7 @@ def plan(
     tables: Any = None,
     **options: Any,
 ) -> None:
-    """Say what a run will take: patches, memory, disk and time, from a few seconds of work on this machine."""
+    """Estimate patches, memory, disk and time of a run, from a few seconds of work on this machine."""
     from l2g2g.config import make_config
     from l2g2g.runs.plan import make_plan
 

@@ -110,7 +110,7 @@ def _find_or_write(
             if found.source == describe_source(source, features, reading["seed"], **described):
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
-    room = _room(budget)
+    room = _memory_left(budget)
     return write_store(source, directory, features, memory_bytes=room, measure=clock.measure, **reading), True
 
 
@@ -123,7 +123,7 @@ def _find_or_cut(
     from l2g2g.patches.store import has_patches, open_patches
     from l2g2g.runs.preparation import plan_cut
 
-    room = _room(budget)
+    room = _memory_left(budget)
     if method is None:
         method = "metis" if metis_memory(graph) <= room else "streaming"
     cut = plan_cut(graph, config.num_patches(graph.num_nodes), config, method)
@@ -135,7 +135,7 @@ def _find_or_cut(
     return cut_stored_graph(graph, cut, memory_bytes=room, prepared=True, measure=clock.measure), True
 
 
-def _room(budget: int) -> int:
+def _memory_left(budget: int) -> int:
     """What the budget leaves beside what the process holds."""
     from l2g2g.graphs.store_writer import LEAST_MEMORY
     from l2g2g.runs.memory import resident_memory
@@ -166,7 +166,7 @@ def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
         "num_isolated": graph.cleaning.num_isolated,
         "partition": settings["partition"],
         "num_patches": patches.num_patches,
-        "kept_edge_fraction": patches.num_covered_edges / graph.num_edges,
+        "kept_edge_fraction": patches.patch_set.count_covered_edges(graph) / graph.num_edges,
         "balance": settings.get("balance"),
         "node_duplication": float(sizes.sum() / graph.num_nodes),
         "largest_patch_nodes": int(sizes.max()),

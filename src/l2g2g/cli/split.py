@@ -117,8 +117,8 @@ def score_embedding(folder: Path, embedding: Path, *, as_json: bool) -> dict[str
     import numpy as np
 
     from l2g2g.evaluation.vectors import score_vectors
+    from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.graphs.split_files import read_held_out
-    from l2g2g.graphs.write import read_embedding
 
     node_ids, vectors = read_embedding(embedding)
     validation, test = read_held_out(folder, node_ids, str(embedding))

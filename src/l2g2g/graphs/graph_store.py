@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from l2g2g.graphs.store import StoredGraph
 
 
-class GraphStore(Protocol):
-    """Rows of the symmetric adjacency matrix and of the features of a graph, and what is known of it."""
+class EdgeSource(Protocol):
+    """The rows of a symmetric adjacency matrix, read in order: what splits, non-edges and spectral vectors need."""
 
     @property
     def name(self) -> str:
@@ -36,16 +36,23 @@ class GraphStore(Protocol):
         """Number of undirected edges."""
 
     @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+
+    def row_blocks(self, num_entries: int = ..., *, directions: bool = False) -> Iterator[RowBlock]:
+        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+
+
+class GraphStore(EdgeSource, Protocol):
+    """Rows of the symmetric adjacency matrix and of the features of a graph, and what is known of it."""
+
+    @property
     def num_features(self) -> int:
         """Number of feature columns, 0 without features."""
 
     @property
     def weighted(self) -> bool:
         """Whether edge weights were given."""
-
-    @property
-    def directed(self) -> bool:
-        """Whether edges have a direction."""
 
     @property
     def cleaning(self) -> Cleaning:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,20 @@ from l2g2g.graphs.edge_table import as_integers
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, integers_or_text, refuse_negative
-from l2g2g.graphs.table_options import IdChoice
+from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
 
 _BYTES_PER_BYTE = 12  # of memory, as Python objects, for a byte of the file
 _log = logging.getLogger(__name__)
 
 
-def is_graphml(path: Path) -> bool:
-    """Whether the name ends like a GraphML file, packed or not."""
-    endings = [suffix.lower() for suffix in path.suffixes]
-    return endings[-1:] == [".graphml"] or endings[-2:] == [".graphml", ".gz"]
-
-
 def read_graphml(
-    path: Path, *, directed: bool = False, ids: IdChoice | None = None, memory_limit: int | None = None
+    path: Path, *, directed: bool = False, tables: TableOptions = AS_FOUND, memory_limit: int | None = None
 ) -> Graph:
     """The nodes, edges and edge attribute `weight` of a GraphML file; ids follow the rule for edge lists.
 
     Other attributes are left out, and that is logged.
     """
+    replace(tables, ids=None).refuse_for_edges(str(path))
     check_unpacked_size(path, None if memory_limit is None else memory_limit // _BYTES_PER_BYTE)
     found = _parse(path)
     if found.number_of_nodes() == 0:
@@ -46,7 +42,7 @@ def read_graphml(
     _log.info("%s", one_line(f"read {path}: GraphML{weight}{left_out}"))
     how: dict[str, Any] = {"source_name": str(path), "with_features": False, "with_labels": False}
     try:
-        return graph_from_networkx(found, directed=directed, node_ids=_node_ids(found, path, ids), **how)
+        return graph_from_networkx(found, directed=directed, node_ids=_node_ids(found, path, tables.ids), **how)
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: {one_line(str(error))}; weights must be positive numbers") from error
 

@@ -10,17 +10,22 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes, reading
-from l2g2g.graphs.graph import check_num_nodes
+from l2g2g.graphs.checks import check_num_nodes
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.read_npz import graph_from_adjacency
+from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 _LEAST_BYTES = 2  # of an entry of a dense matrix in the file: a digit and a blank
 _LEAST_SPARSE_BYTES = 4  # of an entry of a sparse one: row and column, each a digit and a blank
 _MOST_HEADER = 1 << 16
 
 
-def is_matrix_market(path: Path) -> bool:
-    """Whether the name ends like a Matrix Market file, packed or not."""
-    endings = [suffix.lower() for suffix in path.suffixes]
-    return endings[-1:] == [".mtx"] or endings[-2:] == [".mtx", ".gz"]
+def read_matrix_graph(
+    path: Path, *, directed: bool = False, tables: TableOptions = AS_FOUND, memory_limit: int | None = None
+) -> Graph:
+    """The graph whose adjacency matrix a file holds."""
+    tables.refuse_for_edges(str(path))
+    return graph_from_adjacency(read_matrix_market(path, memory_limit), source=str(path), directed=directed)
 
 
 def read_matrix_market(path: Path, memory_limit: int | None = None) -> sp.coo_array:

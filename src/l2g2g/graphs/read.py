@@ -11,14 +11,14 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, is_parquet
+from l2g2g.graphs.checks import check_features
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.edge_table import EdgeTable
 from l2g2g.graphs.feature_columns import FeatureColumns
-from l2g2g.graphs.graph import Graph, check_features
-from l2g2g.graphs.graphml import is_graphml, read_graphml
+from l2g2g.graphs.formats import describe_endings, whole_reader
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.labels import check_labels
-from l2g2g.graphs.matrix_market import is_matrix_market, read_matrix_market
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
 from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
@@ -30,12 +30,12 @@ from l2g2g.graphs.read_edges import (
     read_text_edges,
 )
 from l2g2g.graphs.read_features import read_features
-from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
+from l2g2g.graphs.read_npz import graph_from_adjacency
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 from l2g2g.graphs.text_tables import is_text_file
 from l2g2g.graphs.vector_table import VectorTable
 
-GRAPH_ENDINGS = ".csv, .tsv, .txt (also .gz), .parquet (also a folder of parts), .npz, .npy, .mtx or .graphml"
+GRAPH_ENDINGS = describe_endings()
 
 
 def read_graph(
@@ -159,7 +159,6 @@ def _read_file(
     known_ids: np.ndarray | None,
     tables: TableOptions,
 ) -> Graph:
-    ending = path.suffix.lower()
     check_ending(path)
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
@@ -168,16 +167,11 @@ def _read_file(
     if is_text_file(path):
         nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
         return _from_edges(read_text_edges(path, nodes, tables), vectors, name, directed)
-    if is_graphml(path):
-        graph = read_graphml(path, directed=directed, ids=tables.ids, memory_limit=memory_limit)
-        replace(tables, ids=None).refuse_for_edges(str(path))
+    read_whole = whole_reader(path)
+    if read_whole is not None:
+        graph = read_whole(path, directed=directed, tables=tables, memory_limit=memory_limit)
         return _with_features(graph, vectors, name)
     tables.refuse_for_edges(str(path))
-    if ending == ".npz":
-        return _with_features(read_npz_graph(path, directed=directed), vectors, name)
-    if is_matrix_market(path):
-        graph = graph_from_adjacency(read_matrix_market(path, memory_limit), source=str(path), directed=directed)
-        return _with_features(graph, vectors, name)
     num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
     sources, targets = open_npy_edges(path, num_nodes).collected()
     graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
@@ -186,8 +180,7 @@ def _read_file(
 
 def check_ending(path: Path) -> None:
     """Refuse a file that no reader is for."""
-    known = is_streamed(path) or path.suffix.lower() == ".npz" or is_matrix_market(path) or is_graphml(path)
-    if not known:
+    if not is_streamed(path) and whole_reader(path) is None:
         raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
 
 

@@ -21,6 +21,7 @@ from l2g2g.graphs.archives import (
     plain_npy_shape,
     read_npy_rows,
 )
+from l2g2g.graphs.checks import check_features
 from l2g2g.graphs.edge_table import as_integers
 from l2g2g.graphs.feature_columns import (
     FeatureColumns,
@@ -30,7 +31,7 @@ from l2g2g.graphs.feature_columns import (
     read_labels,
     tell_features,
 )
-from l2g2g.graphs.graph import Features, check_features
+from l2g2g.graphs.graph import Features
 from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
 from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas

@@ -16,10 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.adjacency import find_directions, select_arcs
 from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.feature_columns import FeatureColumns
-from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock, find_directions, select_arcs
+from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest

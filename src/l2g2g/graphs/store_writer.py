@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import is_parquet, parquet_parts
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.edge_sort import EdgeSorter
-from l2g2g.graphs.graph import check_num_nodes
 from l2g2g.graphs.named_rows import LabelsByNode, RowSorter, match_features
 from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
 from l2g2g.graphs.numbering import IntegerNumbers, TextNumbers

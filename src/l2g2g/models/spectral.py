@@ -13,7 +13,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.errors import NumericalError
-from l2g2g.graphs.non_edges import EdgeSource
+from l2g2g.graphs.graph_store import EdgeSource
 
 _SINGLE_PRECISION = 1e-2
 _KEPT_EDGES = 1 << 22  # of a graph whose rows are read once and kept

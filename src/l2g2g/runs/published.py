@@ -1,4 +1,4 @@
-"""Published: a finished embedding as others ask it, whether it lies in a file, a run directory or a model."""
+"""Published: a finished embedding to search and to score with, from a file, a run directory or a model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from l2g2g.graphs.text_tables import is_text_file
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.decoders.inner import InnerDecoder
-from l2g2g.neighbours.decoding import sides_of
+from l2g2g.neighbours.decoding import factors_of
+from l2g2g.neighbours.factors import METRICS, ScoreFactors, factors_by
 from l2g2g.neighbours.index import NeighbourIndex
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.link_model import LinkModel
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
-from l2g2g.neighbours.sides import METRICS, Sides, sides_by
 from l2g2g.neighbours.top_links import TopLinks, top_links
 from l2g2g.runs.artefact import Artefact
 from l2g2g.runs.record import read_columns_of, read_ids, read_known_pairs, read_vectors
@@ -97,17 +97,17 @@ class Published:
         index_file: Path | None = None,
     ) -> Neighbours:
         """The nearest nodes by cosine, inner product or the decoder's score. index_file: kept there for next time."""
-        sides = self._sides(metric)
-        if sides is None:
+        factors = self._factors(metric)
+        if factors is None:
             if method == "index" or index_file is not None:
                 raise InputError("a learned decoder has no index; search exactly, or by --metric cosine or inner")
             return Neighbours(*nearest_learned(self.decoder, self.vectors, rows, check_k(k, len(self.vectors))))
         if index_file is None:
-            return nearest(sides, rows, k, method=method)
+            return nearest(factors, rows, k, method=method)
         if index_file.exists():
-            index = NeighbourIndex.load(index_file, sides)
+            index = NeighbourIndex.load(index_file, factors)
         else:
-            index = NeighbourIndex.build(sides)
+            index = NeighbourIndex.build(factors)
             index.save(index_file)
         return search_index(index, rows, k)
 
@@ -129,19 +129,19 @@ class Published:
         """The likeliest pairs that are not known edges, as rows."""
         if self.known is None:
             raise InputError(f"{self.name}: its edges are not known; give the graph that was embedded (--graph)")
-        sides = sides_of(self.decoder, self.vectors)
-        if sides is None:
+        factors = factors_of(self.decoder, self.vectors)
+        if factors is None:
             return top_learned_links(self.decoder, self.vectors, count, self.known)
-        return top_links(sides, count, self.known)
+        return top_links(factors, count, self.known)
 
-    def _sides(self, metric: str) -> Sides | None:
+    def _factors(self, metric: str) -> ScoreFactors | None:
         if metric == "decoder":
-            return sides_of(self.decoder, self.vectors)
+            return factors_of(self.decoder, self.vectors)
         if metric not in METRICS:
             near = difflib.get_close_matches(metric, ALL_METRICS, n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
             raise InputError(f"unknown metric '{metric}'; {hint}choose from {', '.join(ALL_METRICS)}")
-        return sides_by(self.vectors, metric)
+        return factors_by(self.vectors, metric)
 
     def _rows_in(self, table: EdgeTable, column: str) -> np.ndarray:
         wanted = (table.sources if column == "source" else table.targets).to_numpy()

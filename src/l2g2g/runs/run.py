@@ -26,7 +26,7 @@ class Run:
         patch_set: The patches that were used.
         kept_edge_fraction: Training edges that lie inside at least one patch.
         seconds: Time by stage.
-        fitted: What new nodes need, where it was asked for.
+        fitted: What new nodes need, where it was kept.
         inspection: Validation scores and residuals, where a run directory keeps a record of them.
         chosen: What validation pairs decided, see `Choice.describe`; empty where nothing was open.
         messages: What ranks sent each other, see `describe_messages`; empty for one process.

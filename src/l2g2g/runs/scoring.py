@@ -87,10 +87,10 @@ SCORERS = ("vectors", "combined", "auto")
 
 @dataclass(frozen=True, eq=False)
 class ScoredTest:
-    """How well the test pairs are told apart.
+    """How well test edges are separated from non-edges.
 
     Attributes:
-        scores: By the scorer that was asked for or chosen.
+        scores: By the scorer that was given or chosen.
         scorer: This scorer.
         more: What it adds to the JSON line.
     """

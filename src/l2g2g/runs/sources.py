@@ -1,4 +1,4 @@
-"""Sources: what a command trains on. A graph in memory, or a store on disk where a limit of memory asks for it."""
+"""Sources: what a command trains on. A graph in memory, or a store on disk where a memory limit requires it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_store_path(source: object) -> bool:
 
 
 def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
-    """The store, refused where it does not keep the directions that are asked for, or those that are not."""
+    """The store, refused where it keeps directions and they are not wanted, or the other way round."""
     if directed and not graph.directed:
         remedy = "write it with l2g2g prepare --directed, or leave --directed out"
         raise InputError(f"{graph.directory}: keeps no directions; {remedy}")

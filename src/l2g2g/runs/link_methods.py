@@ -1,4 +1,4 @@
-"""Link questions: what a fitted estimator answers about neighbours and missing links."""
+"""Link methods of a fitted estimator: neighbours, probabilities of links, missing links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from l2g2g.runs.artefact import Artefact
 
 
-class LinkQuestions:
+class LinkMethods:
     """Neighbours, probabilities of links, and missing links, for estimators. Nodes are named by their ids."""
 
     embedding_: np.ndarray
