@@ -69,7 +69,8 @@ def make_map(
     places: (num_nodes, 2) of each projection, the one that is shown first of all first; None for one that the server
     will have later. answers: whether neighbours are in the page or come from a server.
     """
-    projections, blocks = [], []
+    projections: list[dict[str, Any]] = []
+    blocks: list[Block] = []
     for name, coordinates in places.items():
         if coordinates is None:
             projections.append({"name": name, "view": None})
