@@ -217,7 +217,7 @@ def read_record(artefact: Artefact) -> RunRecord:
         values, arrays = artefact.values, artefact.arrays
         vectors = read_vectors(artefact)
         num_nodes = len(vectors)
-        by_node = {
+        by_node: dict[str, Any] = {
             name: _by_node(arrays[place], num_nodes, name) for name, place in _BY_NODE.items() if place in arrays
         }
         classes = None if values["classes"] is None else [str(name) for name in values["classes"]]
