@@ -27,7 +27,7 @@ LAYERS = [
     {"cli"},
     {"paper"},
 ]
-ERRORS = "errors"  # imports nothing and may be imported by all, the core included
+LEAVES = {"errors", "lazy"}  # import nothing and may be imported by all, the core included
 OUTSIDE = {"__init__", "__main__"}  # put the layers together: public names, and the commands of `cli` and `paper`
 POSITIONS = {name: position for position, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -80,9 +80,9 @@ def violations(path):
         if package != "l2g2g":
             continue
         target = rest[0] if rest else None
-        if target == ERRORS or (target is None and _names_modules_only(path, item)):
+        if target in LEAVES or (target is None and _names_modules_only(path, item)):
             continue
-        position = -1 if layer_of(path) == ERRORS else POSITIONS[layer_of(path)]
+        position = -1 if layer_of(path) in LEAVES else POSITIONS[layer_of(path)]
         if POSITIONS.get(target, len(LAYERS)) > position:
             found.append(f"{path.relative_to(SOURCE)}:{item.line} imports {item.module}")
     return found
@@ -91,12 +91,12 @@ def violations(path):
 def _names_modules_only(path, item):
     """Whether `from l2g2g import ...` names layers, which are looked at one by one, and no public name."""
     names = [each.module.split(".")[1] for each in imports_of(path) if each.line == item.line and "." in each.module]
-    return bool(names) and all(name in POSITIONS or name == ERRORS for name in names)
+    return bool(names) and all(name in POSITIONS or name in LEAVES for name in names)
 
 
 def test_invariant_6_every_module_is_in_a_layer():
     in_root = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert in_root == {*POSITIONS, ERRORS, *OUTSIDE}
+    assert in_root == {*POSITIONS, *LEAVES, *OUTSIDE}
     assert len(MODULES) > 100
 
 
@@ -236,3 +236,9 @@ def test_invariant_2_notices_a_type_switch(line, monkeypatch, tmp_path):
     monkeypatch.setattr(f"{__name__}.SOURCE", tmp_path)
     (tmp_path / "module.py").write_text(line)
     assert len(type_switches(tmp_path / "module.py")) == 1
+
+
+def test_every_layer_has_a_folder_of_tests():
+    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    tests = Path(__file__).parent
+    assert [name for name in sorted(folders) if not list((tests / name).glob("test_*.py"))] == []

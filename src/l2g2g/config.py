@@ -143,7 +143,6 @@ class Config:
     structure: Literal["none", "blend", "spectral", "auto"] = option(
         "auto",
         paper="none",
-        accurate="none",
         group="input",
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
@@ -366,9 +365,11 @@ class Config:
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
-    negative_sampling: Literal["uniform", "degree"] = option(
+    negative_sampling: Literal["uniform", "degree"] | None = option(
         "uniform",
+        accurate=None,
         group="training",
+        unset="degree where the first layer has several times as many weights as the graph has arcs",
         help="Far ends of non-edges drawn uniform, or by degree (to the power 0.75).",
         when="Use degree where ranks against equally connected nodes matter more than AUC.",
     )
@@ -518,7 +519,7 @@ class Config:
         for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
-            ("--negative-sampling degree", self.negative_sampling == "degree"),
+            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling not in (None, "uniform")),
         ):
             if is_set:
                 raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")
@@ -622,8 +623,12 @@ class Config:
 
     @property
     def can_be_spectral(self) -> bool:
-        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product."""
-        plain = self.decoder == "inner" and not self.directed and not self.definition.variational
+        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product.
+
+        The preset accurate takes the inner product for them in place of its learned decoder.
+        """
+        inner = self.decoder == "inner" or (self.preset == "accurate" and self.decoder == "product")
+        plain = inner and not self.directed and not self.definition.variational
         return self.skip and self.shares_encoder and plain
 
     @property

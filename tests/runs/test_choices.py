@@ -40,6 +40,19 @@ def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     assert row["dim"] == run.embedding.shape[1] == 16
 
 
+def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
+    config = make_config("gae", "accurate", epochs=10)
+    row, run = evaluate_graph(grid, config)
+    assert row["chosen"]["vectors"] == "spectral"
+    assert (row["dim"], config.decoder, run.config.decoder) == (128, "product", "inner")
+    assert row["auc"] > 0.97
+    model = GAE(preset="accurate", epochs=10).fit(grid)
+    model.save(tmp_path / "run")
+    assert (GAE.load(tmp_path / "run").embedding_ == model.embedding_).all()
+    scores = model.predict_links([(0, 1), (0, grid.num_nodes - 1)])
+    assert scores[0] > 0.5 > scores[1]
+
+
 def test_another_seed_chooses_the_same(grid):
     rows = [evaluate_graph(grid, make_config("gae", seed=seed))[0] for seed in (1, 2)]
     assert [row["structure"] for row in rows] == ["spectral"] * 2

@@ -172,7 +172,7 @@ def test_symmetric_decoders_get_no_reversed_arcs(one_way):
 
 def test_negatives_by_degree_are_never_known(planted):
     split = split_links(planted, seed=0)
-    source = pairs_of(split.train, split.held_out, PairOptions(by_degree=True))
+    source = pairs_of(split.train, split.held_out, PairOptions(negative_sampling="degree"))
     known = (planted.adjacency + split.held_out).toarray() > 0
     for epoch in range(20):
         rows, columns = ends(source.negatives.list_pairs(seed=0, epoch=epoch))
@@ -218,7 +218,9 @@ def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_gro
     if kind == "between patches":
         patch_set = make_patches(train, partition(train.adjacency, 4), min_overlap=4, target_overlap=6)
     how = {
-        "options": PairOptions(weighted=kind == "weighted", by_degree=kind == "by degree"),
+        "options": PairOptions(
+            weighted=kind == "weighted", negative_sampling="degree" if kind == "by degree" else "uniform"
+        ),
         "patch_set": patch_set,
         "negatives_per_edge": 0.7,
     }

@@ -33,7 +33,7 @@ _FEW_COLUMNS = 256  # as in `sparse`
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What a pass is told beside its parameters.
+    """Settings of a pass beside its parameters.
 
     Attributes:
         propagation: (num_rows, num_rows) Â.
@@ -63,7 +63,7 @@ def convolve(network: Network, weights: Sequence[Tensor], biases: Sequence[Tenso
 
 
 class Convolution:
-    """One pass through the network, and the way back. It keeps the hidden layers, and not the network.
+    """One pass through the network, forward and backward. It keeps the hidden layers, and not the network.
 
     Args:
         weights, biases, skip: The parameters as arrays, skip None for none. At least two weights.

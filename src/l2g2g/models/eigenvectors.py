@@ -30,7 +30,7 @@ class Eigenvectors:
         values: (count,) eigenvalues.
         residuals: (count,) lengths of M u - value · u.
         num_passes: Products with the matrix that it took.
-        num_dropped: Vectors that were asked for and had not converged.
+        num_dropped: Wanted vectors that had not converged.
     """
 
     vectors: Tensor
@@ -51,7 +51,7 @@ def leading_eigenvectors(
     """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
 
     multiply: (num_rows, width) table -> the matrix times it. start: (num_rows, width) random, width at least count; a
-    few vectors more than are asked for make it quicker. The iteration ends when all have converged, when none of the
+    few vectors more than are wanted make it faster. The iteration ends when all have converged, when none of the
     others would within the passes that are left, or when these are used up. What has not converged is dropped.
     Memory: four tables of the size of start, which is overwritten.
     """

@@ -18,7 +18,7 @@ from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
-MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
+MORE_VECTORS = 16  # iterated beside the wanted ones: the last ones of a block converge slowly
 BYTES_PER_NUMBER = 18  # of a block of vectors while it is iterated: four tables, and a little for products
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
 _LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
@@ -34,7 +34,7 @@ class StructureMap:
             the others are zero outside the large components.
         eigenvalues: (width,) of the eigenvectors, largest first; all positive.
         degree_mean, degree_spread: Of the logarithms of the degrees.
-        num_dropped: Eigenvectors that were asked for and had not converged, or had no positive eigenvalue.
+        num_dropped: Wanted eigenvectors that had not converged, or had no positive eigenvalue.
         num_passes: Passes over the graph that they took.
     """
 

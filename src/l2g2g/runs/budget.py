@@ -1,4 +1,4 @@
-"""Budget: what a training from disk takes of memory, part by part, and how a limit is shared out among the parts."""
+"""Budget: the memory of a training from disk, part by part, and how a limit is divided among the parts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from l2g2g.training.batches import KeptBytes
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
 _PER_ARC, _PER_ARC_SCORED = 38, 40
-_PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the two ways of an epoch
-_PER_ROW_ACTIVATION = 20  # of a whole graph in rows: five tables of a hidden layer, on the way back
+_PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the forward and backward pass
+_PER_ROW_ACTIVATION = 20  # of a whole graph in rows: five tables of a hidden layer, in the backward pass
 _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
 _BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 20, 44  # of rows that are read and worked on
 _FEATURE_BLOCK = 1 << 25

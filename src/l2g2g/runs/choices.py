@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,12 +24,14 @@ from l2g2g.runs.stopwatch import Stopwatch
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
 _TRIAL_EPOCHS = 15
 _LEAST_GAIN = 0.002
-# Blending is tried where spectral vectors alone come this near to a short training on the features.
-_NEAR = 0.01
+# Blending is tried where spectral vectors alone come this near to a short training on the features. A learned decoder
+# makes use of columns that say less.
+_NEAR, _NEAR_LEARNED = 0.01, 0.05
 # Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
 # their eigenvalue (as they are, or noisy columns damped).
 _ROW_POWERS = (0.0, 0.5, 1.0)
 _EIGENVALUE_POWERS = (0.0, 1.5)
+LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
 
 
@@ -41,6 +44,7 @@ class SpectralVectors:
         model: All weights are zero but those of the direct way.
         auc: Of the validation pairs; None where there are none.
         row_power, eigenvalue_power: How rows and columns are scaled.
+        width: Eigenvectors that were asked for; the rest of a vector is zero.
         slope: What makes inner products of vectors with mean square length 1 log-odds.
         num_edges: Validation edges.
     """
@@ -50,12 +54,18 @@ class SpectralVectors:
     auc: float | None
     row_power: float
     eigenvalue_power: float
+    width: int
     slope: float = 1.0
     num_edges: int = 0
 
+    @staticmethod
+    def settings(config: Config) -> Config:
+        """The settings of a run whose vectors are these: by inner product, whatever decoder was to be trained."""
+        return replace(config, structure="spectral", decoder="inner")
+
     def refitted(self, structure: StructureMap, config: Config) -> SpectralVectors:
         """The same on the columns of a graph with more edges, which may be more or fewer; the decoder stays."""
-        inputs = replace(self.inputs, structure=structure.leading(self.model.dim))
+        inputs = replace(self.inputs, structure=structure.leading(self.width))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
         return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
@@ -101,24 +111,26 @@ def find_spectral(
     structure: StructureMap, num_features: int, validation: Pairs | None, config: Config
 ) -> SpectralVectors:
     """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read."""
-    leading = structure.leading(config.dim)
-    best: tuple[float | None, float, float] = (None, _ROW_POWER, _EIGENVALUE_POWER)
+    widths = sorted({min(LEAST_WIDTH, config.dim), config.dim})
+    best: tuple[float | None, int, float, float] = (None, config.dim, _ROW_POWER, _EIGENVALUE_POWER)
     if validation is not None:
         sources, targets, is_edge = validation.endpoints()
-        for row_power in _ROW_POWERS:
+        for width, row_power in itertools.product(widths, _ROW_POWERS):
+            leading = structure.leading(width)
             rows = leading.scaled_columns(row_power)[:, :-1].astype(np.float64)
             products = rows[sources] * rows[targets]
             for power in _EIGENVALUE_POWERS:
                 auc = link_scores(is_edge, products @ leading.eigenvalues.astype(np.float64) ** (2 * power)).auc
                 if best[0] is None or auc > best[0]:
-                    best = auc, row_power, power
-    auc_found, row_power, power = best
-    inputs = InputMap(num_features, "raw", structure=leading, structure_only=True, row_power=row_power)
-    model = make_autoencoder(config, inputs.num_columns, 1)
+                    best = auc, width, row_power, power
+    auc_found, width, row_power, power = best
+    columns = structure.leading(width)
+    inputs = InputMap(num_features, "raw", structure=columns, structure_only=True, row_power=row_power)
+    model = make_autoencoder(SpectralVectors.settings(config), inputs.num_columns, 1)
     model = _make_model(model, inputs, power, 1.0)
     slope = 1.0 if validation is None else _calibrate(model, inputs, validation)
     num_edges = 0 if validation is None else len(validation.positive)
-    return SpectralVectors(inputs, model, auc_found, row_power, power, slope, num_edges)
+    return SpectralVectors(inputs, model, auc_found, row_power, power, width, slope, num_edges)
 
 
 def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
@@ -201,7 +213,8 @@ def choose_structure(
         epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
         short = replace(config, epochs=epochs, patience=_TRIAL_EPOCHS)
         scores["none, short"] = _best_score(train(replace(short, structure="none")))
-        if "spectral" in scores and scores["spectral"] < scores["none, short"] - _NEAR:
+        near = _NEAR if config.decoder == "inner" else _NEAR_LEARNED
+        if "spectral" in scores and scores["spectral"] < scores["none, short"] - near:
             return replace(config, structure="none"), Choice("none", scores)
         scores["blend, short"] = _best_score(train(replace(short, structure="blend")))
     if scores["blend, short"] > scores["none, short"] + needed_gain(scores["none, short"], num_edges):

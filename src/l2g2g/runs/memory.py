@@ -1,4 +1,4 @@
-"""Memory: what a training will need, what there is, and a refusal before work starts, not a failure after hours."""
+"""Memory: an estimate of what a training needs, compared with what is available before it starts."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
+from l2g2g.runs.durations import show_seconds
 from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.resources import choose_threads, prepare_torch
@@ -116,13 +117,6 @@ class Plan:
             f"{self.seconds['epoch']:.2g} s an epoch, {show_seconds(self.seconds['total'])} "
             f"for at most {self.epochs} epochs"
         )
-
-
-def show_seconds(seconds: float) -> str:
-    """Seconds, minutes or hours."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:

@@ -14,6 +14,7 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError, NumericalError
+from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
@@ -28,7 +29,7 @@ from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
-from l2g2g.runs.choices import SpectralVectors, choose_structure, choose_vectors, find_spectral
+from l2g2g.runs.choices import LEAST_WIDTH, SpectralVectors, choose_structure, choose_vectors, find_spectral
 from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
@@ -48,11 +49,11 @@ from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.scoring import pair_scorer, score_pairs
+from l2g2g.runs.scoring import pair_scorer, score_pairs, score_spectral
 from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
@@ -71,8 +72,8 @@ _log = logging.getLogger(__name__)
 
 def keep_training(
     directory: RunDirectory | None, name: str, graph: GraphStore, patches: RunPatches, config: Config, **more: Any
-) -> Keeper | None:
-    """A keeper for a training on this graph with these patches and settings; more: what else decides the result."""
+) -> CheckpointWriter | None:
+    """A checkpoint writer for a training. more: what decides the result beside graph, patches and settings."""
     if directory is None:
         return None
     settings = {**config.to_dict(), **more}
@@ -88,7 +89,7 @@ def run_split(
     final_graph: GraphStore | None = None,
     clock: Stopwatch | None = None,
     on_epoch: OnEpoch | None = None,
-    keeper: Keeper | None = None,
+    checkpoints: CheckpointWriter | None = None,
     keep: bool = False,
     start: Start | None = None,
     patches: RunPatches | None = None,
@@ -114,7 +115,7 @@ def run_split(
         config = replace(config, structure="none")
     if start is None and config.can_be_spectral and _wants_spectral(config, validation):
         with clock.measure("choose"):
-            width = config.dim if graph.num_features else max(config.dim, config.structure_width)
+            width = _spectral_width(graph, config)
             structure = _fit_structure(graph, width, config.seed, communicator)
             spectral = find_spectral(structure, graph.num_features, validation, config)
     config, choice = choose_structure(
@@ -126,7 +127,7 @@ def run_split(
     )
     with clock.measure("partition"):
         known = None if graph.num_features else structure
-        setting = _prepare(split, patches, config, start, keeper, communicator, known)
+        setting = _prepare(split, patches, config, start, checkpoints, communicator, known)
         model, shard, patch_set = setting.model, setting.shard, patches.patch_set
         batches = setting.make_batches(graph, setting.batch_bytes)
         global_pairs = setting.make_pairs(batches)
@@ -141,7 +142,7 @@ def run_split(
             whole=whole,
             validate=None if validation is None else partial(score_pairs, model, validation),
             on_epoch=on_epoch,
-            keeper=setting.keeper,
+            checkpoints=setting.checkpoints,
             shard=shard,
         )
     choice = choose_vectors(choice, max((score for _, score in trained.history.validations), default=None), spectral)
@@ -149,14 +150,22 @@ def run_split(
         _log.info("%s: %s", graph.name, choice.summary())
     if choice.structure == "spectral":
         assert spectral is not None
-        config = replace(config, structure="spectral")
+        config = spectral.settings(config)
         model, trained = setting.hand_out(spectral, trained)
         batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
-    inspection = Inspection()
+    inspection, spectral_auc = Inspection(), None
+    # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
+    can_score = final_graph is not None and (validation is not None or not passes_whole_graph(patch_set, config))
+    scored_pairs = split.validation if can_score else None
+    if not keep and scored_pairs is not None:
+        with clock.measure("inspect"):
+            held_out_vectors, _ = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
+            if shard.is_first:
+                how: Any = ("validation", held_out_vectors.cpu().numpy(), scored_pairs, pair_scorer(model), config.seed)
+                inspection = Inspection(ScoredPairs.of(*how))
+            del held_out_vectors
     if keep and shard.is_first:
         with clock.measure("inspect"):
-            # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
-            can_score = validation is not None or not passes_whole_graph(patch_set, config)
             inspection = inspect_training(
                 model,
                 batches if communicator.size == 1 else setting.make_batches(graph, 0, every=True),
@@ -164,10 +173,13 @@ def run_split(
                 setting.settings,
                 trained.frame,
                 whole if communicator.size == 1 else setting.make_pass(graph, alone=True),
-                validation=split.validation if final_graph is not None and can_score else None,
+                validation=scored_pairs,
                 scorer=pair_scorer(model),
-                fit_links=None if keeper is None else partial(fit_links, split, model.decoder, config.seed),
+                fit_links=None if checkpoints is None else partial(fit_links, split, model.decoder, config.seed),
             )
+    if scored_pairs is not None and shard.is_first:
+        with clock.measure("baseline"):
+            spectral_auc = score_spectral(graph, scored_pairs, config)
     with clock.measure("assemble"):
         del global_pairs
         final_graph = final_graph or graph
@@ -176,7 +188,7 @@ def run_split(
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
-                    structure = _fit_structure(final_graph, config.dim, config.seed, communicator)
+                    structure = _fit_structure(final_graph, spectral.width, config.seed, communicator)
                     model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
@@ -184,7 +196,7 @@ def run_split(
             batches = setting.make_batches(final_graph, once, none=whole is not None)
         embedding, frame = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
         check_embedding(embedding, config)
-    note_seconds(clock, trained.history, keeper)
+    note_seconds(clock, trained.history, checkpoints)
     used = config if patches.on_disk is None else replace(config, patches=patch_set.num_patches)
     fitted = None
     if keep and shard.is_first:
@@ -201,7 +213,18 @@ def run_split(
         inspection,
         describe_messages(shard),
         choice.describe() if spectral is not None or choice.scores else {},
+        spectral_auc,
     )
+
+
+def _spectral_width(graph: GraphStore, config: Config) -> int:
+    """Eigenvectors that are found before training, also to be read by the encoder where there are no features.
+
+    The many dimensions of a learned decoder would take most of the time of a run; few of them are better in any case.
+    """
+    if config.decoder != "inner":
+        return LEAST_WIDTH if graph.num_features else config.structure_width
+    return config.dim if graph.num_features else max(config.dim, config.structure_width)
 
 
 def _wants_spectral(config: Config, validation: Pairs | None) -> bool:
@@ -233,7 +256,7 @@ class _Setting:
     model: Autoencoder
     settings: LoopSettings
     shard: Shard
-    keeper: Any
+    checkpoints: Any
     rows: TrainingRows
     own_rows: TrainingRows | None
     local: LocalRows | None
@@ -340,7 +363,7 @@ class _Setting:
     def hand_out(self, spectral: SpectralVectors, trained: Trained) -> tuple[Autoencoder, Trained]:
         """Put the model of spectral vectors in the place of the trained one, with its inputs and its history."""
         model = spectral.model.to(self.config.device)
-        self.config, self.model = replace(self.config, structure="spectral"), model
+        self.config, self.model = spectral.settings(self.config), model
         self.inputs = InputRows(self.inputs.graph, spectral.inputs)
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
         return model, Trained(model, frame, trained.history)
@@ -366,7 +389,7 @@ def _prepare(
     patches: RunPatches,
     config: Config,
     start: Start | None,
-    keeper: Keeper | None,
+    checkpoints: CheckpointWriter | None,
     communicator: Communicator,
     structure: StructureMap | None = None,
 ) -> _Setting:
@@ -401,7 +424,7 @@ def _prepare(
     if patches.by_rows:
         keep_rows = keep_rows if alone else keep_rows // 2  # with places as columns, and as nodes for the pairs
         local = share_rows(rows, communicator, keep_bytes=keep_rows)
-    shard, shared_keeper = make_shard(communicator, graph, patches, model, config, keeper, local, validates=validates)
+    shard, of_rank = make_shard(communicator, graph, patches, model, config, checkpoints, local, validates=validates)
     own_rows = None
     if not alone:
         how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
@@ -424,7 +447,7 @@ def _prepare(
         model,
         settings,
         shard,
-        shared_keeper,
+        of_rank,
         rows,
         own_rows,
         local,

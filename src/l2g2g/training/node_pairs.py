@@ -16,11 +16,12 @@ import torch
 
 from l2g2g.core import hash_nodes, kernels
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.graphs.graph import BACK, FORTH, Graph
+from l2g2g.graphs.adjacency import BACK, FORTH
+from l2g2g.graphs.graph import Graph
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import PairList
-from l2g2g.models.sampling import DrawPlan, NegativePlan, TargetUnits
+from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativePlan, TargetUnits
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
@@ -216,10 +217,10 @@ class NodePairs:
             shares = shares - (self.options.reversed_share if num_reversed else 0.0)
         make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=shares)
         nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
-        if not self.options.by_degree:
+        if TARGET_WEIGHTS[self.options.negative_sampling] is None:
             num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
             return NegativePlan(make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded])), nothing)
-        units = TargetUnits.by_degree(self._scored_degrees, offsets)
+        units = TargetUnits.make(self.options.negative_sampling, self._scored_degrees, offsets)
         taken = self._add_up(sum(int(units.each[block.indices].sum()) for block in self.rows.blocks()))
         taken += int(units.each[self.held_out.indices].sum())
         allowed = units.count_allowed(offsets, np.array([taken]), make(num_allowed=np.zeros(1)))

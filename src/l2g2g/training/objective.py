@@ -121,7 +121,7 @@ class GlobalPairs(GlobalLoss):
         return Assemble.apply(aligned, self.table.place(nodes, self.shares))
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
-        """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable."""
+        """The loss of the pairs of an epoch. embedding: (num_nodes, dim), differentiable."""
         return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
 
     def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
@@ -419,7 +419,7 @@ def inside_loss(model: Autoencoder, embedding: Tensor, batch: Batch, settings: O
 
 
 def _how_to_draw(settings: ObjectiveSettings, epoch: int) -> dict[str, Any]:
-    """What a source of pairs is told."""
+    """Arguments for a source of pairs."""
     hidden, scored = _shares(settings)
     return {
         "hidden": hidden,

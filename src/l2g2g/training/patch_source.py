@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.graphs.graph import Features, select_arcs
+from l2g2g.graphs.adjacency import select_arcs
+from l2g2g.graphs.graph import Features
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.models.inputs import InputMap
 from l2g2g.patches.overlap import PatchSet

@@ -59,7 +59,7 @@ class GCNEncoder(Encoder):
         return {name: value for name, value in vars(self).items() if name != "_arrays"}
 
     def _network(self, inputs: EncoderInput) -> Network | None:
-        """What the native passes are told; None where they cannot do it."""
+        """Settings of the native passes; None where these do not apply."""
         plain = self.num_layers > 1 and self.activation is torch.relu and not self.residual
         if not plain or not inputs.propagation.in_one_block:
             return None
