@@ -18,7 +18,8 @@ from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
-MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
+MORE_VECTORS = 16  # iterated beside the wanted ones: the last ones of a block converge slowly
+BYTES_PER_NUMBER = 18  # of a block of vectors while it is iterated: four tables, and a little for products
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
 _LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
 
@@ -33,7 +34,7 @@ class StructureMap:
             the others are zero outside the large components.
         eigenvalues: (width,) of the eigenvectors, largest first; all positive.
         degree_mean, degree_spread: Of the logarithms of the degrees.
-        num_dropped: Eigenvectors that were asked for and had not converged, or had no positive eigenvalue.
+        num_dropped: Wanted eigenvectors that had not converged, or had no positive eigenvalue.
         num_passes: Passes over the graph that they took.
     """
 
@@ -113,14 +114,17 @@ def fit_products(
 
     def multiply(table: torch.Tensor) -> torch.Tensor:
         product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
-        return product.sub_(first @ (first.t() @ product))
+        return product.addmm_(first, first.t() @ product, alpha=-1)
+
+    def make_start() -> torch.Tensor:
+        start = torch.randn(num_nodes, block, generator=torch_generator(seed, Purpose.STRUCTURE))
+        start *= torch.from_numpy(is_large)[:, None]
+        return start.addmm_(first, first.t() @ start, alpha=-1)
 
     count = max(0, min(width, int(is_large.sum())) - 1)
     block = min(count + MORE_VECTORS, int(is_large.sum()) - 1)
     with _one_thread_for_few(num_nodes * width):
-        start = torch.randn(num_nodes, max(block, 0), generator=torch_generator(seed, Purpose.STRUCTURE))
-        start *= torch.from_numpy(is_large)[:, None]
-        found = leading_eigenvectors(multiply, start - first @ (first.t() @ start), count) if count else None
+        found = leading_eigenvectors(multiply, make_start(), count) if count else None
     leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
     spectral, values = leading[:, None].astype(np.float32), np.ones(1, np.float32)
     if found is not None:

@@ -15,7 +15,6 @@ from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.patches.overlap import PatchSet, make_patches
 from l2g2g.patches.partition import partition_graph
 from l2g2g.patches.store import PatchStore, write_patches
-from l2g2g.patches.stored_overlap import make_stored_patches
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,14 @@ def cut_graph(
             memory_bytes=memory_bytes,
         )
         sizes = np.bincount(labels)
-    overlaps: dict[str, Any] = {
-        "min_overlap": cut.min_overlap,
-        "target_overlap": cut.target_overlap,
-        "mean_degree": cut.mean_degree,
-    }
     with measure("overlap"):
-        if graph.resident:
-            patch_set = make_patches(graph.to_graph().adjacency, labels, **overlaps)
-        else:
-            patch_set = make_stored_patches(graph, labels, **overlaps)
+        patch_set = make_patches(
+            graph,
+            labels,
+            min_overlap=cut.min_overlap,
+            target_overlap=cut.target_overlap,
+            mean_degree=cut.mean_degree,
+        )
     return patch_set, float(sizes.max() * len(sizes) / len(labels))
 
 

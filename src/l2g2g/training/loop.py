@@ -20,13 +20,13 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import Batches
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import keep_freed_memory
-from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalLoss, ObjectiveSettings, accumulate_gradients, in_patch_order
+from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.shard import Shard
-from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.state import History, LoopState
 
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
@@ -97,15 +97,15 @@ def train(
     whole: WholePass | None = None,
     validate: Callable[[Tensor], float] | None = None,
     on_epoch: OnEpoch | None = None,
-    keeper: Keeper | SharedKeeper | None = None,
+    checkpoints: CheckpointWriter | RankCheckpointWriter | None = None,
     shard: Shard | None = None,
 ) -> Trained:
     """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
 
-    batches: gone through one by one, once or twice an epoch; a batch may be made when its turn comes.
+    batches: iterated once or twice an epoch; a batch may be made when it is reached.
     global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
-    With `validate`, the state of the best validation is kept. on_epoch is told of every epoch.
-    keeper: saves the state while it changes, and brings it back where it has one.
+    With `validate`, the state of the best validation is kept. on_epoch is called after every epoch.
+    checkpoints: saves the state during training, and restores it where a checkpoint was found.
     shard: the patches of this rank, to which the batches belong; None for all.
     """
     shard = shard or Shard(patch_set)
@@ -114,9 +114,9 @@ def train(
     )
     optimiser = Adam(model.parameters(), settings.learning_rate)
     state = LoopState(model, optimiser, frame, Recovery(model, frame))
-    with keep_freed_memory(), nullcontext() if keeper is None else keeper.watch():
-        if keeper is not None:
-            keeper.begin(state)
+    with keep_freed_memory(), nullcontext() if checkpoints is None else checkpoints.watch():
+        if checkpoints is not None:
+            checkpoints.restore(state)
         while not _is_over(state, settings):
             num_refreshes = len(state.history.refresh_seconds)
             trouble = _run_epoch(state, batches, shard, settings, global_pairs)
@@ -128,10 +128,10 @@ def train(
             if on_epoch is not None:
                 refreshed = len(state.history.refresh_seconds) > num_refreshes
                 on_epoch(_report(state, refreshed, batches, shard))
-            if keeper is not None:
-                keeper.after_epoch(state)
-        if keeper is not None:
-            keeper.finish(state)
+            if checkpoints is not None:
+                checkpoints.after_epoch(state)
+        if checkpoints is not None:
+            checkpoints.finish(state)
     frame, history = state.frame, state.history
     history.losses = shard.end(history.losses)
     if state.best_model is not None:
@@ -154,7 +154,7 @@ def _is_over(state: LoopState, settings: LoopSettings) -> bool:
 
 
 def _falls_fast(losses: list[float]) -> bool:
-    """Whether the loss falls so fast over these epochs that training has hardly begun: small steps, not a plateau."""
+    """Whether the loss falls so fast over these epochs that training is far from a plateau."""
     few = max(1, len(losses) // 10)
     return fmean(losses[-few:]) < (1 - _FAST_FALL) * fmean(losses[:few])
 
