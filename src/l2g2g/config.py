@@ -260,6 +260,18 @@ class Config:
         help="Mean degree of the patch graph: with how many others a patch overlaps.",
         when="Raise it where patches are aligned and the report shows large residuals.",
     )
+    most_patch_share: float = option(
+        0.4,
+        paper=0.0,
+        group="patches",
+        least=0,
+        most=1,
+        use="patches",
+        rare=True,
+        help="Share of the nodes up to which a patch takes in nodes with many edges into it, where more than 15 % of "
+        "the edges would be cut; 0 for never. Not with --memory or separate encoders.",
+        when="Set it to 0 where patches must stay small.",
+    )
     share_encoder: bool | None = option(
         None,
         group="patches",
@@ -623,9 +635,14 @@ class Config:
 
     @property
     def can_be_spectral(self) -> bool:
-        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product."""
-        plain = self.decoder == "inner" and not self.directed and not self.definition.variational
+        """Whether vectors may be eigenvectors: one encoder with a skip, and an inner product, plain or signed."""
+        plain = self.decoder in ("inner", "signed") and not self.directed and not self.definition.variational
         return self.skip and self.shares_encoder and plain
+
+    @property
+    def can_be_signed(self) -> bool:
+        """Whether such vectors may have coordinates that count against a link: not where patches are rotated."""
+        return not self.rotates or self.definition.alignment == "never"
 
     @property
     def overlap_range(self) -> tuple[int, int]:
@@ -633,6 +650,11 @@ class Config:
         least = self.dim + 1 if self.min_overlap is None else self.min_overlap
         wanted = 2 * (self.dim + 1) if self.target_overlap is None else self.target_overlap
         return least, max(least, wanted)
+
+    @property
+    def widens_to(self) -> float:
+        """Share of the nodes that a patch may hold after a bad cut; 0 where patches stay as small as they are cut."""
+        return self.most_patch_share if self.memory is None and self.shares_encoder else 0.0
 
     def num_patches(self, num_nodes: int) -> int:
         """Patches of a graph of this size: what was asked for, or one for every 100,000 nodes but at least ten.

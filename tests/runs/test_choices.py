@@ -11,6 +11,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
+from l2g2g.runs.baselines import evaluate_baseline
 from l2g2g.runs.choices import Choice, choose_vectors, find_spectral, fit_log_odds, needed_gain
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
@@ -89,6 +90,44 @@ def test_a_spectral_model_is_saved_and_gives_new_nodes_vectors(grid, tmp_path):
     assert (vectors[:-1] == model.embedding_).all()
     scores = model.embedding_ @ vectors[-1]
     assert scores[[50, 51]].mean() > np.quantile(scores, 0.95)
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """200 documents and 300 words, no features: a word belongs to one of five topics, some are frequent."""
+    generator = np.random.default_rng(0)
+    chance = np.where(np.arange(200)[:, None] % 5 == np.arange(300) % 5, 0.25, 0.01)
+    chance = chance * generator.uniform(0.3, 1.5, 300)
+    sources, targets = np.nonzero(generator.random((200, 300)) < chance)
+    return Graph.from_arcs(sources, targets + 200, num_nodes=500, name="documents")
+
+
+def test_a_bipartite_graph_gets_signed_vectors_that_reach_the_spectral_baseline(documents, tmp_path):
+    config = make_config("l2g2g", patches=4, structure="spectral")
+    row, run = evaluate_graph(documents, config)
+    plain, _ = evaluate_graph(documents, replace(config, rotate=True))  # rotations would mix the signs
+    baseline = evaluate_baseline(documents, "spectral", config)
+    assert run.config.decoder == "signed"
+    assert row["auc"] > baseline["auc"] - 0.005
+    assert row["auc"] > plain["auc"] + 0.02
+    stored, _ = evaluate_graph(write_graph(documents, tmp_path / "store"), config)
+    assert stored["auc"] == pytest.approx(row["auc"], abs=2e-3)
+
+
+def test_a_signed_model_is_saved_and_gives_new_nodes_vectors(documents, tmp_path):
+    model = L2G2G(structure="spectral", dim=12, patches=4).fit(documents)
+    assert model.config_.decoder == "signed"
+    model.save(tmp_path / "run")
+    loaded = L2G2G.load(tmp_path / "run")
+    sources, targets = documents.edges()
+    words = np.flatnonzero(np.arange(300) % 5 == 2)[:8] + 200
+    more = np.append(sources, np.full(8, 500)), np.append(targets, words)
+    vectors = loaded.transform(Graph.from_arcs(*more, num_nodes=501))
+    assert (vectors[:-1] == model.embedding_).all()
+    nodes = np.arange(500)
+    scores = loaded.model_.decoder.score(vectors, np.full(500, 500), nodes)
+    topic = nodes[200:] % 5 == 2
+    assert scores[200:][topic].mean() > scores[200:][~topic].mean() > scores[:200].mean()
 
 
 def test_features_that_are_not_read_may_still_be_given(planted):

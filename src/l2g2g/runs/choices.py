@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,14 +14,13 @@ from l2g2g.config import Config
 from l2g2g.evaluation.links import link_scores
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.decoders.signed import SignedDecoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.structure import StructureMap
-from l2g2g.run import Run
 from l2g2g.runs.fitted import make_autoencoder
-from l2g2g.stopwatch import Stopwatch
 
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
-_TRIAL_EPOCHS = 15
+TRIAL_EPOCHS = 15
 _LEAST_GAIN = 0.002
 # Blending is tried where spectral vectors alone come this near to a short training on the features.
 _NEAR = 0.01
@@ -53,9 +52,18 @@ class SpectralVectors:
     slope: float = 1.0
     num_edges: int = 0
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether some eigenvalues are negative, so that the decoder must know signs."""
+        return self.inputs.structure is not None and self.inputs.structure.is_signed
+
+    def settings(self, config: Config) -> Config:
+        """The settings of a run whose vectors are these."""
+        return replace(config, structure="spectral", decoder="signed" if self.is_signed else config.decoder)
+
     def refitted(self, structure: StructureMap, config: Config) -> SpectralVectors:
-        """The same on the columns of a graph with more edges, which may be more or fewer; the decoder stays."""
-        inputs = replace(self.inputs, structure=structure.leading(self.model.dim))
+        """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
+        inputs = replace(self.inputs, structure=structure.leading(self.model.dim, signed=self.is_signed))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
         return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
@@ -69,12 +77,24 @@ class Choice:
         structure: none, blend or spectral.
         scores: Validation AUC of each candidate.
         row_power, eigenvalue_power: Of spectral vectors; None for trained ones.
+        assembly: mean or whole, where validation pairs decided it; None otherwise.
     """
 
     structure: str = "none"
     scores: dict[str, float] = field(default_factory=dict)
     row_power: float | None = None
     eigenvalue_power: float | None = None
+    assembly: str | None = None
+
+    def with_score(self, name: str, score: float | None) -> Choice:
+        """The same with the score of one more candidate; None for one that has none."""
+        return self if score is None else replace(self, scores={**self.scores, name: score})
+
+    @property
+    def may_blend(self) -> bool:
+        """Whether spectral vectors come so near to a short training on the features that blending may help."""
+        short = self.scores.get("none, short")
+        return short is not None and self.scores.get("spectral", 1.0) >= short - _NEAR
 
     def describe(self) -> dict[str, Any]:
         """What the JSON line says: the same bits in every run of the same seed."""
@@ -87,14 +107,17 @@ class Choice:
                 "eigenvalue_power": self.eigenvalue_power,
             }
         )
-        return {"vectors": vectors, "structure": self.structure, **powers, "validation_auc": self.scores}
+        assembly = {} if self.assembly is None else {"assembly": self.assembly}
+        return {"vectors": vectors, "structure": self.structure, **powers, **assembly, "validation_auc": self.scores}
 
     def summary(self) -> str:
         """One line for people; empty where there was nothing to choose."""
         if len(self.scores) < 2:
             return ""
         scores = ", ".join(f"{name} {100 * score:.1f}" for name, score in self.scores.items())
-        return f"chosen by validation AUC: {self.structure if self.structure != 'none' else 'trained'} ({scores})"
+        chosen = [self.structure if self.structure != "none" else "trained"]
+        chosen += [f"assembly {self.assembly}"] if self.assembly == "mean" else []
+        return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
 
 
 def find_spectral(
@@ -102,20 +125,23 @@ def find_spectral(
 ) -> SpectralVectors:
     """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read."""
     leading = structure.leading(config.dim)
-    best: tuple[float | None, float, float] = (None, _ROW_POWER, _EIGENVALUE_POWER)
+    best: tuple[float | None, StructureMap, float, float] = (None, leading, _ROW_POWER, _EIGENVALUE_POWER)
+    candidates = [leading]
+    if structure.is_signed and config.can_be_signed:
+        candidates.append(structure.leading(config.dim, signed=True))
     if validation is not None:
         sources, targets, is_edge = validation.endpoints()
-        for row_power in _ROW_POWERS:
-            rows = leading.scaled_columns(row_power)[:, :-1].astype(np.float64)
-            products = rows[sources] * rows[targets]
+        for columns, row_power in itertools.product(candidates, _ROW_POWERS):
+            rows = columns.scaled_columns(row_power)[:, :-1].astype(np.float64)
+            products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
             for power in _EIGENVALUE_POWERS:
-                auc = link_scores(is_edge, products @ leading.eigenvalues.astype(np.float64) ** (2 * power)).auc
+                auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
                 if best[0] is None or auc > best[0]:
-                    best = auc, row_power, power
-    auc_found, row_power, power = best
-    inputs = InputMap(num_features, "raw", structure=leading, structure_only=True, row_power=row_power)
-    model = make_autoencoder(config, inputs.num_columns, 1)
-    model = _make_model(model, inputs, power, 1.0)
+                    best = auc, columns, row_power, power
+    auc_found, chosen, row_power, power = best
+    inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
+    signed = replace(config, decoder="signed") if chosen.is_signed else config
+    model = _make_model(make_autoencoder(signed, inputs.num_columns, 1), inputs, power, 1.0)
     slope = 1.0 if validation is None else _calibrate(model, inputs, validation)
     num_edges = 0 if validation is None else len(validation.positive)
     return SpectralVectors(inputs, model, auc_found, row_power, power, slope, num_edges)
@@ -125,7 +151,8 @@ def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, sl
     """The model in which column i reaches the number i of a vector, times a power of its eigenvalue."""
     structure = inputs.structure
     assert structure is not None
-    weights = torch.from_numpy(structure.eigenvalues.astype(np.float32) ** eigenvalue_power)
+    values = torch.from_numpy(structure.eigenvalues.astype(np.float32))
+    weights = values.abs() ** eigenvalue_power
     mean_length = float(np.sqrt(np.square(structure.scaled_columns(inputs.row_power)[:, :-1]).sum(1).mean()))
     encoder = like.encoder_of(0)
     with torch.no_grad():
@@ -134,6 +161,8 @@ def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, sl
         assert encoder.skip is not None
         size = len(weights)
         encoder.skip[:size, :size] = torch.diag(weights * (math.sqrt(slope) / max(mean_length, 1e-30)))
+        if isinstance(like.decoder, SignedDecoder):
+            like.decoder.weights.fill_(1.0)[:size] = values.sign()
     return like
 
 
@@ -144,7 +173,7 @@ def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs) -> float
     assert encoder.skip is not None
     vectors = torch.from_numpy(structure.scaled_columns(inputs.row_power)) @ encoder.skip.detach()
     sources, targets, is_edge = validation.endpoints()
-    scores = (vectors[sources] * vectors[targets]).sum(1).double().numpy()
+    scores = model.decoder.score(vectors.numpy(), sources, targets)
     slope, intercept = fit_log_odds(scores, is_edge)
     with torch.no_grad():
         encoder.skip.mul_(math.sqrt(slope))
@@ -173,40 +202,29 @@ def fit_log_odds(scores: np.ndarray, is_edge: np.ndarray, *, num_steps: int = 25
     return (slope, float(found[1] - slope * scores.mean())) if slope > 0 else (1.0, 0.0)
 
 
-def choose_structure(
-    config: Config,
-    clock: Stopwatch,
-    *,
-    num_edges: int,
-    spectral: SpectralVectors | None,
-    train: Callable[[Config], Run],
-) -> tuple[Config, Choice]:
-    """Decide `auto`: whether structural columns stand beside the features.
-
-    A short training without them, and one with them unless spectral vectors, which see nothing else, are far worse.
-    num_edges: validation edges to decide by; 0 where there are none, or no features to blend structure with: then none.
-    spectral: the spectral vectors; None where these are not among the candidates.
-    train: trains with other settings.
-    """
+def begin_choice(config: Config, spectral: SpectralVectors | None) -> Choice:
+    """What is known before training. spectral: the spectral vectors; None where these are not among the candidates."""
     scores = {} if spectral is None or spectral.auc is None else {"spectral": spectral.auc}
     if config.structure == "spectral":
         assert spectral is not None
-        chosen = Choice("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
-        return replace(config, epochs=0), chosen
-    if config.structure != "auto":
-        return config, Choice(config.structure)
-    if num_edges == 0 or config.epochs == 0:
-        return replace(config, structure="none"), Choice("none", scores)
-    with clock.measure("choose"):
-        epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
-        short = replace(config, epochs=epochs, patience=_TRIAL_EPOCHS)
-        scores["none, short"] = _best_score(train(replace(short, structure="none")))
-        if "spectral" in scores and scores["spectral"] < scores["none, short"] - _NEAR:
-            return replace(config, structure="none"), Choice("none", scores)
-        scores["blend, short"] = _best_score(train(replace(short, structure="blend")))
-    if scores["blend, short"] > scores["none, short"] + needed_gain(scores["none, short"], num_edges):
-        return replace(config, structure="blend"), Choice("blend", scores)
-    return replace(config, structure="none"), Choice("none", scores)
+        return Choice("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
+    return Choice("none", scores) if config.structure == "auto" else Choice(config.structure)
+
+
+def choose_blend(choice: Choice, blended: float | None, num_edges: int) -> Choice:
+    """Decide whether structural columns stand beside the features. blended: score of the short training with them."""
+    choice = choice.with_score("blend, short", blended)
+    plain, better = (choice.scores.get(f"{name}, short") for name in ("none", "blend"))
+    if plain is None or better is None or better <= plain + needed_gain(plain, num_edges):
+        return choice
+    return replace(choice, structure="blend")
+
+
+def choose_assembly(choice: Choice, scores: dict[str, float], num_edges: int) -> Choice:
+    """Decide how vectors are assembled: by a last pass over the whole graph, or as the mean of the patches."""
+    assembly = "mean" if scores["mean"] > scores["whole"] + needed_gain(scores["whole"], num_edges) else "whole"
+    named = {f"assembly {name}": score for name, score in scores.items()}
+    return replace(choice, assembly=assembly, scores={**choice.scores, **named})
 
 
 def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVectors | None) -> Choice:
@@ -226,7 +244,3 @@ def needed_gain(auc: float, num_edges: int) -> float:
     a few edges leave things as they are.
     """
     return max(_LEAST_GAIN, 0.5 * math.sqrt(auc * (1 - auc) / max(1, num_edges)))
-
-
-def _best_score(run: Run) -> float:
-    return max(score for _, score in run.trained.history.validations)

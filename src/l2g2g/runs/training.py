@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -44,7 +45,16 @@ from l2g2g.preparation import (
 from l2g2g.resources import describe_machine, prepare_torch
 from l2g2g.run import Run
 from l2g2g.run_directory import RunDirectory
-from l2g2g.runs.choices import SpectralVectors, choose_structure, choose_vectors, find_spectral
+from l2g2g.runs.choices import (
+    TRIAL_EPOCHS,
+    Choice,
+    SpectralVectors,
+    begin_choice,
+    choose_assembly,
+    choose_blend,
+    choose_vectors,
+    find_spectral,
+)
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
@@ -53,7 +63,7 @@ from l2g2g.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper
-from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
+from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
 from l2g2g.training.recovery import embedding_trouble
@@ -107,48 +117,37 @@ def run_split(
     if patches is None:
         patches = find_patches(graph, config, clock, communicator=communicator)
     validation = split.validation if config.patience else None
-    structure, spectral = None, None
+    spectral = None
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
     if graph.num_features and not config.considers_structure(graph.num_nodes):
         config = replace(config, structure="none")
+    columns = _Columns(graph, config, communicator)
     if start is None and config.can_be_spectral and _wants_spectral(config, validation):
         with clock.measure("choose"):
             width = config.dim if graph.num_features else max(config.dim, config.structure_width)
-            structure = _fit_structure(graph, width, config.seed, communicator)
-            spectral = find_spectral(structure, graph.num_features, validation, config)
-    config, choice = choose_structure(
-        config,
-        clock,
-        num_edges=len(validation.positive) if graph.num_features and validation is not None else 0,
-        spectral=spectral,
-        train=partial(run_split, split, patches=patches, communicator=communicator),
-    )
-    with clock.measure("partition"):
-        known = None if graph.num_features else structure
-        setting = _prepare(split, patches, config, start, keeper, communicator, known)
-        model, shard, patch_set = setting.model, setting.shard, patches.patch_set
-        batches = setting.make_batches(graph, setting.batch_bytes)
-        global_pairs = setting.make_pairs(batches)
-        whole = setting.make_pass(graph, trains=True)
+            num_negative = config.dim if config.can_be_signed else 0
+            found = columns.of(width, num_negative)
+            spectral = find_spectral(found, graph.num_features, validation, config)
+    begin = partial(_begin, split, patches, start, keeper, communicator, columns, clock)
+    candidate, choice = _choose_structure(graph, config, validation, spectral, begin, clock, on_epoch)
+    setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
+    config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
-        trained = train(
-            model,
-            batches,
-            patch_set,
-            setting.settings,
-            global_pairs=global_pairs,
-            whole=whole,
-            validate=None if validation is None else partial(score_pairs, model, validation),
-            on_epoch=on_epoch,
-            keeper=setting.keeper,
-            shard=shard,
-        )
-    choice = choose_vectors(choice, max((score for _, score in trained.history.validations), default=None), spectral)
+        candidate.training.run(on_epoch=on_epoch, keeper=setting.keeper)
+        trained = candidate.training.finish()
+    choice = choose_vectors(choice, candidate.training.best_score, spectral)
+    if choice.structure != "spectral" and candidate.training.either:
+        with clock.measure("choose"):
+            scores = candidate.training.score_assemblies(trained)
+            choice = choose_assembly(choice, scores, 0 if validation is None else len(validation.positive))
+        if choice.assembly == "mean":
+            config, whole = replace(config, assembly="mean"), None
+            setting.config = config
     if choice.summary():
         _log.info("%s: %s", graph.name, choice.summary())
     if choice.structure == "spectral":
         assert spectral is not None
-        config = replace(config, structure="spectral")
+        config = spectral.settings(config)
         model, trained = setting.hand_out(spectral, trained)
         batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
     inspection = Inspection()
@@ -168,14 +167,15 @@ def run_split(
                 fit_links=None if keeper is None else partial(fit_links, split, model.decoder, config.seed),
             )
     with clock.measure("assemble"):
-        del global_pairs
+        del candidate
         final_graph = final_graph or graph
         if final_graph is not graph or not graph.resident or whole is not None:
             del batches  # large graphs need its memory for the next one
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
-                    structure = _fit_structure(final_graph, config.dim, config.seed, communicator)
+                    how = {"num_negative": config.dim if spectral.is_signed else 0, "seed": config.seed}
+                    structure = _fit_structure(final_graph, config.dim, communicator, **how)
                     model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
@@ -208,6 +208,106 @@ def _wants_spectral(config: Config, validation: Pairs | None) -> bool:
     return config.structure == "spectral" or (
         config.structure == "auto" and validation is not None and config.epochs != 0
     )
+
+
+def _choose_structure(
+    graph: GraphStore,
+    config: Config,
+    validation: Pairs | None,
+    spectral: SpectralVectors | None,
+    begin: Callable[[Config], _Candidate],
+    clock: Stopwatch,
+    on_epoch: OnEpoch | None,
+) -> tuple[_Candidate, Choice]:
+    """Decide `auto`: the candidate that is trained to its end, with structural columns beside the features or without.
+
+    A few epochs without them, and as many with them unless spectral vectors, which see nothing else, are far worse.
+    The better one goes on from there.
+    """
+    choice = begin_choice(config, spectral)
+    if config.structure == "spectral":
+        return begin(replace(config, epochs=0)), choice
+    if config.structure != "auto":
+        return begin(config), choice
+    config = replace(config, structure="none")
+    candidate = begin(config)
+    if validation is None or not graph.num_features or config.epochs == 0:
+        return candidate, choice
+    with clock.measure("train"):
+        candidate.training.run(TRIAL_EPOCHS, on_epoch=on_epoch)
+    choice = choice.with_score("none, short", candidate.training.best_score)
+    if not choice.may_blend:
+        return candidate, choice
+    if config.memory is not None:  # both may not fit
+        del candidate
+    with clock.measure("choose"):
+        blended = begin(replace(config, structure="blend"))
+        blended.training.run(TRIAL_EPOCHS)
+    choice = choose_blend(choice, blended.training.best_score, len(validation.positive))
+    if choice.structure == "blend":
+        return blended, choice
+    del blended
+    return (candidate if config.memory is None else begin(config)), choice
+
+
+class _Columns:
+    """Structural columns of the training graph, each width found once.
+
+    Args:
+        graph: What they are made of.
+        config: Seed and dimension; whether eigenvalues may be negative.
+        communicator: Of the ranks, which get the same bits.
+    """
+
+    def __init__(self, graph: GraphStore, config: Config, communicator: Communicator) -> None:
+        self._graph, self._config, self._communicator = graph, config, communicator
+        self._found: dict[int, StructureMap] = {}
+
+    def of(self, width: int, num_negative: int = 0) -> StructureMap:
+        """With so many eigenvectors at most; num_negative: as in `fit_products`, or as the first who asked had it."""
+        if width not in self._found:
+            how: dict[str, Any] = {"num_negative": num_negative, "seed": self._config.seed}
+            self._found[width] = _fit_structure(self._graph, width, self._communicator, **how)
+        return self._found[width]
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A training that has begun, and what it is made of."""
+
+    setting: _Setting
+    batches: Batches
+    training: Training
+
+
+def _begin(
+    split: LinkSplit[Any],
+    patches: RunPatches,
+    start: Start | None,
+    keeper: Keeper | None,
+    communicator: Communicator,
+    columns: _Columns,
+    clock: Stopwatch,
+    config: Config,
+) -> _Candidate:
+    """Prepare a training with these settings."""
+    graph: GraphStore = split.train
+    validation = split.validation if config.patience else None
+    with clock.measure("partition"):
+        setting = _prepare(split, patches, config, start, keeper, communicator, columns)
+        batches = setting.make_batches(graph, setting.batch_bytes)
+        training = Training(
+            setting.model,
+            batches,
+            patches.patch_set,
+            setting.settings,
+            global_pairs=setting.make_pairs(batches),
+            whole=setting.make_pass(graph, trains=True),
+            validate=None if validation is None else partial(score_pairs, setting.model, validation),
+            either=config.assembly is None and patches.is_cut_badly(graph),
+            shard=setting.shard,
+        )
+    return _Candidate(setting, batches, training)
 
 
 @dataclass(eq=False)
@@ -338,7 +438,7 @@ class _Setting:
     def hand_out(self, spectral: SpectralVectors, trained: Trained) -> tuple[Autoencoder, Trained]:
         """Put the model of spectral vectors in the place of the trained one, with its inputs and its history."""
         model = spectral.model.to(self.config.device)
-        self.config, self.model = replace(self.config, structure="spectral"), model
+        self.config, self.model = spectral.settings(self.config), model
         self.inputs = InputRows(self.inputs.graph, spectral.inputs)
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
         return model, Trained(model, frame, trained.history)
@@ -351,9 +451,9 @@ class _Setting:
             del self.row_batch
 
 
-def _fit_structure(graph: GraphStore, width: int, seed: int, communicator: Communicator) -> StructureMap:
-    """Structural columns of a graph, the same bits on all ranks."""
-    found = fit_source(RowSource(TrainingRows(graph), communicator), width, seed=seed)
+def _fit_structure(graph: GraphStore, width: int, communicator: Communicator, **how: int) -> StructureMap:
+    """Structural columns of a graph, the same bits on all ranks. how: num_negative and seed of `fit_products`."""
+    found = fit_source(RowSource(TrainingRows(graph), communicator), width, **how)
     shared = share_inputs(communicator, InputMap(0, "raw", structure=found)).structure
     assert shared is not None
     return shared
@@ -366,9 +466,9 @@ def _prepare(
     start: Start | None,
     keeper: Keeper | None,
     communicator: Communicator,
-    structure: StructureMap | None = None,
+    columns: _Columns,
 ) -> _Setting:
-    """Fit the inputs, make the model, share out the patches. structure: as in `find_inputs`."""
+    """Fit the inputs, make the model, share out the patches."""
     graph: GraphStore = split.train
     spare = patches.spare(config)
     # Rows first: they save most for what they take.
@@ -381,8 +481,10 @@ def _prepare(
     counts = _count_features(graph)
     found = start.inputs if start is not None else None
     if found is None:
-        source = RowSource(rows, communicator)
-        found = share_inputs(communicator, find_inputs(source, counts, config, structure))
+        structure = None
+        if config.structure == "blend" or not graph.num_features:
+            structure = columns.of(max(config.dim, config.structure_width)).leading(config.structure_width)
+        found = share_inputs(communicator, find_inputs(RowSource(rows, communicator), counts, config, structure))
     inputs = InputRows(graph, found)
     if start is None:
 
