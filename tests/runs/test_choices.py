@@ -125,7 +125,7 @@ def test_a_signed_model_is_saved_and_gives_new_nodes_vectors(documents, tmp_path
     vectors = loaded.transform(Graph.from_arcs(*more, num_nodes=501))
     assert (vectors[:-1] == model.embedding_).all()
     nodes = np.arange(500)
-    scores = loaded.model_.decoder.score(vectors, np.full(500, 500), nodes)
+    scores = loaded.fitted.model.decoder.score(vectors, np.full(500, 500), nodes)
     topic = nodes[200:] % 5 == 2
     assert scores[200:][topic].mean() > scores[200:][~topic].mean() > scores[:200].mean()
 
