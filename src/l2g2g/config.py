@@ -268,7 +268,7 @@ class Config:
         most=1,
         use="patches",
         rare=True,
-        help="Share of the nodes up to which a patch takes in nodes with many edges into it, where more than 15 % of "
+        help="Share of the nodes up to which a patch takes in nodes with many edges into it, where more than 20 % of "
         "the edges would be cut; 0 for never. Not with --memory or separate encoders.",
         when="Set it to 0 where patches must stay small.",
     )

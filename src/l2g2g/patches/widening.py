@@ -13,7 +13,7 @@ import numpy as np
 
 from l2g2g.graphs.graph import RowBlock
 
-GOOD_CUT = 0.85  # share of the edges inside clusters from which patches stay as they are
+GOOD_CUT = 0.8  # share of the edges inside clusters from which patches stay as they are
 _MOST_ROWS = 2.5  # rows of all patches for every node, its cluster included
 _LEAST_SHARE = 0.1  # of the mean degree: a node with fewer edges into a cluster does not join it
 _MOST_COUNTED = 1024  # edges into a cluster from which nodes are no longer told apart
