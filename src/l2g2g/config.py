@@ -12,7 +12,7 @@ from l2g2g.models.encoders import ENCODERS
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 from l2g2g.training.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 
-_MOST_AUTO_NODES = 50_000  # above, structural columns beside features cost more time than training
+FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -149,7 +149,7 @@ class Config:
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
         when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "50,000 nodes auto makes none beside features.",
+        "50,000 nodes auto makes none beside features with --memory.",
     )
     structure_width: int = option(
         64,
@@ -631,7 +631,11 @@ class Config:
 
     def considers_structure(self, num_nodes: int) -> bool:
         """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
-        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _MOST_AUTO_NODES)
+        return self.expects_structure(num_nodes) or (self.structure == "auto" and self.memory is None)
+
+    def expects_structure(self, num_nodes: int) -> bool:
+        """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""
+        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= FEW_NODES)
 
     @property
     def can_be_spectral(self) -> bool:

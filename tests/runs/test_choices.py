@@ -130,6 +130,16 @@ def test_a_signed_model_is_saved_and_gives_new_nodes_vectors(documents, tmp_path
     assert scores[200:][topic].mean() > scores[200:][~topic].mean() > scores[:200].mean()
 
 
+def test_beside_features_of_a_large_graph_structure_gets_a_first_look(grid, planted, monkeypatch):
+    monkeypatch.setattr("l2g2g.runs.training.FEW_NODES", 10)
+    noise = np.random.default_rng(0).normal(size=(grid.num_nodes, 3)).astype(np.float32)
+    row, _ = evaluate_graph(replace(grid, features=noise), make_config("gae"))
+    assert row["structure"] == "spectral"
+    assert row["auc"] > 0.95
+    row, _ = evaluate_graph(replace(planted, features=np.eye(4, dtype=np.float32)[planted.labels]), make_config("gae"))
+    assert row["structure"] == "none"
+
+
 def test_features_that_are_not_read_may_still_be_given(planted):
     model = L2G2G(structure="spectral", dim=4, patches=2).fit(planted)
     assert model.transform(planted).shape == (planted.num_nodes, 4)

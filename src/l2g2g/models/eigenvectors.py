@@ -51,12 +51,14 @@ def leading_eigenvectors(
     *,
     tolerance: float = 2e-3,
     max_passes: int = 60,
+    keep_all: bool = False,
 ) -> Eigenvectors:
     """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
 
     multiply: (num_rows, width) table -> the matrix times it. start: (num_rows, width) random, width at least count; a
     few vectors more than are asked for make it quicker. The iteration ends when all have converged, when none of the
-    others would within the passes that are left, or when these are used up. What has not converged is dropped.
+    others would within the passes that are left, or when these are used up. What has not converged is dropped, unless
+    keep_all asks for a first impression.
     Memory: four tables of the size of start.
     """
     basis = torch.linalg.qr(start).Q
@@ -77,7 +79,7 @@ def leading_eigenvectors(
         degree = _choose_degree(cutoff, left)
         basis = _filter(multiply, basis, product, cutoff, degree)
         num_passes += degree - 1
-    good = torch.nonzero(residuals <= tolerance).flatten()
+    good = torch.nonzero((residuals <= tolerance) | keep_all).flatten()
     num_dropped = len(residuals) - len(good)
     return Eigenvectors(basis[:, good].contiguous(), values[good], residuals[good], num_passes, num_dropped)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +22,7 @@ _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from 
 MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
 _LEAST_CROSSING = 0.9  # of the edges of a graph that counts as nearly bipartite: those that join its two sides
+_ROUGH_PASSES = 8
 _QUARTER = 4  # negative eigenvalues may matter where one has a larger magnitude than all but a quarter of the largest
 _LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
 
@@ -101,6 +103,7 @@ def fit_products(
     width: int,
     *,
     num_negative: int = 0,
+    rough: bool = False,
     seed: int = 0,
 ) -> StructureMap:
     """Eigenvectors of N = D^(-1/2) A D^(-1/2) with the largest eigenvalues, and the log-degree, for all nodes.
@@ -116,6 +119,7 @@ def fit_products(
 
     num_negative: eigenvectors with the lowest eigenvalues, sought besides where they may matter: where the graph is
     nearly bipartite, or the lowest eigenvalue is of larger magnitude than three quarters of the largest ones.
+    rough: a first impression in eight passes, converged or not.
     """
     num_nodes = len(num_neighbours)
     is_large = large_components(components)
@@ -140,7 +144,8 @@ def fit_products(
         start *= torch.from_numpy(is_large)[:, None]
         start -= first @ (first.t() @ start)
         if count:
-            found.append(leading_eigenvectors(multiply, start, count))
+            how: dict[str, Any] = {"max_passes": _ROUGH_PASSES, "keep_all": True} if rough else {}
+            found.append(leading_eigenvectors(multiply, start, count, **how))
         if count and num_negative:
             lowest = lowest_direction(multiply, start[:, :1])
             num_passes = lowest.num_passes

@@ -14,7 +14,7 @@ import torch
 
 from l2g2g.alignment.frame import Frame
 from l2g2g.budget import kept_bytes
-from l2g2g.config import Config
+from l2g2g.config import FEW_NODES, Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.graphs.fingerprint import fingerprint
@@ -54,6 +54,7 @@ from l2g2g.runs.choices import (
     choose_blend,
     choose_vectors,
     find_spectral,
+    may_be_near,
 )
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.patches import RunPatches, find_patches
@@ -117,19 +118,13 @@ def run_split(
     if patches is None:
         patches = find_patches(graph, config, clock, communicator=communicator)
     validation = split.validation if config.patience else None
-    spectral = None
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
     if graph.num_features and not config.considers_structure(graph.num_nodes):
         config = replace(config, structure="none")
     columns = _Columns(graph, config, communicator)
-    if start is None and config.can_be_spectral and _wants_spectral(config, validation):
-        with clock.measure("choose"):
-            width = config.dim if graph.num_features else max(config.dim, config.structure_width)
-            num_negative = config.dim if config.can_be_signed else 0
-            found = columns.of(width, num_negative)
-            spectral = find_spectral(found, graph.num_features, validation, config)
     begin = partial(_begin, split, patches, start, keeper, communicator, columns, clock)
-    candidate, choice = _choose_structure(graph, config, validation, spectral, begin, clock, on_epoch)
+    is_new = start is None and config.can_be_spectral
+    candidate, choice, spectral = _choose_structure(config, validation, columns, begin, clock, on_epoch, is_new=is_new)
     setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
     config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
@@ -203,41 +198,49 @@ def run_split(
     )
 
 
-def _wants_spectral(config: Config, validation: Pairs | None) -> bool:
-    """Whether spectral vectors are asked for, or are a candidate that validation pairs can judge."""
-    return config.structure == "spectral" or (
-        config.structure == "auto" and validation is not None and config.epochs != 0
-    )
-
-
 def _choose_structure(
-    graph: GraphStore,
     config: Config,
     validation: Pairs | None,
-    spectral: SpectralVectors | None,
+    columns: _Columns,
     begin: Callable[[Config], _Candidate],
     clock: Stopwatch,
     on_epoch: OnEpoch | None,
-) -> tuple[_Candidate, Choice]:
+    *,
+    is_new: bool,
+) -> tuple[_Candidate, Choice, SpectralVectors | None]:
     """Decide `auto`: the candidate that is trained to its end, with structural columns beside the features or without.
 
     A few epochs without them, and as many with them unless spectral vectors, which see nothing else, are far worse.
-    The better one goes on from there.
+    The better one goes on from there. Spectral vectors themselves are the third result, where they are a candidate;
+    beside the features of a large graph only where a first impression of them is not far worse.
+    is_new: whether they may replace the trained vectors.
     """
-    choice = begin_choice(config, spectral)
-    if config.structure == "spectral":
-        return begin(replace(config, epochs=0)), choice
+    judges = validation is not None and config.epochs != 0
+
+    def find() -> SpectralVectors:
+        with clock.measure("choose"):
+            return find_spectral(columns.signed(), columns.num_features, validation, config)
+
     if config.structure != "auto":
-        return begin(config), choice
-    config = replace(config, structure="none")
-    candidate = begin(config)
-    if validation is None or not graph.num_features or config.epochs == 0:
-        return candidate, choice
+        found = find() if config.structure == "spectral" else None
+        return begin(config if found is None else replace(config, epochs=0)), begin_choice(config, found), found
+    plain = replace(config, structure="none")
+    if not columns.num_features or not judges:
+        found = find() if is_new and judges else None
+        return begin(plain), begin_choice(config, found), found
+    assert validation is not None
+    candidate = begin(plain)
     with clock.measure("train"):
         candidate.training.run(TRIAL_EPOCHS, on_epoch=on_epoch)
-    choice = choice.with_score("none, short", candidate.training.best_score)
-    if not choice.may_blend:
-        return candidate, choice
+    short = candidate.training.best_score
+    found = None
+    if is_new:
+        with clock.measure("choose"):
+            worth = columns.are_few or may_be_near(columns.rough(), short, validation, config)
+        found = find() if worth else None
+    choice = begin_choice(config, found).with_score("none, short", short)
+    if not choice.may_blend or (is_new and found is None):
+        return candidate, choice, found
     if config.memory is not None:  # both may not fit
         del candidate
     with clock.measure("choose"):
@@ -245,9 +248,9 @@ def _choose_structure(
         blended.training.run(TRIAL_EPOCHS)
     choice = choose_blend(choice, blended.training.best_score, len(validation.positive))
     if choice.structure == "blend":
-        return blended, choice
+        return blended, choice, found
     del blended
-    return (candidate if config.memory is None else begin(config)), choice
+    return (candidate if config.memory is None else begin(plain)), choice, found
 
 
 class _Columns:
@@ -255,7 +258,7 @@ class _Columns:
 
     Args:
         graph: What they are made of.
-        config: Seed and dimension; whether eigenvalues may be negative.
+        config: Seed, widths, and whether eigenvalues may be negative.
         communicator: Of the ranks, which get the same bits.
     """
 
@@ -263,12 +266,41 @@ class _Columns:
         self._graph, self._config, self._communicator = graph, config, communicator
         self._found: dict[int, StructureMap] = {}
 
-    def of(self, width: int, num_negative: int = 0) -> StructureMap:
-        """With so many eigenvectors at most; num_negative: as in `fit_products`, or as the first who asked had it."""
+    @property
+    def num_features(self) -> int:
+        """Of the graph."""
+        return self._graph.num_features
+
+    @property
+    def are_few(self) -> bool:
+        """Whether they are found in a short time."""
+        return self._graph.num_nodes <= FEW_NODES
+
+    def signed(self) -> StructureMap:
+        """Those of spectral vectors: of a graph that is nearly bipartite with negative eigenvalues."""
+        config = self._config
+        width = config.dim if self.num_features else self._width
+        return self._find(width, num_negative=config.dim if config.can_be_signed else 0)
+
+    def rough(self) -> StructureMap:
+        """A first impression of those of spectral vectors."""
+        return self._fit(self._config.dim, rough=True)
+
+    def inputs(self) -> StructureMap:
+        """Those that an encoder reads."""
+        return self._find(self._width).leading(self._config.structure_width)
+
+    @property
+    def _width(self) -> int:
+        return max(self._config.dim, self._config.structure_width)
+
+    def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:
-            how: dict[str, Any] = {"num_negative": num_negative, "seed": self._config.seed}
-            self._found[width] = _fit_structure(self._graph, width, self._communicator, **how)
+            self._found[width] = self._fit(width, **how)
         return self._found[width]
+
+    def _fit(self, width: int, **how: int) -> StructureMap:
+        return _fit_structure(self._graph, width, self._communicator, seed=self._config.seed, **how)
 
 
 @dataclass(eq=False)
@@ -452,7 +484,7 @@ class _Setting:
 
 
 def _fit_structure(graph: GraphStore, width: int, communicator: Communicator, **how: int) -> StructureMap:
-    """Structural columns of a graph, the same bits on all ranks. how: num_negative and seed of `fit_products`."""
+    """Structural columns of a graph, the same bits on all ranks. how: further arguments of `fit_products`."""
     found = fit_source(RowSource(TrainingRows(graph), communicator), width, **how)
     shared = share_inputs(communicator, InputMap(0, "raw", structure=found)).structure
     assert shared is not None
@@ -483,7 +515,7 @@ def _prepare(
     if found is None:
         structure = None
         if config.structure == "blend" or not graph.num_features:
-            structure = columns.of(max(config.dim, config.structure_width)).leading(config.structure_width)
+            structure = columns.inputs()
         found = share_inputs(communicator, find_inputs(RowSource(rows, communicator), counts, config, structure))
     inputs = InputRows(graph, found)
     if start is None:
