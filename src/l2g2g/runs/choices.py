@@ -22,7 +22,7 @@ from l2g2g.runs.fitted import make_autoencoder
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
 TRIAL_EPOCHS = 15
 _LEAST_GAIN = 0.002
-# Of an early lead of blended columns some is lost in the end: UAI leads by 0.5 points after 15 epochs and ends 0.3 below,
+# Of an early lead of blended columns some is lost: UAI leads by 0.5 points after 15 epochs and ends 0.3 below,
 # BlogCatalog and Amazon Photo lead by 1.5 to 4 and stay ahead.
 _LEAST_BLEND_GAIN = 0.01
 # Blending is tried where spectral vectors alone come this near to a short training on the features.
