@@ -26,10 +26,10 @@ from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import Pairs
-from l2g2g.new_nodes import embed_grown
 from l2g2g.runs.embed import embed_graph
-from l2g2g.scoring import pair_scorer
-from l2g2g.warm_start import continue_training
+from l2g2g.runs.new_nodes import embed_grown
+from l2g2g.runs.scoring import pair_scorer
+from l2g2g.runs.warm_start import continue_training
 
 HIDDEN, HELD_OUT = 0.1, 0.2
 _SHOWN = ("auc_new", "auc_present", "gap", "auc_warm", "movement")

@@ -12,14 +12,14 @@ from unittest.mock import patch
 import torch
 
 from l2g2g.config import Config, make_config
-from l2g2g.feature_choices import FeatureCounts
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.splits import LinkSplit
 from l2g2g.models.inputs import InputMap, InputSource
 from l2g2g.models.structure import StructureMap
 from l2g2g.patches.overlap import PatchSet
-from l2g2g.run import Run
 from l2g2g.runs import patches, training
+from l2g2g.runs.feature_choices import FeatureCounts
+from l2g2g.runs.run import Run
 from l2g2g.runs.training import run_split
 from l2g2g.training.rows import TrainingRows
 from l2g2g.training.whole_pass import InputRows, RowSource

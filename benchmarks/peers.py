@@ -29,9 +29,9 @@ from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import LinkSplit, split_links
-from l2g2g.run import Run
+from l2g2g.runs.run import Run
+from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.training import run_split
-from l2g2g.scoring import pair_scorer
 from peer_process import PEERS, PeerSkipped, default_environments, run_peer
 from peer_scores import score_peer
 

@@ -31,9 +31,9 @@ from threadpoolctl import threadpool_limits
 from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.splits import LinkSplit, split_links
-from l2g2g.run import Run
+from l2g2g.runs.run import Run
+from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.training import run_split
-from l2g2g.scoring import pair_scorer
 from machine import DATA, describe_machine, load_graph, progress
 from peer_process import PEERS, default_environments
 from peers import first_epoch_reaching, measure_peer

@@ -6,7 +6,7 @@ import pytest
 
 from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError
-from l2g2g.training.methods import METHODS
+from l2g2g.methods import METHODS
 
 
 def test_the_paper_preset_is_what_the_authors_ran():

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.cli import main
+from l2g2g.__main__ import main
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.write import write_embedding
 

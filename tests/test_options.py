@@ -16,12 +16,12 @@ from typer.main import get_command
 
 import l2g2g
 from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
-from l2g2g.cli import app, main
+from l2g2g.__main__ import app, main
 from l2g2g.config import OPTIONS, Config, make_config
-from l2g2g.estimator_parameters import FIT_OPTIONS
+from l2g2g.estimators.parameters import FIT_OPTIONS
 from l2g2g.evaluation.baselines import BASELINES
+from l2g2g.methods import METHODS
 from l2g2g.options import PRESET_NAMES, in_python
-from l2g2g.training.methods import METHODS
 
 SOURCE = Path(l2g2g.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ ASK = """
 import inspect, json, runpy, sys
 from l2g2g import GAE, L2G2G, InputError
 from l2g2g.config import Config, make_config
-from l2g2g.estimator import estimator_of
+from l2g2g.estimators.estimator import estimator_of
 try:
     make_config(colour="gren")
 except InputError as error:
@@ -99,7 +99,7 @@ print(json.dumps({
     "messages": [each.text for each in runpy.run_path(sys.argv[1] + "/error_messages.py")["read_messages"]()],
 }))
 """
-COMPLETE = "import sys; sys.argv = ['l2g2g']; from l2g2g.cli import main; main()"
+COMPLETE = "import sys; sys.argv = ['l2g2g']; from l2g2g.__main__ import main; main()"
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def with_colour(tmp_path_factory):
 
 @pytest.mark.parametrize("command", TRAINING)
 def test_invariant_4_a_new_field_is_an_option_of_the_command_line(with_colour, command):
-    text = with_colour("import sys; from l2g2g.cli import main; main(sys.argv[1:])", command, "--help")
+    text = with_colour("import sys; from l2g2g.__main__ import main; main(sys.argv[1:])", command, "--help")
     (line,) = (line for line in text.splitlines() if "--colour" in line)
     assert "Colour of the patches: red or green." in line
     assert "default: (red; paper: green)" in line

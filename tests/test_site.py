@@ -49,12 +49,12 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
 
 def test_reference_pages_hold_what_the_code_says(site):
     python = (site / "api.html").read_text()
-    for name in ("l2g2g.estimator.L2G2G", "l2g2g.graphs.read.read_graph", "l2g2g.alignment.align.align"):
+    for name in ("l2g2g.estimators.estimator.L2G2G", "l2g2g.graphs.read.read_graph", "l2g2g.alignment.align.align"):
         assert f'id="{name}"' in python
     assert "accuracy depends on it little" in python  # the parameter patches, from the table of options
     errors = (site / "errors.html").read_text()
     assert "never run; save plain arrays" in errors.split('id="all-messages"')[1]
-    assert "Find the room" in (site / "contributing.html").read_text()
+    assert "Where things are" in (site / "contributing.html").read_text()
 
 
 def test_both_schemes_and_no_font_from_elsewhere(site):

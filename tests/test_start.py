@@ -13,7 +13,7 @@ import json, sys
 print(json.dumps(sorted(set({heavy}) & set(sys.modules))))
 """
 HELP = """
-from l2g2g.cli import main
+from l2g2g.__main__ import main
 try:
     main({arguments})
 except SystemExit as end:

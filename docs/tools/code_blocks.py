@@ -94,7 +94,7 @@ def find_mistakes(words: list[str]) -> list[str]:
 def _wrong_options(words: list[str]) -> list[str]:
     from typer.main import get_command
 
-    from l2g2g.cli import app
+    from l2g2g.__main__ import app
 
     command: Any = get_command(app)
     while words and hasattr(command, "commands") and words[0] in command.commands:

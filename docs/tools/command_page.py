@@ -14,7 +14,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from l2g2g.cli import app
+from l2g2g.__main__ import app
 from l2g2g.config import OPTIONS
 
 HEAD = """# Commands

@@ -10,7 +10,7 @@ from typing import Any
 import griffe
 
 NAMES = {r"^Example:$": "Examples:", r"^Attributes set by `fit`:$": "Attributes:"}
-ESTIMATORS = "l2g2g.estimator"  # their parameters are made from the table of options
+ESTIMATORS = "l2g2g.estimators.estimator"  # their parameters are made from the table of options
 
 
 class OurSections(griffe.Extension):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from l2g2g.config import OPTIONS
-from l2g2g.estimator_parameters import FIT_OPTIONS
+from l2g2g.estimators.parameters import FIT_OPTIONS
 from l2g2g.options import PRESET_NAMES, Group, Option, in_python
 
 HEAD = """# Training options

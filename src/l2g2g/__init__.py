@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from l2g2g.alignment.align import align
     from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, WorkerError
-    from l2g2g.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
+    from l2g2g.estimators.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
     from l2g2g.graphs.graph import Graph
     from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.write import read_embedding, write_embedding
@@ -37,7 +37,7 @@ _HOMES = {
     "write_embedding": "l2g2g.graphs.write",
     "nearest": "l2g2g.neighbours.search",
     "Graph": "l2g2g.graphs.graph",
-    **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimator"),
+    **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimators.estimator"),
     **dict.fromkeys(["L2G2GError", "InputError", "ResourceError", "NumericalError", "WorkerError"], "l2g2g.errors"),
 }
 __all__ = [

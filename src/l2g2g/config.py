@@ -6,11 +6,10 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from l2g2g.components import DECODERS, ENCODERS
 from l2g2g.errors import InputError
-from l2g2g.models.decoders import DECODERS
-from l2g2g.models.encoders import ENCODERS
+from l2g2g.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
-from l2g2g.training.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 
 FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]

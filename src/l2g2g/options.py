@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from l2g2g.errors import InputError
-from l2g2g.training.methods import Method
+from l2g2g.methods import Method
 
 Group = Literal["input", "model", "patches", "training", "output", "machine"]
 Use = Literal["every method", "patches", "synchronised", "sampled nodes"]

@@ -64,7 +64,7 @@ def test_native_is_refused_where_the_core_is_not_built(planted, monkeypatch):
 
 
 def test_a_missing_core_is_told_once(planted, monkeypatch, caplog):
-    from l2g2g import resources
+    from l2g2g.runs import resources
 
     monkeypatch.setattr(core, "_native", None)
     resources._say_slow.cache_clear()

@@ -213,6 +213,29 @@ def test_native_product_by_slices_equals_dense_product(machine, width, ordered):
 
 
 @pytest.mark.parametrize("long", [True, False])
+def test_native_product_with_two_tables_equals_dense_products(machine, long):
+    given = long_rows(48) if long else sample("large", 300)
+    num_rows, (width, other_width) = len(given.starts), native.two_widths
+    one, two = normal(given.num_columns, width), normal(given.num_columns, other_width, seed=5)
+    added, other_added, scale = normal(width, seed=4), normal(other_width, seed=6), normal(num_rows, seed=3)
+    dropout, factor = dropout_of(num_rows), 1.7
+    for weighted, dropped in itertools.product((True, False), repeat=2):
+        matrix, magnitudes = given.matrices(weighted, kept_factors(given, dropout) if dropped else 1.0)
+
+        def run(weighted=weighted, dropped=dropped):
+            outs = np.empty((num_rows, width), np.float32), np.empty((num_rows, other_width), np.float32)
+            more = dropout_arguments(dropout) if dropped else {}
+            native.multiply_two(given.csr(weighted), one, two, *outs, factor, added, other_added, scale, **more)
+            return list(outs)
+
+        found, other = repeat(run)
+        exact = scale[:, None] * (factor * (matrix @ one.astype(np.float64)) + added)
+        check_close(found, exact, abs(scale[:, None]) * (factor * (magnitudes @ abs(one)) + abs(added)))
+        other_exact = factor * (matrix @ two.astype(np.float64)) + other_added
+        check_close(other, other_exact, factor * (magnitudes @ abs(two)) + abs(other_added))
+
+
+@pytest.mark.parametrize("long", [True, False])
 @pytest.mark.parametrize("width", [16, 48, 130])
 def test_the_transpose_leaves_out_the_same_entries(machine, width, long):
     given = long_rows(width) if long else sample("large", 300)
@@ -926,6 +949,21 @@ def good_calls():
                 **dropout,
             },
             ("out",),
+        ),
+        "multiply_two": (
+            native.multiply_two,
+            {
+                "matrix": csr,
+                "one": normal(n, 32),
+                "two": normal(n, 16),
+                "out_one": out(n, 32),
+                "out_two": out(n, 16),
+                "added_one": normal(32),
+                "added_two": normal(16),
+                "scale": row,
+                **dropout,
+            },
+            ("out_one", "out_two"),
         ),
         "multiply_transposed": (
             native.multiply_transposed,

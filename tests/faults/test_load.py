@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from l2g2g.config import make_config
-from l2g2g.run_directory import open_run
 from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.run_directory import open_run
 
 
 class Stop(Exception):

@@ -248,8 +248,8 @@ def checkpoint_files():
     """A run of two epochs with its checkpoints."""
     from l2g2g.config import make_config
     from l2g2g.graphs.read import read_graph
-    from l2g2g.run_directory import open_run
     from l2g2g.runs.embed import embed_graph
+    from l2g2g.runs.run_directory import open_run
 
     folder = Path(tempfile.mkdtemp(dir="."))
     config = make_config("l2g2g", epochs=3, **SMALL)
@@ -284,8 +284,8 @@ def seal(files):
 def resume(folder):
     from l2g2g.config import make_config
     from l2g2g.graphs.read import read_graph
-    from l2g2g.run_directory import open_run
     from l2g2g.runs.embed import embed_graph
+    from l2g2g.runs.run_directory import open_run
 
     run = folder / "run"
     (run / "checkpoints").mkdir(parents=True)

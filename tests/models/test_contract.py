@@ -10,10 +10,10 @@ from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.reports.projection import project
 from l2g2g.reports.run_page import render_run
-from l2g2g.run_directory import open_run
 from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.record import read_record
+from l2g2g.runs.run_directory import open_run
 
 NUM_NODES, DIM, EPOCHS = 80, 8, 6
 CASES = [("decoder", name) for name in DECODERS] + [("encoder", name) for name in ENCODERS]

@@ -209,6 +209,28 @@ def test_products_of_rows_and_their_gradients_are_those_of_autograd(kind, centre
         assert torch.allclose(one, other, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse", "thinned", "other widths"])
+@pytest.mark.parametrize("centred", [False, True])
+def test_projections_to_two_tables_and_their_gradients_are_those_of_float64(kind, centred):
+    generator = np.random.default_rng(0)
+    plain = (generator.standard_normal((30, 40)) * (generator.random((30, 40)) < 0.5)).astype(np.float32)
+    table = FeatureTable.build(plain if kind == "dense" else sp.csr_array(plain), np.arange(30), "cpu")
+    held = table.dropped(0.5, seed=0, epoch=0) if kind == "thinned" else table.matrix
+    mean = torch.from_numpy(generator.standard_normal(40).astype(np.float32)) if centred else None
+    rows, factor = FeatureRows(held, mean, 1.7 if centred else 1.0), 1.7 if centred else 1.0
+    wanted = factor * (to_dense(held).astype(np.float64) - (mean.numpy() if centred else 0.0))
+    widths = (24, 8) if kind == "other widths" else (32, 16)
+    weight, skip = (generator.standard_normal((40, width)).astype(np.float32) for width in widths)
+    scale, bias = generator.random(30).astype(np.float32), generator.standard_normal(widths[1]).astype(np.float32)
+    hidden, own = rows.project(weight, skip, scale, bias)
+    assert np.allclose(hidden, scale[:, None] * (wanted @ weight), atol=1e-4)
+    assert np.allclose(own, wanted @ skip + bias, atol=1e-4)
+    of_hidden, of_own = (generator.standard_normal((30, width)).astype(np.float32) for width in widths)
+    for found, outer in zip(rows.gradients(of_hidden, of_own), (of_hidden, of_own), strict=True):
+        assert found.flags.c_contiguous
+        assert np.allclose(found, wanted.T @ outer, atol=1e-4)
+
+
 @pytest.mark.parametrize("storage", ["float16", "bfloat16"])
 def test_narrow_features_take_half_the_memory_and_lose_the_same_entries(storage, monkeypatch):
     monkeypatch.setattr("l2g2g.models.features._ROWS", 7)  # several slices, the last one shorter

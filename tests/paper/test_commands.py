@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from l2g2g.cli import main
+from l2g2g.__main__ import main
 from l2g2g.paper import ablation, patches
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from l2g2g.cli import main
+from l2g2g.__main__ import main
 from l2g2g.errors import InputError
 from l2g2g.paper import complexity, datasets_table, heterogeneous, patch_time, patches, performance, training_time
 from l2g2g.paper import report as reporting

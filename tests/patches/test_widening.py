@@ -8,7 +8,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
 from l2g2g.patches.cut import cut_graph
 from l2g2g.patches.widening import GOOD_CUT, _find_thresholds, widen
-from l2g2g.preparation import plan_cut
+from l2g2g.runs.preparation import plan_cut
 
 NUM_NODES = 400
 

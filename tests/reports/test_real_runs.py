@@ -12,11 +12,11 @@ from l2g2g.graphs.read import read_graph
 from l2g2g.reports.partners import Partners
 from l2g2g.reports.projection import project
 from l2g2g.reports.run_page import render_run
-from l2g2g.run_directory import open_run
 from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.finished import keep_run
 from l2g2g.runs.record import GraphFacts, PatchFacts, RunRecord, read_record
+from l2g2g.runs.run_directory import open_run
 from l2g2g.training.state import History
 
 DATA = Path(os.environ.get("L2G2G_DATA", Path(__file__).parents[2].parent / "shared" / "data"))

@@ -10,9 +10,9 @@ import numpy as np
 
 from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
+from l2g2g.methods import METHODS
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
 from l2g2g.runs.embed import embed_graph
-from l2g2g.training.methods import METHODS
 from l2g2g.training.shard import Shard
 
 SMALL = {"patches": 5, "dim": 4, "hidden": 8, "epochs": 3, "lr": 0.01, "threads": 1, "patience": 0}

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from l2g2g.budget import Needs
 from l2g2g.config import make_config
 from l2g2g.graphs.array_folder import StoredArray
 from l2g2g.graphs.store import open_graph
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
 from l2g2g.patches.store import open_patches
+from l2g2g.runs.budget import Needs
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from l2g2g import GAE, L2G2G, InputError
+from l2g2g.cli.model import read_finished
+from l2g2g.cli.neighbours import open_published
 from l2g2g.errors import ResourceError
-from l2g2g.estimator import load_model
+from l2g2g.estimators.estimator import load_model
 from l2g2g.graphs import array_writer
 from l2g2g.graphs.array_folder import manifest_hash
 from l2g2g.graphs.store import write_graph
-from l2g2g.model_commands import read_finished
-from l2g2g.neighbour_commands import open_published
 from l2g2g.runs.artefact import KIND, Artefact, Contents, list_trainings, open_artefact, write_artefact
 from l2g2g.runs.record import list_rows, read_record
 from l2g2g.runs.saved_model import read_fitted

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from l2g2g import cli
-from l2g2g.estimator import load_model
+from l2g2g.estimators.estimator import load_model
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
 from l2g2g.graphs.write import read_embedding

@@ -9,14 +9,14 @@ from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
-from l2g2g.run_directory import open_run
 from l2g2g.runs import finished
 from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.finished import describe_run, keep_run, sample_pairs
 from l2g2g.runs.record import list_rows, read_record
-from l2g2g.scoring import pair_scorer
+from l2g2g.runs.run_directory import open_run
+from l2g2g.runs.scoring import pair_scorer
 
 SMALL = {"dim": 4, "hidden": 8, "patches": 3, "threads": 1, "epochs": 6, "structure": "none"}
 

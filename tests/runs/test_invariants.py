@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from l2g2g.budget import Needs
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.runs import storage
+from l2g2g.runs.budget import Needs
 from l2g2g.runs.embed import embed_graph
 
 from .invariant_jobs import OPTIONS, SAME, SMALL, make_graph, run

@@ -10,7 +10,7 @@ from l2g2g.config import make_config
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.patches.store import open_patches
 from l2g2g.runs.patches import find_patches
-from l2g2g.stopwatch import Stopwatch
+from l2g2g.runs.stopwatch import Stopwatch
 
 CONFIG = make_config(dim=4, patches=3, threads=1)
 OPEN = replace(CONFIG, patches=None)

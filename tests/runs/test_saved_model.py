@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from l2g2g import GAE, GAEL2G, L2G2G
-from l2g2g.estimator import load_model
+from l2g2g.estimators.estimator import load_model
 
 KINDS = {
     "features": GAE(dim=4, epochs=3),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from l2g2g import L2G2G, cli, sources
-from l2g2g.budget import StoredSizes, fit_budget, show_size
+from l2g2g import L2G2G, cli
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.graph import Graph
@@ -19,8 +18,9 @@ from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.graphs.write import read_embedding, write_embedding
 from l2g2g.patches.store import has_patches, open_patches
 from l2g2g.runs import patches as run_patches
-from l2g2g.runs import storage
+from l2g2g.runs import sources, storage
 from l2g2g.runs import training as runs_training
+from l2g2g.runs.budget import StoredSizes, fit_budget, show_size
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 

@@ -9,10 +9,10 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
-from l2g2g.preparation import cut
 from l2g2g.runs.evaluate import evaluate_graph
+from l2g2g.runs.preparation import cut
+from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.training import run_split
-from l2g2g.scoring import pair_scorer
 
 FAST = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}
 

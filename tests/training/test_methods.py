@@ -11,12 +11,12 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.splits import keep_all
+from l2g2g.methods import METHODS
 from l2g2g.models.features import scale_features
 from l2g2g.patches.overlap import whole_graph
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.training.loop import encode_patches
-from l2g2g.training.methods import METHODS
 
 from .in_memory import prepare_batches
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from l2g2g.config import make_config
-from l2g2g.preparation import cut
+from l2g2g.runs.preparation import cut
 from l2g2g.training.assignment import assign_patches
 
 from .rank_jobs import CASES, SMALL, make_graph, run

@@ -22,6 +22,7 @@ from l2g2g.models.sparse import (
     multiply,
     multiply_table,
     multiply_transposed_table,
+    multiply_two_tables,
     sum_rows,
 )
 
@@ -172,20 +173,19 @@ class FeatureRows:
 
         Sparse rows are read once for both where that is quicker.
         """
-        rows, width = self.rows, weight.shape[1]
+        rows = self.rows
         if not isinstance(rows, SparseMatrix):
             own = None if skip is None else self._multiply_dense(skip, bias, None)
             return self._multiply_dense(weight, None, scale), own
-        if skip is None or rows.entries_per_row < _FEW_ENTRIES:
+        if skip is None or not _reads_once(rows, weight, skip):
             own = None if skip is None else multiply_table(rows, *self._centred(skip, bias))
             table, shift = self._centred(weight, None)
             return multiply_table(rows, table, shift, row_scale=scale), own
-        both = multiply_table(
-            rows, *self._centred(_beside(weight, skip), np.concatenate([np.zeros(width, np.float32), bias]))
-        )
-        hidden = blank_table(len(both), width)
-        np.multiply(both[:, :width], 1.0 if scale is None else scale[:, None], out=hidden)
-        return hidden, np.ascontiguousarray(both[:, width:])
+        added: list[np.ndarray | None] = [None, bias]
+        if self.mean is not None:
+            mean = np.float32(-self.factor) * self.mean.numpy()
+            added = [mean @ weight, mean @ skip + bias]
+        return multiply_two_tables(rows, weight, skip, self.factor, added, scale)
 
     def _multiply_dense(self, weight: np.ndarray, bias: np.ndarray | None, scale: np.ndarray | None) -> np.ndarray:
         """scale · (rows @ weight + bias) of dense rows; 16-bit ones are widened some at a time."""
@@ -212,11 +212,12 @@ class FeatureRows:
         """Gradients of weight and skip from those of the two products, by the native kernels."""
         if of_own is None:
             return self._gradient(of_hidden), None
-        if not isinstance(self.rows, SparseMatrix) or self.rows.entries_per_row < _FEW_ENTRIES:
+        if not isinstance(self.rows, SparseMatrix) or not _reads_once(self.rows, of_hidden, of_own):
             return self._gradient(of_hidden), self._gradient(of_own)
-        width = of_hidden.shape[1]
-        found = self._gradient(_beside(of_hidden, of_own))
-        return np.ascontiguousarray(found[:, :width]), np.ascontiguousarray(found[:, width:])
+        one, two = multiply_two_tables(self.rows.transpose, of_hidden, of_own, self.factor)
+        self._subtract_mean(one, of_hidden, self.factor)
+        self._subtract_mean(two, of_own, self.factor)
+        return one, two
 
     def _gradient(self, outer: np.ndarray) -> np.ndarray:
         """(num_features, width) transpose of the rows times outer, (num_rows, width)."""
@@ -230,14 +231,19 @@ class FeatureRows:
                 part = rows[low : low + _ROWS].to(torch.float32).contiguous().numpy()
                 native().multiply_dense_transposed(part, outer[low : low + _ROWS], sums)
             found = add_parts(sums)
-        if self.mean is not None:
-            once = np.zeros(len(found), np.int32)
-            native().move_rows(sum_rows(outer)[None], found, once, -self.mean.numpy(), add=True)
+        self._subtract_mean(found, outer)
         if self.factor != 1.0:
             found *= np.float32(self.factor)
         return found
 
+    def _subtract_mean(self, found: np.ndarray, outer: np.ndarray, factor: float = 1.0) -> None:
+        """Make factor · Xᵀ outer, (num_features, width), that of the centred rows, in place."""
+        if self.mean is not None:
+            once = np.zeros(len(found), np.int32)
+            mean = np.float32(-factor) * self.mean.numpy()
+            native().move_rows(sum_rows(outer)[None], found, once, mean, add=True)
 
-def _beside(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(num_rows, width + other_width) the rows of two tables side by side."""
-    return np.concatenate([one, other], axis=1, out=blank_table(len(one), one.shape[1] + other.shape[1]))
+
+def _reads_once(rows: SparseMatrix, one: np.ndarray, two: np.ndarray) -> bool:
+    """Whether reading the rows once for both tables is possible and quicker."""
+    return rows.entries_per_row >= _FEW_ENTRIES and (one.shape[1], two.shape[1]) == native().two_widths

@@ -7,6 +7,7 @@ constant, so each backward is again one plain product.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -338,6 +339,24 @@ def multiply_table(
         sparse.csr, table, out, scale, sparse.loops, added, **_dropped(sparse), scale_added=row_scale is not None
     )
     return out
+
+
+def multiply_two_tables(
+    sparse: SparseMatrix,
+    one: np.ndarray,
+    two: np.ndarray,
+    factor: float,
+    added: Sequence[np.ndarray | None] = (None, None),
+    row_scale: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(row_scale · (factor · sparse @ one + added), factor · sparse @ two + added) by one native pass over the matrix.
+
+    one, two: (columns, width) float32 of the widths `native().two_widths`. added: (width,) of each; None for nothing.
+    sparse: without factors or loops of its own.
+    """
+    outs = blank_table(len(sparse.starts), one.shape[1]), blank_table(len(sparse.starts), two.shape[1])
+    native().multiply_two(sparse.csr, one, two, *outs, factor, *added, row_scale, **_dropped(sparse))
+    return outs
 
 
 def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:

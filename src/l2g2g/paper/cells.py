@@ -19,8 +19,8 @@ from l2g2g.config import Config, make_config
 from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, find_interruption
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Protocol
-from l2g2g.run_directory import open_run
 from l2g2g.runs.evaluate import evaluate_graph
+from l2g2g.runs.run_directory import open_run
 
 # Settings that do not change the result: two runs that differ in these only are the same cell.
 _NOT_COMPARED = ("device", "threads")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.command_help import App
-from l2g2g.command_options import DataDirOption, QuietOption
+from l2g2g.cli.common_options import DataDirOption, QuietOption
+from l2g2g.cli.help import App
 from l2g2g.errors import InputError
 from l2g2g.paper.progress import announce, run_plan, say
 

@@ -16,11 +16,11 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.resources import prepare_torch
 from l2g2g.runs.evaluate import Measures, pin_split
+from l2g2g.runs.resources import prepare_torch
+from l2g2g.runs.scoring import FURTHER_MEASURES, describe_evaluation, directed_measures, further_measures
+from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.runs.storage import shared_folder
-from l2g2g.scoring import FURTHER_MEASURES, describe_evaluation, directed_measures, further_measures
-from l2g2g.stopwatch import Stopwatch
 
 _STAGES = ("partition", "train", "epoch_median", "synchronise", "assemble")  # of the contract; most take no time here
 

@@ -8,14 +8,14 @@ from l2g2g.config import Config
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import split_links
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.resources import prepare_torch
-from l2g2g.run import Run
-from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.fitted import Start
 from l2g2g.runs.patches import RunPatches, find_patches
+from l2g2g.runs.resources import prepare_torch
+from l2g2g.runs.run import Run
+from l2g2g.runs.run_directory import RunDirectory
+from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.runs.storage import check_settings, place_graph, shared_graph
 from l2g2g.runs.training import check_graph, keep_training, run_split
-from l2g2g.stopwatch import Stopwatch
 from l2g2g.training.report import OnEpoch
 
 _MOST_VALIDATION_EDGES = 1_000_000

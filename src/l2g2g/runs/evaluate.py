@@ -17,13 +17,11 @@ from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.resources import prepare_torch
-from l2g2g.run import Run
-from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.patches import find_patches
-from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
-from l2g2g.runs.training import check_graph, fit_links, keep_training, run_split
-from l2g2g.scoring import (
+from l2g2g.runs.resources import prepare_torch
+from l2g2g.runs.run import Run
+from l2g2g.runs.run_directory import RunDirectory
+from l2g2g.runs.scoring import (
     FURTHER_MEASURES,
     describe_evaluation,
     directed_measures,
@@ -31,7 +29,9 @@ from l2g2g.scoring import (
     score_test,
     with_scores,
 )
-from l2g2g.stopwatch import Stopwatch
+from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
+from l2g2g.runs.training import check_graph, fit_links, keep_training, run_split
 from l2g2g.training.report import OnEpoch
 
 Measures = Literal["auc", "all"]

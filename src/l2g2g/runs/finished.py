@@ -28,13 +28,13 @@ from l2g2g.graphs.splits import Pairs, edge_blocks
 from l2g2g.graphs.stored_ids import node_ids_of
 from l2g2g.graphs.stored_text import text_parts
 from l2g2g.models.node_states import Parts
-from l2g2g.published import LINK_MODEL
-from l2g2g.run import Run
-from l2g2g.run_directory import RunDirectory
 from l2g2g.runs.artefact import Contents, write_artefact
+from l2g2g.runs.published import LINK_MODEL
 from l2g2g.runs.record import GraphFacts, PatchFacts
+from l2g2g.runs.run import Run
+from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.saved_model import frame_weights, model_parts, model_values, model_weights
-from l2g2g.scoring import pair_scorer
+from l2g2g.runs.scoring import pair_scorer
 
 ESTIMATORS = {
     "gae": "GAE",

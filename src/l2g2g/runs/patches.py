@@ -10,21 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
-from l2g2g.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.memory import resident_memory
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.cut import cut_stored_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.patches.widening import GOOD_CUT
-from l2g2g.preparation import cut, plan_cut
-from l2g2g.resources import choose_threads
-from l2g2g.stopwatch import Stopwatch
+from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
+from l2g2g.runs.memory import resident_memory
+from l2g2g.runs.preparation import cut, plan_cut
+from l2g2g.runs.resources import choose_threads
+from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
 from l2g2g.training.whole_pass import InputRows

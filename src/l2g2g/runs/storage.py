@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from l2g2g.budget import StoredSizes, fit_budget
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
-from l2g2g.memory import estimate_bytes, resident_memory
 from l2g2g.parallel.communicator import Communicator
-from l2g2g.preparation import refuse_missing_weights
-from l2g2g.resources import choose_threads
-from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.budget import StoredSizes, fit_budget
+from l2g2g.runs.memory import estimate_bytes, resident_memory
+from l2g2g.runs.preparation import refuse_missing_weights
+from l2g2g.runs.resources import choose_threads
+from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.training.heap import return_freed_memory
 
 STORE = "store"

@@ -13,16 +13,11 @@ import numpy as np
 import torch
 
 from l2g2g.alignment.frame import Frame
-from l2g2g.budget import kept_bytes
 from l2g2g.config import FEW_NODES, Config
 from l2g2g.errors import InputError, NumericalError
-from l2g2g.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
-from l2g2g.inspection import Inspection, inspect_training
-from l2g2g.link_model import LinkModel, fit_link_model
-from l2g2g.memory import check_memory
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.feature_facts import FeatureFacts
@@ -30,21 +25,10 @@ from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.node_states import Parts, encode_states, node_degrees, whole_states
 from l2g2g.models.structure import StructureMap
+from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
-from l2g2g.preparation import (
-    find_inputs,
-    loop_settings,
-    make_model,
-    mask_clusters,
-    pair_options,
-    passes_whole_graph,
-    propagates_once,
-    refuse_nothing_to_predict,
-)
-from l2g2g.resources import describe_machine, prepare_torch
-from l2g2g.run import Run
-from l2g2g.run_directory import RunDirectory
+from l2g2g.runs.budget import kept_bytes
 from l2g2g.runs.choices import (
     TRIAL_EPOCHS,
     Choice,
@@ -56,11 +40,27 @@ from l2g2g.runs.choices import (
     find_spectral,
     may_be_near,
 )
+from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.runs.fitted import Start, remember
+from l2g2g.runs.inspection import Inspection, inspect_training
+from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
+from l2g2g.runs.preparation import (
+    find_inputs,
+    loop_settings,
+    make_model,
+    mask_clusters,
+    pair_options,
+    passes_whole_graph,
+    propagates_once,
+    refuse_nothing_to_predict,
+)
 from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
-from l2g2g.scoring import pair_scorer, score_pairs
-from l2g2g.stopwatch import Stopwatch, note_seconds
+from l2g2g.runs.resources import describe_machine, prepare_torch
+from l2g2g.runs.run import Run
+from l2g2g.runs.run_directory import RunDirectory
+from l2g2g.runs.scoring import pair_scorer, score_pairs
+from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.keeper import Keeper

@@ -15,13 +15,13 @@ from torch import Tensor
 from l2g2g.alignment.residuals import pair_distances
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
+from l2g2g.methods import AlignGradient, Schedule
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import Batches
 from l2g2g.training.heap import keep_freed_memory
 from l2g2g.training.keeper import Keeper
-from l2g2g.training.methods import AlignGradient, Schedule
 from l2g2g.training.objective import GlobalLoss, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.core.randomness import gaussian_numbers
+from l2g2g.methods import Alignment, PairChoice, Scope
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.local_rows import LocalRows
@@ -24,7 +25,6 @@ from l2g2g.models.pairs import row_entries
 from l2g2g.models.sampling import sample_nodes_by_degree
 from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, Request
 from l2g2g.training.batches import Batch, Batches, PatchBatch
-from l2g2g.training.methods import Alignment, PairChoice, Scope
 from l2g2g.training.node_pairs import NodePairs
 
 FrameSolver = Callable[[Tensor], Frame]

@@ -36,6 +36,19 @@ struct ProductArguments {
     float* out;              // (num_rows, width)
 };
 
+// Widths of the two tables of `multiply_two`: the hidden layer and the vectors of the paper's encoder.
+constexpr int kTwoWidths[2] = {32, 16};
+struct TwoProductArguments {
+    Csr matrix;
+    Dropout dropout;
+    const float* tables[2];  // (num_columns, 32) and (num_columns, 16)
+    int64_t num_columns;
+    float factor;            // of both sums
+    const float* added[2];   // (32,) and (16,); null: nothing
+    const float* scale;      // (num_rows,) factor of the first result; null: 1
+    float* outs[2];          // (num_rows, 32) and (num_rows, 16)
+};
+
 struct TransposedArguments {
     Csr matrix;
     Dropout dropout;
@@ -215,6 +228,7 @@ struct AdamArguments {
 struct Kernels {
     const char* name;
     void (*multiply)(const ProductArguments&);
+    void (*multiply_two)(const TwoProductArguments&);
     void (*multiply_transposed)(const TransposedArguments&);
     void (*forward_layer)(const LayerArguments&);
     void (*backward_layer)(const LayerGradients&);

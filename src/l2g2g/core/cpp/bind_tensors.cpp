@@ -104,6 +104,20 @@ void multiply(const CsrMatrix& matrix, Matrix<float> table, MatrixOut<float> out
     if (width && rows) active->multiply(arguments);
 }
 
+void multiply_two(const CsrMatrix& matrix, Matrix<float> one, Matrix<float> two, MatrixOut<float> out_one, MatrixOut<float> out_two, float sum_factor, Maybe<Vector<float>> added_one,
+                  Maybe<Vector<float>> added_two, Maybe<Vector<float>> scale, Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold, float factor, bool by_column) {
+    const int64_t rows = matrix.num_rows(), columns = matrix.num_columns();
+    const auto fits = [](const auto& table, int64_t length, int width) { return static_cast<int64_t>(table.shape(0)) == length && static_cast<int>(table.shape(1)) == width; };
+    check_shape(fits(one, columns, kTwoWidths[0]) && fits(two, columns, kTwoWidths[1]), "the tables must have a row per column of the matrix, of 32 and 16 floats");
+    check_shape(fits(out_one, rows, kTwoWidths[0]) && fits(out_two, rows, kTwoWidths[1]), "the results must have a row per row of the matrix, of 32 and 16 floats");
+    check_shape((!added_one || added_one->size() == kTwoWidths[0]) && (!added_two || added_two->size() == kTwoWidths[1]), "what is added must have the width of its table");
+    check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
+    const TwoProductArguments arguments = {matrix.csr(), make_dropout(hashes, key, threshold, factor, by_column ? columns : rows, by_column), {one.data(), two.data()}, columns, sum_factor,
+                                           {data(added_one), data(added_two)}, data(scale), {out_one.data(), out_two.data()}};
+    const nb::gil_scoped_release release;
+    if (rows) active->multiply_two(arguments);
+}
+
 void multiply_transposed(const CsrMatrix& matrix, Matrix<float> dense, Cube<float> sums, Maybe<Vector<uint32_t>> hashes, uint64_t key, uint64_t threshold,
                          float factor, bool by_column) {
     const int64_t rows = matrix.num_rows(), width = static_cast<int64_t>(dense.shape(1));
@@ -574,6 +588,14 @@ matrix: Csr (rows, columns). table: (columns, width) float32. out: (rows, width)
 loops: whether row r of the table counts for row r. added: (1, width) or (rows, width) float32.
 node_hashes, key, threshold, factor: dropout; entries whose hash is below the threshold are left out, the others scaled.
 by_column: the node hashes are those of the columns; the matrix is the transpose of one that is thinned by rows.)");
+    module.attr("two_widths") = nb::make_tuple(kTwoWidths[0], kTwoWidths[1]);
+    module.def("multiply_two", &multiply_two, "matrix"_a, "one"_a.noconvert(), "two"_a.noconvert(), "out_one"_a.noconvert(), "out_two"_a.noconvert(), "sum_factor"_a = 1.0f,
+               "added_one"_a.noconvert().none() = nb::none(), "added_two"_a.noconvert().none() = nb::none(), "scale"_a.noconvert().none() = nb::none(), "node_hashes"_a.noconvert().none() = nb::none(),
+               "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f, "by_column"_a = false,
+               R"(out_one = scale * (added_one + sum_factor * matrix @ one) and out_two = added_two + sum_factor * matrix @ two, reading the matrix once.
+
+matrix: Csr (rows, columns). one, two: (columns, 32) and (columns, 16) float32. out_one, out_two: (rows, 32) and (rows, 16) float32.
+added_one, added_two: (32,) and (16,) float32. scale: (rows,) float32. The rest: dropout, as for `multiply`.)");
     module.def("multiply_transposed", &multiply_transposed, "matrix"_a, "dense"_a.noconvert(), "sums"_a.noconvert(), "node_hashes"_a.noconvert().none() = nb::none(),
                "key"_a = 0, "threshold"_a = 0, "factor"_a = 1.0f, "by_column"_a = false,
                R"(sums[p] += what the p-th part of the rows gives to transpose(matrix) @ dense; the product is their sum.

@@ -70,7 +70,7 @@ template <int H, bool Fetch> void hidden_rows(const LayerArguments& a, int64_t l
             sum.read(a.table + row * a.hidden_width, a.hidden_width);
         else
             sum.clear(a.hidden_width);
-        add_row<H, false, Fetch>(sum, a.matrix, Dropout{}, row, a.table, a.hidden_width);
+        add_row<false, Fetch>(sum, a.matrix, Dropout{}, row, OneTable<H>{a.table, a.hidden_width});
         if (a.scale) sum.scale(a.scale[row], a.hidden_width);
         sum.add(a.bias, a.hidden_width);
         sum.keep_positive(a.hidden_width);

@@ -50,60 +50,99 @@ INLINE int64_t keep_entries(const Csr& matrix, const Dropout& dropout, int64_t r
 #endif
 }
 
-template <int W, bool Values, bool Fetch>
-INLINE void add_entries(Row<W>& sum, const int32_t* columns, const float* values, int64_t first, int64_t last, int64_t fetchable,
-                        const float* table, int64_t width) {
-    const int64_t stride = W ? W : width;
-    Row<W> other;  // two sums side by side: no addition waits for the one before
+// A table whose rows are combined, and two tables whose rows are combined alike, so that the matrix is read once.
+template <int W> struct OneTable {
+    using Sum = Row<W>;
+    const float* rows;
+    int64_t width;
+    MEMBER const float* at(int64_t column) const { return rows + column * (W ? W : width); }
+    MEMBER void fetch(int64_t column) const { prefetch_row<W>(at(column)); }
+};
+template <int W, int V> struct TwoRows {
+    const float *one, *two;
+};
+template <int W, int V> struct TwoSums {
+    Row<W> one;
+    Row<V> two;
+    MEMBER void clear(int64_t) {
+        one.clear(W);
+        two.clear(V);
+    }
+    MEMBER void add(TwoRows<W, V> from, int64_t) {
+        one.add(from.one, W);
+        two.add(from.two, V);
+    }
+    MEMBER void add_scaled(float factor, TwoRows<W, V> from, int64_t) {
+        one.add_scaled(factor, from.one, W);
+        two.add_scaled(factor, from.two, V);
+    }
+    MEMBER void add(const TwoSums& other, int64_t) {
+        one.add(other.one, W);
+        two.add(other.two, V);
+    }
+};
+template <int W, int V> struct TwoTables {
+    using Sum = TwoSums<W, V>;
+    const float *one, *two;
+    int64_t width;  // of both
+    MEMBER TwoRows<W, V> at(int64_t column) const { return {one + column * W, two + column * V}; }
+    MEMBER void fetch(int64_t column) const {
+        prefetch_row<W>(one + column * W);
+        prefetch_row<V>(two + column * V);
+    }
+};
+
+template <bool Values, bool Fetch, class Table>
+INLINE void add_entries(typename Table::Sum& sum, const int32_t* columns, const float* values, int64_t first, int64_t last, int64_t fetchable, const Table& table) {
+    typename Table::Sum other;  // two sums side by side: no addition waits for the one before
     int64_t entry = first;
     if (last - first > 1) {
-        other.clear(width);
+        other.clear(table.width);
         for (; entry + 1 < last; entry += 2) {
             if constexpr (Fetch) {
                 const int64_t ahead = entry + kAhead < fetchable ? entry + kAhead : fetchable;
-                prefetch_row<W>(table + columns[ahead] * stride);
-                prefetch_row<W>(table + columns[ahead + 1] * stride);
+                table.fetch(columns[ahead]);
+                table.fetch(columns[ahead + 1]);
             }
-            const float *one = table + columns[entry] * stride, *two = table + columns[entry + 1] * stride;
+            const auto one = table.at(columns[entry]), two = table.at(columns[entry + 1]);
             if constexpr (Values) {
-                sum.add_scaled(values[entry], one, width);
-                other.add_scaled(values[entry + 1], two, width);
+                sum.add_scaled(values[entry], one, table.width);
+                other.add_scaled(values[entry + 1], two, table.width);
             } else {
-                sum.add(one, width);
-                other.add(two, width);
+                sum.add(one, table.width);
+                other.add(two, table.width);
             }
         }
-        sum.add(other, width);
+        sum.add(other, table.width);
     }
     if (entry < last) {
-        const float* one = table + columns[entry] * stride;
         if constexpr (Values)
-            sum.add_scaled(values[entry], one, width);
+            sum.add_scaled(values[entry], table.at(columns[entry]), table.width);
         else
-            sum.add(one, width);
+            sum.add(table.at(columns[entry]), table.width);
     }
 }
 
 // sum += the entries from `first` to `last` of a row, those that dropout keeps.
-template <int W, bool Dropped, bool Fetch>
-INLINE void add_span(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, int64_t first, int64_t last, const float* table, int64_t width) {
+template <bool Dropped, bool Fetch, class Table>
+INLINE void add_span(typename Table::Sum& sum, const Csr& matrix, const Dropout& dropout, int64_t row, int64_t first, int64_t last, const Table& table) {
     if constexpr (Dropped) {
         Entries kept;
         for (int64_t low = first; low < last; low += kBuffer) {
             const int64_t high = low + kBuffer < last ? low + kBuffer : last;
             const int64_t count = keep_entries(matrix, dropout, row, low, high, kept);
-            add_entries<W, true, false>(sum, kept.columns, kept.values, 0, count, 0, table, width);
+            add_entries<true, false>(sum, kept.columns, kept.values, 0, count, 0, table);
         }
     } else if (matrix.values) {
-        add_entries<W, true, Fetch>(sum, matrix.indices, matrix.values, first, last, matrix.num_entries - 2, table, width);
+        add_entries<true, Fetch>(sum, matrix.indices, matrix.values, first, last, matrix.num_entries - 2, table);
     } else {
-        add_entries<W, false, Fetch>(sum, matrix.indices, nullptr, first, last, matrix.num_entries - 2, table, width);
+        add_entries<false, Fetch>(sum, matrix.indices, nullptr, first, last, matrix.num_entries - 2, table);
     }
 }
 
-template <int W, bool Dropped, bool Fetch>
-INLINE void add_row(Row<W>& sum, const Csr& matrix, const Dropout& dropout, int64_t row, const float* table, int64_t width) {
-    add_span<W, Dropped, Fetch>(sum, matrix, dropout, row, matrix.starts[row], matrix.ends[row], table, width);
+template <bool Dropped, bool Fetch, class Table>
+INLINE void add_row(typename Table::Sum& sum, const Csr& matrix, const Dropout& dropout, int64_t row, const Table& table) {
+    add_span<Dropped, Fetch>(sum, matrix, dropout, row, matrix.starts[row], matrix.ends[row], table);
 }
 
 // Rows at which items begin that have about as many entries each; starts must ascend.
@@ -130,24 +169,62 @@ INLINE int64_t count_items(const Csr& matrix, int64_t per_thread) {
     return threads == 1 || work < 20000 ? 1 : threads * per_thread;
 }
 
+// A product: how the sum of a row begins, and what becomes of it.
 // out[r] = added[r] + scale[r] (table[r] where loops + sum of the entries of row r), or with scale_added scale[r] (added[r] + ...)
-template <int W, bool Dropped> INLINE void finish_row(Row<W>& sum, const ProductArguments& a, int64_t row) {
-    if (Dropped) sum.scale(a.dropout.factor, a.width);
-    if (a.scale && !a.scale_added) sum.scale(a.scale[row], a.width);
-    if (a.added) sum.add(a.added + row * a.added_stride, a.width);
-    if (a.scale && a.scale_added) sum.scale(a.scale[row], a.width);
-}
+template <int W> struct OneProduct {
+    const ProductArguments& a;
+    OneTable<W> table;
 
-template <int W, bool Dropped, bool Fetch> void multiply_range(const ProductArguments& a, int64_t low, int64_t high) {
-    for (int64_t row = low; row < high; ++row) {
-        Row<W> sum;
+    MEMBER explicit OneProduct(const ProductArguments& arguments) : a(arguments), table{arguments.table, arguments.width} {}
+    MEMBER void begin(Row<W>& sum, int64_t row) const {
         if (a.loops)
             sum.read(a.table + row * a.width, a.width);
         else
             sum.clear(a.width);
-        add_row<W, Dropped, Fetch>(sum, a.matrix, a.dropout, row, a.table, a.width);
-        finish_row<W, Dropped>(sum, a, row);
-        sum.write(a.out + row * a.width, a.width);
+    }
+    MEMBER void resume(Row<W>& sum, int64_t row) const { sum.read(a.out + row * a.width, a.width); }
+    MEMBER void pause(const Row<W>& sum, int64_t row) const { sum.write(a.out + row * a.width, a.width); }
+    template <bool Dropped> MEMBER void finish(Row<W>& sum, int64_t row) const {
+        if (Dropped) sum.scale(a.dropout.factor, a.width);
+        if (a.scale && !a.scale_added) sum.scale(a.scale[row], a.width);
+        if (a.added) sum.add(a.added + row * a.added_stride, a.width);
+        if (a.scale && a.scale_added) sum.scale(a.scale[row], a.width);
+        pause(sum, row);
+    }
+};
+
+// out[r] = scale[r] (added + factor (sum of the entries of row r)), of two tables; the second one has no scale.
+template <int W, int V> struct TwoProducts {
+    const TwoProductArguments& a;
+    TwoTables<W, V> table;
+
+    MEMBER explicit TwoProducts(const TwoProductArguments& arguments) : a(arguments), table{arguments.tables[0], arguments.tables[1], W + V} {}
+    MEMBER void begin(TwoSums<W, V>& sum, int64_t) const { sum.clear(W + V); }
+    MEMBER void resume(TwoSums<W, V>& sum, int64_t row) const {
+        sum.one.read(a.outs[0] + row * W, W);
+        sum.two.read(a.outs[1] + row * V, V);
+    }
+    MEMBER void pause(const TwoSums<W, V>& sum, int64_t row) const {
+        sum.one.write(a.outs[0] + row * W, W);
+        sum.two.write(a.outs[1] + row * V, V);
+    }
+    template <bool Dropped> MEMBER void finish(TwoSums<W, V>& sum, int64_t row) const {
+        const float factor = Dropped ? a.factor * a.dropout.factor : a.factor;
+        sum.one.scale(factor, W);
+        sum.two.scale(factor, V);
+        if (a.added[0]) sum.one.add(a.added[0], W);
+        if (a.added[1]) sum.two.add(a.added[1], V);
+        if (a.scale) sum.one.scale(a.scale[row], W);
+        pause(sum, row);
+    }
+};
+
+template <bool Dropped, bool Fetch, class Product> void multiply_range(const Product& product, int64_t low, int64_t high) {
+    for (int64_t row = low; row < high; ++row) {
+        typename decltype(product.table)::Sum sum;
+        product.begin(sum, row);
+        add_row<Dropped, Fetch>(sum, product.a.matrix, product.a.dropout, row, product.table);
+        product.template finish<Dropped>(sum, row);
     }
 }
 
@@ -158,9 +235,9 @@ constexpr int64_t kSliceEntries = 16;   // entries a row must have in a slice, o
 constexpr int64_t kSliceRows = 64;      // rows that go through the slices together
 
 INLINE int64_t slice_columns(int64_t width) { return width < kSlice ? kSlice / width : 1; }
-INLINE bool slices_pay(const ProductArguments& a) {
-    const int64_t slices = a.num_columns / slice_columns(a.width) + 1;
-    return a.matrix.ordered && !a.loops && slices > 2 && a.matrix.num_entries > kSliceEntries * slices * a.matrix.num_rows;
+INLINE bool slices_pay(const Csr& matrix, int64_t num_columns, int64_t width) {
+    const int64_t slices = num_columns / slice_columns(width) + 1;
+    return matrix.ordered && slices > 2 && matrix.num_entries > kSliceEntries * slices * matrix.num_rows;
 }
 
 // The first entry whose column is not below `bound`; columns ascend.
@@ -185,48 +262,56 @@ INLINE int64_t skip_below(const int32_t* columns, int64_t first, int64_t last, i
 #endif
 }
 
-template <int W, bool Dropped> void multiply_slices(const ProductArguments& a, int64_t low, int64_t high) {
-    const int64_t step = slice_columns(a.width);
+template <bool Dropped, class Product> void multiply_slices(const Product& product, int64_t low, int64_t high) {
+    const Csr& matrix = product.a.matrix;
+    const int64_t step = slice_columns(product.table.width), num_columns = product.a.num_columns;
     for (int64_t block = low; block < high; block += kSliceRows) {
         const int64_t end = block + kSliceRows < high ? block + kSliceRows : high;
         int64_t next[kSliceRows];  // the first entry of each row that is in no slice yet
-        for (int64_t row = block; row < end; ++row) next[row - block] = a.matrix.starts[row];
-        for (int64_t column = 0; column < a.num_columns; column += step) {
-            const bool is_first = column == 0, is_last = column + step >= a.num_columns;
+        for (int64_t row = block; row < end; ++row) next[row - block] = matrix.starts[row];
+        for (int64_t column = 0; column < num_columns; column += step) {
+            const bool is_first = column == 0, is_last = column + step >= num_columns;
             for (int64_t row = block; row < end; ++row) {
-                float* out = a.out + row * a.width;
-                Row<W> sum;
-                if (is_first)
-                    sum.clear(a.width);
-                else
-                    sum.read(out, a.width);
-                const int64_t first = next[row - block], row_end = a.matrix.ends[row];
-                const int64_t last = is_last ? row_end : skip_below(a.matrix.indices, first, row_end, static_cast<int32_t>(column + step));
+                typename decltype(product.table)::Sum sum;
+                is_first ? product.begin(sum, row) : product.resume(sum, row);
+                const int64_t first = next[row - block], row_end = matrix.ends[row];
+                const int64_t last = is_last ? row_end : skip_below(matrix.indices, first, row_end, static_cast<int32_t>(column + step));
                 next[row - block] = last;
-                add_span<W, Dropped, false>(sum, a.matrix, a.dropout, row, first, last, a.table, a.width);
-                if (is_last) finish_row<W, Dropped>(sum, a, row);
-                sum.write(out, a.width);
+                add_span<Dropped, false>(sum, matrix, product.a.dropout, row, first, last, product.table);
+                is_last ? product.template finish<Dropped>(sum, row) : product.pause(sum, row);
             }
         }
     }
 }
 
+template <class Product> void multiply_rows(const Product& product, bool sliced, int64_t low, int64_t high) {
+    const auto& a = product.a;
+    if (sliced)
+        a.dropout.threshold ? multiply_slices<true>(product, low, high) : multiply_slices<false>(product, low, high);
+    else if (a.dropout.threshold)
+        multiply_range<true, false>(product, low, high);
+    else if (a.num_columns * product.table.width > kNear)
+        multiply_range<false, true>(product, low, high);
+    else
+        multiply_range<false, false>(product, low, high);
+}
+
 void multiply(const ProductArguments& a) {
     const int64_t items = count_items(a.matrix, 8);
-    const bool sliced = slices_pay(a);
+    const bool sliced = !a.loops && slices_pay(a.matrix, a.num_columns, a.width);
     l2g2g::parallel_for(items, [&](int64_t item, int) {
         const int64_t low = item_start(a.matrix, item, items), high = item_start(a.matrix, item + 1, items);
-        with_width(a.width, [&](auto w) {
-            constexpr int W = decltype(w)::value;
-            if (sliced)
-                a.dropout.threshold ? multiply_slices<W, true>(a, low, high) : multiply_slices<W, false>(a, low, high);
-            else if (a.dropout.threshold)
-                multiply_range<W, true, false>(a, low, high);
-            else if (a.num_columns * a.width > kNear)
-                multiply_range<W, false, true>(a, low, high);
-            else
-                multiply_range<W, false, false>(a, low, high);
-        });
+        with_width(a.width, [&](auto w) { multiply_rows(OneProduct<decltype(w)::value>(a), sliced, low, high); });
+    });
+}
+
+// Compiled for the widths of the paper's encoder and of the same with a skip connection.
+void multiply_two(const TwoProductArguments& a) {
+    const int64_t items = count_items(a.matrix, 8);
+    const bool sliced = slices_pay(a.matrix, a.num_columns, kTwoWidths[0] + kTwoWidths[1]);
+    l2g2g::parallel_for(items, [&](int64_t item, int) {
+        const int64_t low = item_start(a.matrix, item, items), high = item_start(a.matrix, item + 1, items);
+        multiply_rows(TwoProducts<kTwoWidths[0], kTwoWidths[1]>(a), sliced, low, high);
     });
 }
 

@@ -1,0 +1,85 @@
+"""Options and arguments that several commands have, each declared once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from l2g2g.cli.completion import BASELINE_NAMES, complete_graph, complete_words
+from l2g2g.cli.help import panel_name
+from l2g2g.cli.training_options import table_option
+from l2g2g.methods import METHODS
+
+_INPUT, _OUTPUT = panel_name("input"), panel_name("output")
+_RARE_OUTPUT = panel_name("output", rare=True)
+
+
+def _graph() -> Any:
+    return typer.Argument(
+        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
+        autocompletion=complete_graph,
+    )
+
+
+GraphArgument = Annotated[str, _graph()]
+OptionalGraphArgument = Annotated[str | None, _graph()]
+FeaturesOption = Annotated[
+    Path | None,
+    typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.", rich_help_panel=_INPUT),
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
+]
+MethodOption = Annotated[str | None, table_option("method", "-m")]
+MethodsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        "-m",
+        help=f"{', '.join(METHODS)}, or a baseline: {', '.join(BASELINE_NAMES)}; repeatable.",
+        show_default="l2g2g",
+        rich_help_panel=panel_name("model"),
+        autocompletion=complete_words((*METHODS, *BASELINE_NAMES)),
+    ),
+]
+PresetOption = Annotated[str | None, table_option("preset")]
+SeedOption = Annotated[int | None, table_option("seed")]
+OutputOption = Annotated[
+    Path,
+    typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.", rich_help_panel=_OUTPUT),
+]
+RunDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Directory of the run: its state is kept there, and a killed run can be resumed.", rich_help_panel=_OUTPUT
+    ),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with the run in --run-dir.", rich_help_panel=_OUTPUT)
+]
+CheckpointOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Minimum seconds between checkpoints in --run-dir; 0 for every epoch.",
+        show_default="1",
+        rich_help_panel=_RARE_OUTPUT,
+    ),
+]
+TensorboardOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the curves of training here, for tensorboard --logdir (extra tracking).",
+        rich_help_panel=_RARE_OUTPUT,
+    ),
+]
+TrainingOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Which training of an evaluation, as METHOD-seed-S; without it the first.", rich_help_panel=_INPUT
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.", rich_help_panel=_OUTPUT)]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.", rich_help_panel=_OUTPUT)]

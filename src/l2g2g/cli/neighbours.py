@@ -1,0 +1,256 @@
+"""Command line of finished embeddings: `l2g2g neighbours` and `l2g2g predict`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
+from l2g2g.cli.completion import complete_words
+from l2g2g.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from l2g2g.neighbours.search import Neighbours
+    from l2g2g.runs.link_prediction import PredictedLinks
+    from l2g2g.runs.published import Published
+
+OutArgument = Annotated[
+    Path,
+    typer.Argument(metavar="OUT", help="An embedding file of any written format, a saved model or a run directory."),
+]
+TableOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
+]
+_MOST_PLACES = 4  # digits of a score for people
+
+
+def neighbours(
+    out: OutArgument,
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
+    k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
+    metric: Annotated[
+        str,
+        typer.Option(
+            help="cosine, inner, or decoder: the score that a model was trained with.",
+            autocompletion=complete_words(("cosine", "inner", "decoder")),
+        ),
+    ] = "cosine",
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
+    ] = False,
+    index: Annotated[
+        Path | None, typer.Option(help="Keep the approximate index in this file, and use it where it is there.")
+    ] = None,
+    training: TrainingOption = None,
+    output: TableOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """The nearest nodes of some nodes, or of all."""
+    if bool(nodes) == every:
+        raise InputError("name the nodes, or give --all for every node" + (", not both" if every else ""))
+    if exact and index is not None:
+        raise InputError("--exact needs no index, and --index is approximate; give one of them")
+    import numpy as np
+
+    from l2g2g.graphs.write_table import check_table
+
+    if output is not None:
+        check_table(output)
+    published = open_published(out, training)
+    rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
+    method: Any = "exact" if exact else "auto"
+    found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
+    if found.recall is not None and not (quiet or as_json):
+        typer.echo(f"approximate: the index finds {100 * found.recall:.1f} % of the true neighbours", err=True)
+    if output is not None:
+        _write_neighbours(output, published, rows, found)
+        if not quiet:
+            typer.echo(f"wrote {output}", err=True)
+    elif as_json:
+        _print_json(published, rows, found, metric)
+    else:
+        _print_text(published, rows, found)
+
+
+def predict(
+    out: OutArgument,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
+    ] = None,
+    top: Annotated[int | None, typer.Option(help="Find this many of the likeliest missing links.")] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(help="The graph whose edges are known; a run directory has them, without features."),
+    ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="With --graph: node features, where the graph's file has none; see embed.")
+    ] = None,
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="Score of a pair: vectors, combined (with pair features), or auto: what the validation pairs of the "
+            "run prefer."
+        ),
+    ] = "auto",
+    missing_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Links assumed to be missing, as a share of the known ones; without it, as many as were held out "
+            "for validation."
+        ),
+    ] = None,
+    data_dir: DataDirOption = None,
+    training: TrainingOption = None,
+    output: TableOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """How likely pairs are linked, or which links are missing.
+
+    A run directory or a saved model scores with the decoder it was trained with, an embedding file with inner products.
+    A run directory with validation pairs also weighs the vectors against the neighbours of both nodes (--scorer), and
+    gives probabilities at the density of the graph; without them a probability is σ(score), which is an order only.
+    """
+    if (pairs is None) == (top is None):
+        raise InputError(
+            "give --pairs FILE to score pairs, or --top N to find missing links"
+            + (", not both" if pairs is not None else "")
+        )
+    if features is not None and graph is None:
+        raise InputError("--features belong to the nodes of --graph; give both")
+    from l2g2g.graphs.write_table import check_table, print_csv, print_lines, write_table
+    from l2g2g.runs.link_prediction import find_links, score_links
+
+    if output is not None:
+        check_table(output)
+    published = open_published(out, training)
+    if graph is not None:
+        published = _with_edges(published, graph, features, data_dir)
+    how: dict[str, Any] = {"scorer": scorer, "missing_share": missing_share}
+    if pairs is not None:
+        found = score_links(published, *published.read_pairs(pairs), **how)
+        more = found.describe()
+        del more["expected_precision"]
+    else:
+        assert top is not None
+        found = find_links(published, top, **how)
+        more = {"recall": found.links.recall, **found.describe()}
+    if not (quiet or as_json):
+        _say_links(found, is_list=top is not None)
+    columns: dict[str, np.ndarray] = {
+        "source": published.node_ids[found.links.sources],
+        "target": published.node_ids[found.links.targets],
+        "probability": found.probabilities,
+        "score": found.links.scores,
+    }
+    if output is not None:
+        write_table(output, columns)
+        if not quiet:
+            typer.echo(f"wrote {output}", err=True)
+    elif as_json:
+        print_lines(sys.stdout, columns, more)
+    else:
+        print_csv(sys.stdout, columns)
+
+
+def open_published(path: Path, training: str | None = None) -> Published:
+    """What lies at a path: an embedding file of any written format, a saved model, or a finished run.
+
+    training: which one of a run with several; the first where none is named.
+    """
+    from l2g2g.graphs.write import read_embedding
+    from l2g2g.runs.published import Published, publish
+
+    if not path.exists():
+        raise InputError(f"{path}: no such embedding file or run directory")
+    if path.is_dir():
+        from l2g2g.runs.artefact import open_artefact
+
+        return publish(open_artefact(path, training), str(path))
+    if training is not None:
+        raise InputError(f"{path}: is an embedding file; --training names a training of a run directory")
+    node_ids, vectors = read_embedding(path)
+    return Published(node_ids, vectors, name=str(path))
+
+
+def _with_edges(published: Published, graph: str, features: Path | None, data_dir: Path | None) -> Published:
+    from l2g2g.runs.sources import read_whole
+
+    directed = published.decoder.is_directed
+    return published.with_edges_of(read_whole(graph, features, directed=directed, data_dir=data_dir))
+
+
+def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
+    """What a list holds and how far its probabilities can be trusted, on stderr."""
+    links = found.links
+    if is_list:
+        sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true list"
+        if found.scorer == "combined":
+            sure = "the best of the candidates"
+        scored = f"{100 * links.scored_fraction:.3g} % of all pairs scored"
+        typer.echo(f"{len(links.scores):,} links by {found.scorer}, {sure}; {scored}", err=True)
+    if found.missing_share is None:
+        typer.echo("probabilities are not calibrated: no validation pairs are kept here", err=True)
+        return
+    assumed = (
+        f"assuming that {100 * found.missing_share:.3g} % as many links are missing as are known (--missing-share)"
+    )
+    if found.expected_precision is not None and is_list:
+        expected = f"{100 * found.expected_precision:.3g} % of them are expected to be links"
+        typer.echo(f"{expected}, {assumed}", err=True)
+    else:
+        typer.echo(f"probabilities {assumed}", err=True)
+
+
+def _write_neighbours(output: Path, published: Published, rows: np.ndarray, found: Neighbours) -> None:
+    import numpy as np
+
+    from l2g2g.graphs.write_table import write_table
+
+    k = found.nodes.shape[1]
+    columns = {
+        "node": published.node_ids[np.repeat(rows, k)],
+        "rank": np.tile(np.arange(1, k + 1), len(rows)),
+        "neighbour": published.node_ids[found.nodes.ravel()],
+        "score": found.scores.ravel(),
+    }
+    write_table(output, columns)
+
+
+def _print_json(published: Published, rows: np.ndarray, found: Neighbours, metric: str) -> None:
+    for row, nodes, scores in zip(rows, found.nodes, found.scores, strict=True):
+        near = [
+            {"node": node, "score": float(str(score))}
+            for node, score in zip(published.node_ids[nodes].tolist(), scores, strict=True)
+        ]
+        line = {
+            "node": published.node_ids[row : row + 1].tolist()[0],
+            "neighbours": near,
+            "metric": metric,
+            "exact": found.recall is None,
+            "recall": found.recall,
+        }
+        typer.echo(json.dumps(line))
+
+
+def _print_text(published: Published, rows: np.ndarray, found: Neighbours) -> None:
+    for row, nodes, scores in zip(rows, found.nodes, found.scores, strict=True):
+        typer.echo(_shown(published.node_ids[row]))
+        names = [_shown(node) for node in published.node_ids[nodes].tolist()]
+        width = max(len(name) for name in names)
+        for name, score in zip(names, scores, strict=True):
+            typer.echo(f"  {name:<{width}}  {score:.{_MOST_PLACES}f}")
+
+
+def _shown(node: Any) -> str:
+    """A name for a screen, on which marks of control would do harm."""
+    name = str(node)
+    return name if name.isprintable() else repr(name)

@@ -1,0 +1,88 @@
+"""Plan on the command line: `l2g2g plan`, and the line that long runs print before they start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from l2g2g.cli.common_options import (
+    DataDirOption,
+    FeaturesOption,
+    GraphArgument,
+    JsonOption,
+    MethodOption,
+    PresetOption,
+)
+from l2g2g.cli.help import panel_name
+from l2g2g.cli.training_options import takes_settings
+from l2g2g.errors import InputError
+
+if TYPE_CHECKING:
+    from l2g2g.config import Config
+    from l2g2g.graphs.graph_store import GraphStore
+    from l2g2g.runs.plan import GraphSizes
+
+_LONG = 60.0
+# A run of so few numbers per epoch is over within a minute anywhere; looking ahead would take longer.
+_LITTLE_WORK = 400_000_000
+
+
+@takes_settings
+def plan(
+    graph: GraphArgument,
+    features: FeaturesOption = None,
+    method: MethodOption = None,
+    preset: PresetOption = None,
+    data_dir: DataDirOption = None,
+    ranks: Annotated[
+        int, typer.Option(help="Processes that share the work.", min=1, rich_help_panel=panel_name("machine"))
+    ] = 1,
+    as_json: JsonOption = False,
+    **options: Any,
+) -> None:
+    """Say what a run will take: patches, memory, disk and time, from a few seconds of work on this machine."""
+    from l2g2g.config import make_config
+    from l2g2g.runs.plan import make_plan
+
+    config = make_config(method or "l2g2g", preset or "default", **options)
+    if config.directed:
+        raise InputError("plan knows no directions; leave --directed out: it changes memory and time little")
+    found = make_plan(find_sizes(graph, features, data_dir), config, ranks=ranks)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+        return
+    typer.echo(found.describe())
+    for stage, seconds in found.seconds.items():
+        typer.echo(f"  {stage:<12}{seconds:12.2f} s")
+
+
+def find_sizes(graph: str, features: Path | None, data_dir: Path | None) -> GraphSizes:
+    """The sizes of a graph; a data set or a store need not be read for them."""
+    from l2g2g.graphs.read import find_graph_file, read_graph
+    from l2g2g.graphs.stand_ins import find_stand_in
+    from l2g2g.graphs.store import is_store, open_graph
+    from l2g2g.runs.plan import GraphSizes
+
+    if is_store(graph):
+        return GraphSizes.of(open_graph(graph))
+    stand_in = find_stand_in(graph)
+    if find_graph_file(graph) is None and stand_in is not None and features is None:
+        return GraphSizes(
+            graph, stand_in.num_nodes, stand_in.num_edges, stand_in.num_features, float(stand_in.num_features)
+        )
+    return GraphSizes.of(read_graph(graph, features, data_dir=data_dir))
+
+
+def look_ahead(graph: GraphStore, config: Config) -> str | None:
+    """The plan of a run in one line, where it is expected to take more than a minute; None otherwise."""
+    from l2g2g.runs.plan import GraphSizes, make_plan
+
+    sizes = GraphSizes.of(graph)
+    numbers = sizes.num_edges * (config.hidden + config.dim) + sizes.num_nodes * sizes.entries_per_row
+    if numbers * config.num_epochs(sizes.num_edges) < _LITTLE_WORK * 10:
+        return None
+    found = make_plan(sizes, config)
+    return found.describe() if found.seconds["total"] > _LONG else None

@@ -1,0 +1,176 @@
+"""Command line of the store: `l2g2g prepare` puts a graph and its patches on disk, to be used again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
+from l2g2g.cli.completion import complete_words
+from l2g2g.cli.training_options import table_option
+from l2g2g.errors import InputError, ResourceError
+
+if TYPE_CHECKING:
+    from l2g2g.config import Config
+    from l2g2g.graphs.store import StoredGraph
+    from l2g2g.patches.store import PatchStore
+    from l2g2g.runs.stopwatch import Stopwatch
+
+PARTITIONS = ("metis", "fennel", "streaming", "random")
+
+
+def prepare(
+    graph: Annotated[str, typer.Argument(help="A graph as for embed; or a store, to cut other patches from it.")],
+    store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
+    features: FeaturesOption = None,
+    memory: Annotated[str, typer.Option(help="Memory that this may take, as 4GB or 500MB.")] = "4GB",
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            help="metis, fennel, streaming (FENNEL in passes over the disk) or random.",
+            show_default="metis where memory allows, else streaming",
+            autocompletion=complete_words(PARTITIONS),
+        ),
+    ] = None,
+    patches: Annotated[
+        int | None, typer.Option(help="Number of patches.", show_default="by the number of nodes")
+    ] = None,
+    dim: Annotated[int, typer.Option(help="Dimensions that the overlaps must do for: 2 (dim + 1) nodes each.")] = 16,
+    seed: Annotated[int, table_option("seed")] = 0,
+    data_dir: DataDirOption = None,
+    directed: Annotated[bool, table_option("directed")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
+    if partition is not None and partition not in PARTITIONS:
+        raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
+    from l2g2g.config import make_config, parse_size
+    from l2g2g.runs.resources import peak_memory
+    from l2g2g.runs.stopwatch import Stopwatch
+
+    budget = parse_size(memory)
+    given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}
+    config = make_config("l2g2g", "default", seed=seed, **given)
+    clock = Stopwatch()
+    stored, is_new = _find_or_write(graph, store, features, budget, data_dir, seed, clock, directed=directed)
+    cut, is_cut = _find_or_cut(stored, partition, config, budget, clock)
+    row = {
+        **_describe(stored, cut),
+        "reused": {"graph": not is_new, "patches": not is_cut},
+        "seconds": {**clock.seconds, "total": sum(clock.seconds.values())},
+        "peak_memory_bytes": peak_memory(),
+    }
+    if as_json:
+        typer.echo(json.dumps(row))
+    elif not quiet:
+        typer.echo(
+            f"{stored.directory}: {stored.num_nodes:,} nodes, {stored.num_edges:,} edges, {stored.num_features:,} "
+            f"features in {cut.num_patches} patches, {row['kept_edge_fraction']:.1%} of the edges inside, "
+            f"{row['store_bytes'] / 1e6:,.0f} MB, {row['seconds']['total']:.1f} s"
+        )
+
+
+def _find_or_write(
+    source: str,
+    directory: Path | None,
+    features: Path | None,
+    budget: int,
+    data_dir: Path | None,
+    seed: int,
+    clock: Stopwatch,
+    *,
+    directed: bool,
+) -> tuple[StoredGraph, bool]:
+    """The stored graph, and whether it was written now."""
+    from l2g2g.graphs.store import is_store, open_graph
+    from l2g2g.graphs.store_writer import describe_source, write_store
+    from l2g2g.runs.sources import check_directions
+
+    if is_store(source):
+        if directory is not None and directory.resolve() != Path(source).resolve():
+            raise InputError(f"{source}: is a store already; leave --store out to cut other patches from it")
+        if features is not None:
+            raise InputError(f"{source}: is a store, with its features in it; leave --features out")
+        return check_directions(open_graph(source), directed=directed), False
+    if directory is None:
+        raise InputError("--store DIR is needed: the directory to write to")
+    if is_store(directory):
+        try:
+            found = open_graph(directory)
+        except InputError as error:
+            print(f"l2g2g: {error}: written again", file=sys.stderr)
+        else:
+            if found.source == describe_source(source, features, seed, directed=directed):
+                return found, False
+            raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
+    room = _room(budget)
+    how: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "measure": clock.measure}
+    return write_store(source, directory, features, memory_bytes=room, **how), True
+
+
+def _find_or_cut(
+    graph: StoredGraph, method: str | None, config: Config, budget: int, clock: Stopwatch
+) -> tuple[PatchStore, bool]:
+    """The patches, and whether they were cut now."""
+    from l2g2g.patches.cut import cut_stored_graph
+    from l2g2g.patches.partition import metis_memory
+    from l2g2g.patches.store import has_patches, open_patches
+    from l2g2g.runs.preparation import plan_cut
+
+    room = _room(budget)
+    if method is None:
+        method = "metis" if metis_memory(graph) <= room else "streaming"
+    cut = plan_cut(graph, config.num_patches(graph.num_nodes), config, method)
+    if has_patches(graph.directory):
+        with suppress(InputError):  # damaged, or cut from a graph that was there before
+            found = open_patches(graph.directory, graph=graph)
+            if cut.made(found):
+                return found, False
+    return cut_stored_graph(graph, cut, memory_bytes=room, prepared=True, measure=clock.measure), True
+
+
+def _room(budget: int) -> int:
+    """What the budget leaves beside what the process holds."""
+    from l2g2g.graphs.store_writer import LEAST_MEMORY
+    from l2g2g.runs.memory import resident_memory
+
+    held = resident_memory()
+    if budget - held < LEAST_MEMORY:
+        least = (held + LEAST_MEMORY) / 1e6
+        raise ResourceError(f"--memory is {budget / 1e6:,.0f} MB; {least:,.0f} MB is the least that will do")
+    return budget - held
+
+
+def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
+    """What the JSON line says of a store."""
+    import numpy as np
+
+    settings = patches.settings
+    sizes = np.diff(patches.offsets)
+    return {
+        "store": str(graph.directory),
+        "name": graph.name,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "directed": graph.directed,
+        "num_self_loops": graph.cleaning.num_self_loops,
+        "num_duplicates": graph.cleaning.num_duplicates,
+        "num_reversed": graph.cleaning.num_reversed,
+        "num_isolated": graph.cleaning.num_isolated,
+        "partition": settings["partition"],
+        "num_patches": patches.num_patches,
+        "kept_edge_fraction": patches.num_covered_edges / graph.num_edges,
+        "balance": settings.get("balance"),
+        "node_duplication": float(sizes.sum() / graph.num_nodes),
+        "largest_patch_nodes": int(sizes.max()),
+        "graph_bytes": graph.num_bytes,
+        "patch_bytes": patches.num_bytes,
+        "store_bytes": graph.num_bytes + patches.num_bytes,
+    }

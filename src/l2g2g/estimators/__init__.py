@@ -1,0 +1,1 @@
+"""Estimators of scikit-learn's shape, one for each method."""

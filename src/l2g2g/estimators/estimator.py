@@ -1,0 +1,323 @@
+"""Estimators: fit a graph, read `embedding_`, embed new nodes. One class per method, all of scikit-learn's shape."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from l2g2g.config import OPTIONS, Config, make_config
+from l2g2g.errors import InputError, Interrupted
+from l2g2g.estimators.graph_input import read_grown, read_training, set_columns
+from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
+from l2g2g.estimators.torch_module import EncoderModule
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.matching import match_nodes
+from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.finished import ESTIMATORS, describe_run
+from l2g2g.runs.fitted import Fitted
+from l2g2g.runs.link_questions import LinkQuestions
+from l2g2g.runs.link_score import score_links, score_newcomers
+from l2g2g.runs.new_nodes import embed_grown, embed_newcomers
+from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+from l2g2g.runs.run import Run
+from l2g2g.runs.run_directory import open_run
+from l2g2g.runs.saved_model import read_config, read_fitted
+from l2g2g.runs.sources import is_store_path, open_source
+from l2g2g.runs.warm_start import Movement, continue_training
+from l2g2g.training.report import OnEpoch
+
+_TRAINING = "embed"  # its name among the trainings of a run directory, as the command gives it
+
+
+class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What the estimators have in common. The parameters are those of the method, see `estimator_parameters`.
+
+    Attributes set by `fit`:
+        embedding_: (num_nodes, dim) float32, rows in input order.
+        node_ids_: Ids of the rows, or None where a node is its row number.
+        history_: Loss and time of every epoch.
+        config_: All settings as they were used.
+        n_features_in_: Columns of the features, or of the adjacency where there are none.
+        movement_: After `partial_fit`, how far nodes went whose edges did not change; otherwise None.
+    """
+
+    _method: ClassVar[str]
+    _module: EncoderModule | None = None
+    lr: float | None
+    random_state: int | np.random.RandomState | None
+    validation_fraction: float
+    run_dir: str | Path | None
+    resume: bool
+
+    if TYPE_CHECKING:
+
+        def __init__(self, dim: int | None = None, **parameters: Any) -> None: ...
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give the estimator of a method its parameters: `__init__`, signature and docstring."""
+        super().__init_subclass__(**options)
+        if "_method" in vars(cls):
+            cls.__init__ = make_init(cls._method)  # type: ignore[method-assign]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{describe_parameters(cls._method)}\n"
+
+    def __sklearn_tags__(self) -> Tags:
+        """What scikit-learn should know: a matrix of pairs, sparse or dense, without negative weights."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def make_config(self) -> Config:
+        """The settings of this estimator: its preset with the given parameters."""
+        parameters = self.get_params()
+        for name, each in FIT_OPTIONS.items():
+            each.check(parameters[name])
+        options = {name: value for name, value in parameters.items() if name in OPTIONS}
+        if self.random_state is not None:
+            state = self.random_state
+            options["seed"] = state.randint(2**31 - 1) if isinstance(state, np.random.RandomState) else state
+        return make_config(self._method, options.pop("preset"), **options)
+
+    def fit(self, graph: Any, y: Any = None, *, on_epoch: OnEpoch | None = None) -> GraphEmbedding:
+        """Embed a graph: a path, Graph, scipy matrix, (edges, features), networkx or PyG graph, or an adjacency.
+
+        on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
+        """
+        config = self.make_config()
+        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
+            if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
+                graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
+            if getattr(graph, "stored", None) is None:
+                graph = read_training(self, graph, directed=config.directed)
+            else:
+                set_columns(self, graph)
+            run = embed_graph(
+                graph,
+                config,
+                validation_fraction=self.validation_fraction,
+                on_epoch=on_epoch,
+                directory=directory,
+                keep=True,
+            )
+            self.remember(run, graph)
+        return self
+
+    def fit_transform(self, graph: Any, y: Any = None) -> np.ndarray:
+        """Fit, and return the embedding."""
+        return self.fit(graph).embedding_
+
+    def transform(self, graph: Any, *, new_graph: bool = False) -> np.ndarray:
+        """(num_nodes, dim) vectors of a graph of known and new nodes, in the coordinates of `embedding_`.
+
+        Known nodes are told by their ids, or by their numbers where the graph has no ids: the first ones are they.
+        Their vectors are those of `embedding_`, to the bit. New nodes need the features the model was trained on, if
+        any, and their edges; edges between known nodes are not looked at. A (num_new, num_known) matrix holds the edges
+        of new nodes only, with features as (matrix, features).
+
+        new_graph: no node is known, whatever the ids or numbers say.
+        """
+        source = self._read_grown(graph, None if new_graph else self._known_ids())
+        if isinstance(source, Newcomers):
+            return embed_newcomers(self.fitted, source)
+        return embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+
+    def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
+        """Go on training on a graph that has grown, in the coordinates of `embedding_`; `movement_` tells what moved.
+
+        Unless `lr` was given, steps are a tenth of those of `fit`. Without a fit before it this is `fit`.
+        """
+        if not hasattr(self, "embedding_"):
+            return self.fit(graph)
+        source = self._read_grown(graph)
+        if isinstance(source, Newcomers):
+            raise InputError("partial_fit needs the whole graph as it is now, known nodes and new ones with all edges")
+        config = self.make_config()
+        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
+            run, movement = continue_training(
+                self.fitted,
+                self.embedding_,
+                self.node_ids_,
+                source,
+                config,
+                best_epoch=self.history_.best_epoch,
+                small_steps=self.lr is None,
+                validation_fraction=self.validation_fraction,
+                directory=directory,
+            )
+            set_columns(self, source)
+            self.remember(run, source, movement)
+        return self
+
+    def score(self, graph: Any, y: Any = None) -> float:
+        """How well links are told from pairs without one: the AUC.
+
+        Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
+        made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
+        """
+        source = self._read_grown(graph, self._known_ids())
+        fitted, embedding = self.fitted, self.embedding_
+        if isinstance(source, Newcomers):
+            return score_newcomers(fitted, embedding, source)
+        matched = match_nodes(source, self.node_ids_, len(embedding))
+        if matched.newcomers.num_new:
+            return score_newcomers(fitted, embedding, matched.newcomers)
+        return score_links(fitted, embedding, source, matched.known)
+
+    @property
+    def module_(self) -> EncoderModule:
+        """A copy of the encoder as a `torch.nn.Module` of (features, edges), to train on; this model stays as it is."""
+        fitted = self.fitted
+        if self._module is None:
+            self._module = EncoderModule(fitted)
+        return self._module
+
+    def save(self, folder: str | Path) -> None:
+        """Write vectors, weights, settings and what new nodes need to a folder, which every command reads."""
+        check_is_fitted(self, "embedding_")
+        values = {"estimator": type(self).__name__, "parameters": self._saved_parameters()}
+        write_artefact(Path(folder), _TRAINING, self._artefact.contents(**values))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> GraphEmbedding:
+        """Read what `save` wrote, or the directory of a finished run."""
+        artefact = open_artefact(Path(folder))
+        name = artefact.values.get("estimator")
+        if name != cls.__name__:
+            raise InputError(f"{folder}: holds a {name}, not a {cls.__name__}")
+        return cls._from_artefact(artefact)
+
+    @classmethod
+    def _from_artefact(cls, artefact: Artefact) -> GraphEmbedding:
+        artefact, config = artefact.in_memory(), read_config(artefact)
+        with artefact.explained():
+            parameters = artefact.values["parameters"]
+            model = estimator_of(config) if parameters is None else cls(**parameters)
+        model.run_, model.movement_ = None, None
+        model._set_results(artefact)
+        model.n_features_in_ = model.fitted.inputs.num_features or len(model.embedding_)
+        return model
+
+    def remember(self, run: Run, graph: GraphStore, movement: Movement | None = None) -> None:
+        """Take over a finished run on a graph, as `fit` does, and keep it in the run directory."""
+        row = {**run.describe(), "seconds": run.seconds, **({} if movement is None else movement.describe())}
+        edges = True if graph.resident else None
+        contents = describe_run(graph, run, row, parameters=self._saved_parameters(run.config.seed), keeps_edges=edges)
+        self.run_: Run | None = replace(run, fitted=None)
+        self.movement_ = movement
+        self._set_results(contents.in_memory())
+        if self.run_dir is not None:
+            write_artefact(Path(self.run_dir), _TRAINING, self._artefact.contents())
+
+    def _saved_parameters(self, seed: int | None = None) -> dict[str, Any]:
+        """Parameters for JSON. seed: what a generator among them was asked for, and gave."""
+        parameters = {**self.get_params(), "run_dir": None, "resume": False}
+        if not isinstance(parameters["random_state"], (int, type(None))):
+            parameters["random_state"] = self.config_.seed if seed is None else seed
+        return parameters
+
+    def _set_results(self, artefact: Artefact) -> None:
+        self._artefact = artefact
+        self.embedding_ = read_vectors(artefact)
+        self.node_ids_ = read_ids(artefact)
+        self.history_ = read_training_history(artefact)
+        self.config_ = read_config(artefact)
+        self._n_features_out = self.embedding_.shape[1]
+        self._fitted = read_fitted(artefact)
+        self._module = None
+
+    @property
+    def fitted(self) -> Fitted:
+        """What new nodes need: model, frame, the way nodes are read and the state of the known ones."""
+        check_is_fitted(self, "embedding_")
+        return self._fitted
+
+    def _known_ids(self) -> np.ndarray | None:
+        check_is_fitted(self, "embedding_")
+        return self.node_ids_
+
+    def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | Newcomers:
+        """known_ids: nodes that need no features."""
+        check_is_fitted(self, "embedding_")
+        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, known_ids=known_ids)
+
+
+@contextmanager
+def _leaving_as_python_does() -> Iterator[None]:
+    """Turn the end by a signal into what Python itself raises for it."""
+    try:
+        yield
+    except Interrupted as stop:
+        raise (KeyboardInterrupt(str(stop)) if stop.exit_code == 130 else SystemExit(stop.exit_code)) from stop
+
+
+class GAE(GraphEmbedding):
+    """The graph autoencoder: one encoder over the whole graph (Kipf and Welling 2016)."""
+
+    _method = "gae"
+
+
+class VGAE(GraphEmbedding):
+    """The variational graph autoencoder; `embedding_` holds the means."""
+
+    _method = "vgae"
+
+
+class FastGAE(GraphEmbedding):
+    """A GAE whose loss looks at the subgraph of a degree-weighted node sample (Salha et al. 2021)."""
+
+    _method = "fastgae"
+
+
+class GAEL2G(GraphEmbedding):
+    """GAE+L2G: one autoencoder per patch, trained apart and aligned once (Jeub et al. 2023)."""
+
+    _method = "gae+l2g"
+
+
+class L2G2G(GraphEmbedding):
+    """L2G2G: patches share an encoder and are synchronised while it trains (Ouyang et al. 2023).
+
+    Example:
+        >>> edges = [(i, (i + step) % 40) for i in range(40) for step in (1, 2)]
+        >>> L2G2G(dim=4, patches=2, epochs=3).fit_transform((edges, None)).shape
+        (40, 4)
+    """
+
+    _method = "l2g2g"
+
+
+class VL2G2G(L2G2G):
+    """L2G2G with a variational encoder; `embedding_` holds the means."""
+
+    _method = "vl2g2g"
+
+
+def estimator_of(config: Config) -> GraphEmbedding:
+    """An estimator of these settings; parameters that are the preset's stay None."""
+    kind: type[GraphEmbedding] = globals()[ESTIMATORS[config.method]]
+    usual = make_config(config.method, config.preset)
+    names = [name for name in kind._get_param_names() if name in OPTIONS and name != "preset"]
+    changed = {name: getattr(config, name) for name in names if getattr(config, name) != getattr(usual, name)}
+    return kind(preset=config.preset, **changed)
+
+
+def load_model(folder: str | Path) -> GraphEmbedding:
+    """Read a saved model, or the directory of a finished run, whatever its method."""
+    artefact = open_artefact(Path(folder))
+    name = str(artefact.values.get("estimator"))
+    if name not in ESTIMATORS.values():
+        raise InputError(f"{folder}: holds a {name}, which this version does not know")
+    kind: type[GraphEmbedding] = globals()[name]
+    return kind._from_artefact(artefact)

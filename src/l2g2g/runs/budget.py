@@ -1,0 +1,211 @@
+"""Budget: what a training from disk takes of memory, part by part, and how a limit is shared out among the parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from l2g2g.config import Config
+from l2g2g.errors import ResourceError
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.models.structure import MORE_VECTORS
+from l2g2g.runs.memory import resident_memory
+
+# Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
+_PER_ARC, _PER_ARC_SCORED = 38, 40
+_PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the two ways of an epoch
+_PER_ROW_ACTIVATION = 20  # of a whole graph in rows: five tables of a hidden layer, on the way back
+_COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
+_BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 20, 44  # of rows that are read and worked on
+_FEATURE_BLOCK = 1 << 25
+_ARC_SURPLUS = 1.6  # arcs of the largest patch, of an even share, before patches are cut
+_MARGIN = 0.12  # of the limit, for what no formula knows
+_MOST_PARTS = 8  # threads with a table of sums of their own
+_LEAST_PATCH_NODES = 500
+_PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
+
+
+@dataclass(frozen=True)
+class StoredSizes:
+    """What memory depends on, of a graph on disk.
+
+    Attributes:
+        num_nodes, num_edges, num_features: Its sizes.
+        entries_per_row: Numbers that a feature row holds, of a sparse one twice its entries.
+        largest_rows, largest_arcs, num_rows: Of the patches, where these are cut already.
+        num_ranks: Processes that share the patches.
+    """
+
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    entries_per_row: float
+    largest_rows: int | None = None
+    largest_arcs: int | None = None
+    num_rows: int | None = None
+    num_ranks: int = 1
+
+    @classmethod
+    def of(cls, graph: GraphStore) -> StoredSizes:
+        """Those of a graph whose patches are not cut yet."""
+        entries = (2 if graph.has_sparse_features else 1) * graph.entries_per_row
+        return cls(graph.num_nodes, graph.num_edges, graph.num_features, entries)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that a training from disk takes.
+
+    Attributes:
+        resident: What the process holds before any work.
+        nodes: What is held for every node, at the stage that needs most.
+        training: The same while epochs run, with their validations.
+        patch: What one patch takes, of this many.
+        blocks: What is read of rows and features at a time.
+        num_patches: Number of patches.
+    """
+
+    resident: int
+    nodes: int
+    training: int
+    patch: int
+    blocks: int
+    num_patches: int
+
+    @property
+    def total(self) -> int:
+        """All of it, with a margin."""
+        return self._sum(self.nodes)
+
+    def spare(self, limit: int) -> int:
+        """What a limit leaves for rows and patches to stay in memory while epochs run."""
+        return max(0, limit - self._sum(self.training))
+
+    def without_limit(self, stays: int) -> int:
+        """What a training takes that nothing limits. stays: bytes of rows and patches that stay while epochs run."""
+        return self.resident + max(self.patch, self.blocks) + max(self.nodes, self.training + stays)
+
+    def _sum(self, nodes: int) -> int:
+        return int((self.resident + nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
+
+
+def kept_bytes(config: Config, weighted: bool = False) -> tuple[int, int]:
+    """(for each arc, for each row) what a patch takes that stays in memory, its features aside."""
+    arc = 8 + 8 * (1 - config.hidden_fraction)  # columns, nodes of the columns; Â of an epoch
+    arc += 4 if weighted else 0
+    aligns = config.rotates or config.translates or config.scale
+    if not config.hidden_fraction or aligns or not config.passes_whole_graph:
+        arc += 8  # Â without a mask
+    if config.loss_scope == "inside":
+        return int(arc + 12), 32  # what is excluded, its filter, and a list of edges
+    return math.ceil(arc), 32 + _PER_KEPT_ACTIVATION * config.numbers_per_row
+
+
+def structure_columns(sizes: StoredSizes, config: Config) -> int:
+    """Columns that are made from the structure, alone or beside features."""
+    wanted = not sizes.num_features or config.expects_structure(sizes.num_nodes)
+    return config.structure_width + 1 if wanted else 0
+
+
+def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) -> int:
+    """What a patch takes while the encoder runs over it and back."""
+    columns = sizes.entries_per_row + structure_columns(sizes, config)
+    per_arc = _PER_ARC + (_PER_ARC_SCORED * config.negatives_per_edge if config.loss_scope == "inside" else 0)
+    activations = _PER_ACTIVATION * config.numbers_per_row
+    per_row = activations + 4 * _COPIES_OF_FEATURES * columns
+    return int(per_row * rows + per_arc * arcs)
+
+
+def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, int]:
+    """What all nodes take at the stage that needs most (columns made from the structure, an epoch, an alignment, a
+    validation, the final vectors), and while epochs run.
+
+    Of several ranks this is the first: it has the vectors of all nodes in the end.
+    """
+    num_nodes, vector = sizes.num_nodes, 4 * config.dim
+    rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
+    held_out = 0.05 * sizes.num_edges * 112 + 4 * num_nodes
+    always = 8 * rows + 24 * num_nodes + held_out
+    structural = structure_columns(sizes, config)
+    always += 4 * num_nodes * structural
+    epoch = 0.0
+    if config.loss_scope == "global":
+        scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
+        epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
+        epoch += sizes.num_edges / 4  # a bit for each arc: whether this epoch hides it
+    aligned = 3 * rows * vector + num_nodes * vector
+    if sizes.num_ranks > 1:
+        always += num_nodes * (sizes.num_ranks + 8)  # who holds a node, and who scores it
+        if epoch:
+            epoch += num_nodes * (_PASSED_ON * vector + sizes.num_ranks + 24)
+        aligned += num_nodes * vector
+    last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    final = last_pass if config.passes_whole_graph else aligned
+    aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
+    structure = 28 * num_nodes * (structural + MORE_VECTORS) if structural else 0
+    training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
+    return int(max(training, always + final, always + structure)), int(training)
+
+
+def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: int, resident: int) -> Needs:
+    """What a training with this many patches takes."""
+    if sizes.largest_rows is not None and sizes.largest_arcs is not None:
+        rows, arcs = float(sizes.largest_rows), float(sizes.largest_arcs)
+    else:
+        rows = 1.2 * sizes.num_nodes / num_patches + 4 * config.overlap_range[1]
+        arcs = _ARC_SURPLUS * 2 * sizes.num_edges / num_patches
+    patch = patch_bytes(rows, arcs, sizes, config)
+    columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
+    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
+    return Needs(resident, *node_bytes(sizes, config, threads), patch, blocks, num_patches)
+
+
+def row_needs(sizes: StoredSizes, config: Config, threads: int, resident: int) -> Needs:
+    """What a training of the whole graph as one patch takes, whose rows are read from disk: tables of all layers."""
+    if config.loss_pairs == "sampled":
+        config = replace(config, scope="global")  # one patch: pairs inside it are pairs of all nodes
+    nodes, training = node_bytes(sizes, config, threads)
+    activations = _PER_ROW_ACTIVATION * config.numbers_per_row * sizes.num_nodes // sizes.num_ranks
+    if sizes.num_ranks > 1:  # rows of ghost nodes, which may be nearly all
+        activations += 8 * max(config.hidden, config.dim) * config.tables_per_layer * sizes.num_nodes
+    columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
+    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
+    training += activations
+    return Needs(resident, max(nodes, training), training, 0, blocks, 1)
+
+
+def most_patches(num_nodes: int, config: Config) -> int:
+    """Beyond this many, patches would be little more than what they share."""
+    return max(2, num_nodes // max(_LEAST_PATCH_NODES, 4 * config.overlap_range[1]))
+
+
+def fit_budget(sizes: StoredSizes, config: Config, threads: int, name: str, resident: int | None = None) -> Needs:
+    """The fewest patches with which a training keeps to `config.memory`; refused where there is no such number."""
+    assert config.memory is not None
+    resident = resident_memory() if resident is None else resident
+    if not config.definition.uses_patches:
+        needs = row_needs(sizes, config, threads, resident)
+        if needs.total > config.memory:
+            raise _too_small(name, config.memory, needs)
+        return needs
+    wanted = config.num_patches(sizes.num_nodes)
+    most = wanted if config.patches is not None else max(wanted, most_patches(sizes.num_nodes, config))
+    needs = find_needs(sizes, config, wanted, threads, resident)
+    if config.patches is None and sizes.largest_rows is None:
+        while needs.total > config.memory and needs.num_patches < most:
+            more = min(most, math.ceil(1.2 * needs.num_patches))
+            needs = find_needs(sizes, config, more, threads, resident)
+    if needs.total > config.memory:
+        raise _too_small(name, config.memory, find_needs(sizes, config, most, threads, resident))
+    return needs
+
+
+def _too_small(name: str, memory: int, needs: Needs) -> ResourceError:
+    enough = show_size(math.ceil(needs.total / 1e7) * 10_000_000)
+    with_patches = f" with {needs.num_patches} patches" if needs.num_patches > 1 else ""
+    return ResourceError(f"{name}: --memory {show_size(memory)} is too small; {enough} would do{with_patches}")
+
+
+def show_size(num_bytes: int) -> str:
+    """As one would give it: 4GB, 750MB."""
+    return f"{num_bytes / 1e9:.4g}GB" if num_bytes >= 10**9 else f"{math.ceil(num_bytes / 1e6)}MB"

@@ -1,0 +1,293 @@
+"""Plan: how many patches, how much memory, disk and time a run will take, before it is started.
+
+Memory and disk follow from the sizes. Time comes from a small training of the same shape (as many features and
+neighbours, the same settings) on this machine: every part of an epoch grows with the number of nodes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from l2g2g.config import Config
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.splits import keep_all, split_links
+from l2g2g.graphs.store import write_graph
+from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
+from l2g2g.patches.partition import partition
+from l2g2g.patches.store import write_patches
+from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
+from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
+from l2g2g.runs.patches import RunPatches
+from l2g2g.runs.resources import choose_threads, prepare_torch
+from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.training import run_split
+
+_SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 80_000, 1_200_000, 8_000_000
+_INSIDE = 0.7  # of the edges of the sample, between nodes of one patch
+_SAMPLE_EPOCHS = 10
+_SAMPLE_PATCHES = 10
+# How much longer it takes on a large graph, whose tables leave the caches, measured on four graphs: a node in an epoch
+# and in the split than one of the sample, an arc in METIS than one of its small graph.
+_EPOCH_GROWTH, _SPLIT_GROWTH, _METIS_GROWTH = 1.2, 2.0, 1.7
+_METIS_NODES, _METIS_EDGES = 20_000, 300_000
+
+
+@dataclass(frozen=True)
+class GraphSizes:
+    """What a plan depends on.
+
+    Attributes:
+        name: Of the graph.
+        num_nodes, num_edges, num_features: Its sizes.
+        entries_per_row: Numbers of a feature row; of a sparse one its entries.
+        sparse: Whether features are sparse.
+        on_disk: Whether it lies in a store; otherwise it is read first.
+    """
+
+    name: str
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    entries_per_row: float
+    sparse: bool = False
+    on_disk: bool = field(default=False, compare=False)
+
+    @classmethod
+    def of(cls, graph: GraphStore) -> GraphSizes:
+        """Those of a graph in memory or on disk."""
+        sizes = graph.name, graph.num_nodes, graph.num_edges, graph.num_features
+        return cls(*sizes, graph.entries_per_row, graph.has_sparse_features, not graph.resident)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Of the features in memory or on disk."""
+        return int((8 if self.sparse else 4) * self.entries_per_row * self.num_nodes)
+
+    @property
+    def stored(self) -> StoredSizes:
+        """For the budget of a training from disk."""
+        entries = (2 if self.sparse else 1) * self.entries_per_row
+        return StoredSizes(self.num_nodes, self.num_edges, self.num_features, entries)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will take.
+
+    Attributes:
+        num_patches: Patches it is cut into.
+        in_memory: Whether the graph is in memory, or on disk.
+        ranks: Processes that share the work.
+        memory_bytes: Peak of each process.
+        disk_bytes: Of the store, 0 for none.
+        epochs: At most so many.
+        seconds: By stage: split, partition, epoch (each), validation (each), train, assemble, total; reading is not
+            in it.
+    """
+
+    graph: str
+    num_patches: int
+    in_memory: bool
+    ranks: int
+    memory_bytes: int
+    disk_bytes: int
+    epochs: int
+    seconds: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """In one line."""
+        where = "in memory" if self.in_memory else f"from disk ({show_size(self.disk_bytes)})"
+        each = " each" if self.ranks > 1 else ""
+        return (
+            f"{self.graph}: {self.num_patches} patches {where}, {show_size(self.memory_bytes)} of memory{each}, "
+            f"{self.seconds['epoch']:.2g} s an epoch, {show_seconds(self.seconds['total'])} "
+            f"for at most {self.epochs} epochs"
+        )
+
+
+def show_seconds(seconds: float) -> str:
+    """Seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
+    """Plan a run. Refused, as the run would be, where `config.memory` is too small.
+
+    ranks: processes that share the patches. Memory is that of the first, which holds all vectors in the end.
+    """
+    num_arcs, columns = 2 * sizes.num_edges, sizes.feature_bytes
+    threads = choose_threads(config, num_arcs)
+    resident = resident_memory()
+    training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config, ranks) + 16 * num_arcs + columns
+    needed = resident + max(training, peak_of_reading(num_arcs, columns))
+    in_memory = config.memory is None or needed <= config.memory
+    in_memory = in_memory and ranks == 1  # several read their own parts of a store
+    needs: Needs | None = None
+    num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
+    if not in_memory:
+        stored = replace(sizes.stored, num_ranks=ranks)
+        if config.memory is not None:
+            needs = fit_budget(stored, config, threads, sizes.name, resident)
+        elif config.definition.uses_patches:
+            needs = find_needs(stored, config, num_patches, threads, resident)
+        else:
+            needs = row_needs(stored, config, threads, resident)
+        per_arc, per_row = kept_bytes(config)
+        per_row += int(8 * (stored.entries_per_row or config.structure_width))
+        # If all of it may stay in memory: the rows of the own nodes, and the own patches.
+        stays = ((4 + per_arc) * num_arcs + per_row * sizes.num_nodes) // ranks
+        num_patches = needs.num_patches
+        needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
+        if config.memory is None and not sizes.on_disk:  # the first rank reads it
+            needed = max(needed, resident + peak_of_reading(num_arcs, columns))
+    sample = Sample.of(sizes, replace(config, threads=threads))
+    seconds = sample.measure(in_memory)
+    scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
+    epochs = config.num_epochs(sizes.num_edges)
+    times = {stage: value * scale for stage, value in seconds.items()}
+    if sample.graph.num_nodes < sizes.num_nodes:
+        times["epoch"] *= _EPOCH_GROWTH
+        times["split"] *= _SPLIT_GROWTH
+    times["epoch"] /= ranks
+    validations = -(-epochs // config.validate_every) if config.patience else 0
+    times["train"] = epochs * times["epoch"] + validations * times["validation"]
+    times["total"] = sum(times[stage] for stage in ("split", "partition", "train", "assemble"))
+    disk = 0
+    if not in_memory:
+        disk = int(1.2 * (columns + 4 * num_arcs) + columns + 4 * num_arcs + 24 * sizes.num_nodes)
+    return Plan(sizes.name, num_patches, in_memory, ranks, int(needed), disk, epochs, times)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A small graph of the shape of a large one.
+
+    Attributes:
+        graph: The graph.
+        patch_set: Its patches, of about the size that those of the large one have, but two at least.
+        config: The settings of the run, few epochs.
+        shrinkage: By how much an average node of it has fewer numbers than one of the large graph.
+    """
+
+    graph: Graph
+    patch_set: PatchSet
+    config: Config
+    shrinkage: float
+
+    @classmethod
+    def of(cls, sizes: GraphSizes, config: Config) -> Sample:
+        """Draw it: patches one after the other, most edges inside them, to anywhere: no node is near its neighbours."""
+        degree = max(1.0, 2 * sizes.num_edges / sizes.num_nodes)
+        numbers = sizes.entries_per_row or config.structure_width
+        wanted = min(_SAMPLE_NODES, _SAMPLE_ARCS / degree, _SAMPLE_NUMBERS / max(1.0, numbers))
+        num_nodes = min(sizes.num_nodes, max(2000, int(wanted)))
+        generator = np.random.default_rng(0)
+        num_edges = max(1, int(min(degree, num_nodes / 4) * num_nodes / 2))
+        # Patches as large as the real ones where that leaves two: what a patch takes of the caches decides its speed.
+        few = round(config.num_patches(sizes.num_nodes) * num_nodes / sizes.num_nodes)
+        few = max(2, min(few, num_nodes // (4 * config.overlap_range[1]), _SAMPLE_PATCHES))
+        labels = np.arange(num_nodes) * few // num_nodes
+        graph = Graph.from_arcs(*_draw_edges(labels, num_edges, generator), num_nodes=num_nodes, name="sample")
+        shrinkage = degree / max(1e-9, graph.adjacency.nnz / num_nodes) if num_nodes < 4 * degree else 1.0
+        graph = replace(graph, features=_draw_features(sizes, config.structure_width, num_nodes, generator))
+        config = replace(config, epochs=_SAMPLE_EPOCHS, patience=0, memory=None, structure="none")
+        patch_set = whole_graph(num_nodes)
+        if config.definition.uses_patches:
+            config = replace(config, patches=few)
+            least, most = config.overlap_range
+            patch_set = make_patches(graph.adjacency, labels, min_overlap=least, target_overlap=most)
+        scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
+        return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage)
+
+    def measure(self, in_memory: bool) -> dict[str, float]:
+        """Seconds of the stages of a training of the sample."""
+        clock = Stopwatch()
+        prepare_torch(self.config, self.graph.adjacency.nnz)
+        with torch.random.fork_rng(devices=[]):
+            if in_memory:
+                run = run_split(keep_all(self.graph), self.config, clock=clock, patches=RunPatches(self.patch_set))
+            else:
+                run = self._train_from_disk(clock)
+        epochs = run.trained.history.epoch_seconds
+        started = time.perf_counter()
+        split_links(self.graph, test_fraction=0.0)
+        split_seconds = time.perf_counter() - started
+        partition_seconds = 0.0
+        if self.config.definition.uses_patches:
+            partition_seconds = self._measure_partition()
+        prepared = clock.seconds.get("partition", 0.0)
+        last = clock.seconds["assemble"]
+        return {
+            "split": split_seconds,
+            "partition": partition_seconds + prepared,
+            "epoch": statistics.quantiles(epochs[1:], n=4)[0],  # for the same reason as in the partition
+            "validation": last,
+            "assemble": last,
+        }
+
+    def _measure_partition(self) -> float:
+        """Seconds. METIS has a graph of its own: arcs of a sparse random one take it longer than real ones."""
+        adjacency, growth = self.graph.adjacency, 1.0
+        if self.config.partition == "metis":
+            generator = np.random.default_rng(0)
+            labels = np.arange(_METIS_NODES) * _SAMPLE_PATCHES // _METIS_NODES
+            adjacency = Graph.from_arcs(
+                *_draw_edges(labels, _METIS_EDGES, generator), num_nodes=_METIS_NODES, name="small"
+            ).adjacency
+            growth = _METIS_GROWTH * self.graph.adjacency.nnz / adjacency.nnz
+        seconds = []
+        for _ in range(2):  # the shorter counts: whatever else runs here only ever adds
+            started = time.perf_counter()
+            partition(adjacency, _SAMPLE_PATCHES, method=self.config.partition, fennel_passes=self.config.fennel_passes)
+            seconds.append(time.perf_counter() - started)
+        return growth * min(seconds)
+
+    def _train_from_disk(self, clock: Stopwatch) -> Any:
+        with tempfile.TemporaryDirectory(prefix="l2g2g-plan-") as folder:
+            stored = write_graph(self.graph, folder)
+            nothing_to_spare = Needs(0, 0, 0, 2, 0, self.patch_set.num_patches)
+            on_disk = RunPatches(self.patch_set, None, nothing_to_spare, by_rows=True)
+            if self.config.definition.uses_patches:
+                on_disk = RunPatches(self.patch_set, write_patches(stored, self.patch_set), nothing_to_spare)
+            return run_split(keep_all(stored), replace(self.config, memory=1), clock=clock, patches=on_disk)
+
+
+def _draw_edges(labels: np.ndarray, num_edges: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(sources, targets) of random edges, most of them between nodes of one label. labels: (num_nodes,) in order."""
+    num_nodes = len(labels)
+    sources = generator.integers(0, num_nodes, num_edges)
+    starts = np.searchsorted(labels, np.arange(labels[-1] + 2))
+    lows, highs = starts[labels[sources]], starts[labels[sources] + 1]
+    far = generator.random(num_edges) > _INSIDE
+    lows[far], highs[far] = 0, num_nodes
+    return sources, generator.integers(lows, highs)
+
+
+def _draw_features(sizes: GraphSizes, structure_width: int, num_nodes: int, generator: np.random.Generator) -> Any:
+    """Random columns: dense or sparse as those of the graph, or in place of those that are made from its structure."""
+    if not sizes.sparse or not sizes.num_features:
+        width = sizes.num_features or structure_width
+        return generator.standard_normal((num_nodes, width), dtype=np.float32)
+    per_row = max(1, round(sizes.entries_per_row))
+    columns = np.sort(generator.integers(0, sizes.num_features, (num_nodes, per_row)), axis=1)
+    matrix = sp.csr_array(
+        (np.ones(columns.size, np.float32), columns.ravel().astype(np.int32), np.arange(num_nodes + 1) * per_row),
+        shape=(num_nodes, sizes.num_features),
+    )
+    matrix.sum_duplicates()
+    return sp.csr_array((matrix.data, matrix.indices, matrix.indptr.astype(np.int32)), shape=matrix.shape)

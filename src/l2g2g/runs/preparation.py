@@ -1,0 +1,165 @@
+"""Preparation: what the settings of a run mean for the patches, inputs, pairs and the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from l2g2g.config import Config
+from l2g2g.errors import InputError
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.decoders import DECODERS
+from l2g2g.models.encoders import ENCODERS
+from l2g2g.models.inputs import InputMap, InputSource, fit_inputs
+from l2g2g.models.structure import StructureMap
+from l2g2g.parallel.communicator import Communicator
+from l2g2g.patches.cut import Cut, cut_graph
+from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.patches.partition import metis_memory, partition_graph
+from l2g2g.runs.feature_choices import FeatureCounts, compression_pays
+from l2g2g.runs.fitted import make_autoencoder
+from l2g2g.runs.memory import resident_memory
+from l2g2g.training.loop import LoopSettings
+from l2g2g.training.pair_source import PairOptions
+from l2g2g.training.rows import TrainingRows
+
+# Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
+_REVERSED_SHARE = 0.5
+
+
+def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
+    """Whether vectors come from a pass over the whole graph and not from the patches."""
+    return config.passes_whole_graph and patch_set.num_patches > 1
+
+
+def refuse_nothing_to_predict(num_scored: int) -> None:
+    """Refuse pairs of which none is an edge."""
+    if num_scored == 0:
+        raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
+
+
+def propagates_once(config: Config) -> bool:
+    """Whether Â X is enough: not for an encoder that hides edges, drops or centres features, skips or reads X too."""
+    needs_features = config.skip or config.feature_scaling == "centred" or ENCODERS[config.encoder].reads_own_rows
+    return not (config.hidden_fraction or needs_features)
+
+
+def refuse_missing_weights(graph: GraphStore, config: Config) -> None:
+    """Refuse a loss that counts weights on a graph that has none, in memory or on disk."""
+    if config.weighted_loss and not graph.weighted:
+        raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
+
+
+def pair_options(graph: GraphStore, config: Config) -> PairOptions:
+    """How pairs are drawn and counted; what the graph cannot give is refused."""
+    refuse_missing_weights(graph, config)
+    if graph.directed != config.directed:
+        wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
+        raise InputError(f"{graph.name}: the graph {wrong}")
+    return PairOptions(
+        by_degree=config.negative_sampling == "degree",
+        weighted=config.weighted_loss,
+        reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
+    )
+
+
+def make_model(
+    num_columns: int, find_centre: Callable[[], tuple[np.ndarray, float]], num_patches: int, config: Config
+) -> Autoencoder:
+    """The untrained model for features of so many columns. find_centre: see `feature_centre`; asked where needed."""
+    mean, scale = find_centre() if config.feature_scaling == "centred" else (None, 1.0)
+    if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
+        mean, scale = None, 1.0
+    num_encoders = 1 if config.shares_encoder else num_patches
+    return make_autoencoder(config, num_columns, num_encoders, None if mean is None else torch.from_numpy(mean), scale)
+
+
+def cut(graph: GraphStore, config: Config) -> PatchSet:
+    """The patches of a graph in memory; one patch for the methods that use none."""
+    if not config.definition.uses_patches:
+        return whole_graph(graph.num_nodes)
+    return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
+
+
+def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
+    """How these settings cut a graph."""
+    least, wanted = config.overlap_range
+    return Cut.of(
+        method,
+        seed=config.seed,
+        fennel_passes=config.fennel_passes,
+        rule=graph.rule,
+        num_patches=num_patches,
+        min_overlap=least,
+        target_overlap=wanted,
+        mean_degree=config.patch_degree,
+        most_share=config.widens_to,
+    )
+
+
+def mask_clusters(rows: TrainingRows, config: Config, communicator: Communicator) -> tuple[np.ndarray, float]:
+    """(num_nodes,) cluster of every node, which a mask regroups each epoch, and the share of the arcs between clusters.
+
+    Ten clusters for every patch, by METIS where it fits the limit of memory, otherwise by FENNEL in passes. Of several
+    ranks the first cuts.
+    """
+    labels = np.empty(0, np.int64)
+    if communicator.is_first:
+        num_clusters = count_mask_clusters(rows.num_nodes, config)
+        room = None if config.memory is None or rows.whole is not None else config.memory - resident_memory()
+        method = "metis" if room is None or metis_memory(rows.graph) <= room else "streaming"
+        labels = partition_graph(rows.graph, num_clusters, method=method, seed=config.seed).astype(np.int64)
+    labels = np.frombuffer(communicator.broadcast("clusters", labels.tobytes()), np.int64)
+    return labels, max(rows.count_between(labels) / (2 * rows.num_edges), 1e-9)
+
+
+def count_mask_clusters(num_nodes: int, config: Config) -> int:
+    """Clusters that a mask regroups, of a graph of this size."""
+    return max(2, min(10 * config.num_patches(num_nodes), num_nodes // 2))
+
+
+def find_inputs(
+    source: InputSource, counts: FeatureCounts | None, config: Config, structure: StructureMap | None = None
+) -> InputMap:
+    """How a graph is read under these settings. counts: of its features; None where it has none.
+
+    structure: structural columns of the settings' width, where they are found already.
+    """
+    structured = counts is None or config.structure == "blend"
+    return fit_inputs(
+        source,
+        scaling=config.feature_scaling,
+        feature_width=config.feature_width if compression_pays(counts, config) else 0,
+        structure_width=config.structure_width if structured else 0,
+        structure=structure,
+        seed=config.seed,
+    )
+
+
+def loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
+    """The part of the config that the loop needs for a training graph of this size."""
+    return LoopSettings(
+        scope=config.loss_scope,
+        pairs=config.loss_pairs,
+        mask=1.0 if config.mask_groups else config.hidden_fraction,
+        mask_groups=config.mask_groups,
+        score_fraction=config.scored_fraction(num_nodes, num_edges),
+        feature_dropout=feature_dropout,
+        fresh_negatives=config.negatives == "fresh",
+        sample_size=config.num_sampled_nodes(num_nodes),
+        alignment=config.definition.alignment,
+        seed=config.seed,
+        epochs=config.num_epochs(num_edges),
+        learning_rate=config.lr,
+        schedule=config.schedule,
+        refresh_every=config.refresh_every,
+        rotate=config.rotates,
+        translate=config.translates,
+        scale=config.scale,
+        align_gradient=config.align_gradient,
+        validate_every=config.validate_every,
+        patience=config.patience,
+    )

@@ -1,0 +1,63 @@
+"""Resources: threads and device of a training, and the memory that it took."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from functools import cache
+from typing import Any
+
+import torch
+
+from l2g2g.config import Config
+from l2g2g.core import instruction_set, is_built, set_backend, set_num_threads
+from l2g2g.errors import NO_NATIVE_CORE, ResourceError
+from l2g2g.runs.environment import available_cores
+
+# Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
+# steps of an epoch waits for a thread that has no core.
+_LITTLE_WORK = 1_600_000  # arcs times columns
+
+
+def choose_threads(config: Config, num_arcs: int) -> int:
+    """Threads of a training: what was asked for, all cores, or one where there is little work."""
+    if config.threads:
+        return config.threads
+    return 1 if num_arcs * config.dim < _LITTLE_WORK else available_cores()
+
+
+def prepare_torch(config: Config, num_arcs: int) -> None:
+    """Honour the number of threads and check that the device is there."""
+    threads = choose_threads(config, num_arcs)
+    torch.set_num_threads(threads)
+    set_num_threads(threads)
+    set_backend(config.backend)
+    if config.backend == "auto" and not is_built():
+        _say_slow()
+    try:
+        torch.empty(1, device=config.device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ResourceError(f"device '{config.device}' cannot be used ({reason}); choose --device cpu") from error
+
+
+@cache
+def _say_slow() -> None:
+    """Tell once that the reference computes because the native core is missing."""
+    logging.getLogger(__name__).warning(NO_NATIVE_CORE)
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """What decides the bits of a result but not the result; it is taken out of the settings."""
+    del settings["threads"], settings["memory"], settings["backend"]
+    return {
+        "threads": choose_threads(config, num_arcs),
+        "device": settings.pop("device"),
+        "torch": str(torch.__version__),
+        "instructions": instruction_set(),
+    }

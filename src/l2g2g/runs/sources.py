@@ -1,0 +1,114 @@
+"""Sources: what a command trains on. A graph in memory, or a store on disk where a limit of memory asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from l2g2g.config import Config
+from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.read import find_graph_file, read_graph
+from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
+from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, write_store
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.runs.budget import show_size
+from l2g2g.runs.memory import estimate_memory, graph_bytes, resident_memory
+from l2g2g.runs.run_directory import RunDirectory
+from l2g2g.runs.storage import STORE, scratch_folder, shared_graph
+from l2g2g.training.heap import return_freed_memory
+
+# A text file of an edge list becomes at most this many times as many bytes while it is read into memory.
+_READING_FACTOR = 12
+
+
+def is_store_path(source: object) -> bool:
+    """Whether this is the path of a store."""
+    return isinstance(source, str | Path) and is_store(source)
+
+
+def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
+    """The store, refused where it does not keep the directions that are asked for, or those that are not."""
+    if directed and not graph.directed:
+        remedy = "write it with l2g2g prepare --directed, or leave --directed out"
+        raise InputError(f"{graph.directory}: keeps no directions; {remedy}")
+    if graph.directed and not directed:
+        raise InputError(f"{graph.directory}: keeps directions; add --directed, or prepare another store without them")
+    return graph
+
+
+def read_whole(source: str, features: Path | None = None, *, directed: bool, **how: Any) -> Graph:
+    """A graph in memory: a store, or anything that `read_graph` reads. how: more for `read_graph`."""
+    if not is_store(source):
+        return read_graph(source, features, directed=directed, **how)
+    if features is not None:
+        raise InputError(f"{source}: is a store, which has its features; leave --features out")
+    graph = open_graph(source)
+    return (check_directions(graph, directed=True) if directed else graph).to_graph()
+
+
+@contextmanager
+def open_source(
+    source: str,
+    features: Path | None,
+    config: Config,
+    *,
+    data_dir: Path | None = None,
+    directory: RunDirectory | None = None,
+    communicator: Communicator = LOCAL,
+) -> Iterator[GraphStore]:
+    """The graph of a command. A store stays one; anything else is read, into memory where `config.memory` allows it.
+
+    What does not fit is written to a store in the run directory, where a resumed run finds it again, or in a temporary
+    folder that is gone afterwards. Of several ranks the first reads, and all open the store that it has written.
+    """
+    if communicator.size > 1 and not is_store(source):
+        with ExitStack() as stack:
+            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory}
+            first = communicator.is_first
+            yield stack.enter_context(  # without a name here for what is read: it is given back once it is written
+                shared_graph(
+                    stack.enter_context(open_source(source, features, config, **how)) if first else None,
+                    communicator,
+                    directory,
+                )
+            )
+        return
+    if is_store(source):
+        if features is not None:
+            raise InputError(f"{source}: is a store, which has its features; leave --features out")
+        yield check_directions(open_graph(source), directed=config.directed)
+        return
+    if config.memory is None:
+        yield read_graph(source, features, data_dir=data_dir, directed=config.directed)
+        return
+    room = config.memory - resident_memory()
+    if room < LEAST_MEMORY:
+        least = show_size(resident_memory() + LEAST_MEMORY + 10_000_000)
+        raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
+    path = find_graph_file(source)
+    is_table = path is not None and path.suffix.lower() != ".npz" and not path.is_dir()
+    if not is_table or (path is not None and _READING_FACTOR * path.stat().st_size < room):
+        graph = read_graph(source, features, data_dir=data_dir, directed=config.directed, memory_limit=room)
+        if estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
+            found = [graph]
+            del graph
+            yield found.pop()
+            return
+        with scratch_folder(directory, STORE) as folder:
+            name = write_graph(graph, folder).directory
+            del graph
+            return_freed_memory()
+            yield open_graph(name)
+        return
+    with scratch_folder(directory, STORE) as folder:
+        made_of = describe_source(source, features, 0, directed=config.directed)
+        if is_store(folder) and open_graph(folder).source == made_of:
+            yield open_graph(folder)
+            return
+        write_store(source, folder, features, memory_bytes=room, data_dir=data_dir, directed=config.directed)
+        return_freed_memory()
+        yield open_graph(folder)

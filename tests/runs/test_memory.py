@@ -1,0 +1,81 @@
+"""Memory: the estimate is near what training takes, and what does not fit is refused before it starts."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from l2g2g.config import make_config
+from l2g2g.errors import ResourceError
+from l2g2g.graphs.graph import Graph
+from l2g2g.runs import memory
+
+# Peak above what the process held before, after a small training that loads all code.
+MEASURE = """
+import sys
+import numpy as np
+from l2g2g.config import make_config
+from l2g2g.runs.embed import embed_graph
+from l2g2g.graphs.graph import Graph
+from l2g2g.runs.memory import estimate_memory
+
+def read(name):
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
+
+def make(num_nodes, num_edges):
+    sources = generator.integers(0, num_nodes, num_edges)
+    targets = (sources + generator.integers(1, 300, num_edges)) % num_nodes
+    features = generator.random((num_nodes, 32), dtype=np.float32)
+    return Graph.from_arcs(sources, targets, num_nodes=num_nodes, features=features)
+
+generator = np.random.default_rng(0)
+config = make_config(sys.argv[1], epochs=2, threads=1)
+embed_graph(make(2000, 6000), config)
+graph = make(120_000, 600_000)
+open("/proc/self/clear_refs", "w").write("5")
+before = read("VmRSS")
+embed_graph(graph, config)
+print(estimate_memory(graph, config), read("VmHWM") - before)
+"""
+
+
+@pytest.mark.parametrize("method", ["gae", "l2g2g"])
+def test_the_estimate_is_near_what_training_takes(method):
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        pytest.skip("the system does not tell the peak of a part of a run")
+    done = subprocess.run([sys.executable, "-c", MEASURE, method], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    estimate, peak = map(int, done.stdout.split())
+    assert 0.65 * peak < estimate < 1.5 * peak
+
+
+def test_more_of_anything_needs_more():
+    small = Graph.from_arcs(np.arange(99), np.arange(99) + 1, features=np.ones((100, 8)))
+    base = memory.estimate_memory(small, make_config("gae"))
+    assert memory.estimate_memory(small, make_config("gae", dim=32)) > base
+    assert memory.estimate_memory(small, make_config("l2g2g", patches=2)) > base
+    wide = Graph(small.adjacency, features=np.ones((100, 80), np.float32))
+    assert memory.estimate_memory(wide, make_config("gae")) > base
+    sparse = Graph(small.adjacency, features=sp.csr_array(np.eye(100, 80, dtype=np.float32)))
+    assert memory.estimate_memory(sparse, make_config("gae")) < memory.estimate_memory(wide, make_config("gae"))
+    apart = make_config("gae+l2g", patches=10)
+    assert memory.estimate_memory(small, apart) < memory.estimate_memory(small, make_config("l2g2g", patches=10))
+
+
+def test_what_there_is(monkeypatch):
+    assert 2**20 < memory.available_memory() < 2**62
+    limits = (2**40, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    assert memory.available_memory() < 2**40
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
+    assert memory.available_memory() == 0
+
+
+def test_a_refusal_names_both_numbers(monkeypatch, planted):
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    with pytest.raises(ResourceError, match=r"planted: training needs about \d+ MB and 0 MB may be used"):
+        memory.check_memory(planted, make_config("gae"))
