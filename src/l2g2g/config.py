@@ -378,11 +378,13 @@ class Config:
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
-    negative_sampling: Literal["uniform", "degree"] = option(
+    negative_sampling: Literal["uniform", "degree", "auto"] = option(
         "uniform",
         group="training",
-        help="Far ends of non-edges drawn uniform, or by degree (to the power 0.75).",
-        when="Use degree where ranks against equally connected nodes matter more than AUC.",
+        help="Far ends of non-edges drawn uniform, by degree (to the power 0.75), or auto: what the validation pairs "
+        "prefer after 30 epochs of both.",
+        when="Use degree where ranks against equally connected nodes matter more than AUC, auto where a fifth more "
+        "time does not matter.",
     )
     schedule: Schedule = option(
         "constant",
@@ -530,7 +532,7 @@ class Config:
         for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
-            ("--negative-sampling degree", self.negative_sampling == "degree"),
+            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling != "uniform"),
         ):
             if is_set:
                 raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")

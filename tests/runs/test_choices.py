@@ -12,7 +12,16 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
 from l2g2g.runs.baselines import evaluate_baseline
-from l2g2g.runs.choices import Choice, choose_vectors, find_spectral, fit_log_odds, needed_gain
+from l2g2g.runs.choices import (
+    Choice,
+    choose_assembly,
+    choose_blend,
+    choose_negatives,
+    choose_vectors,
+    find_spectral,
+    fit_log_odds,
+    needed_gain,
+)
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
@@ -185,3 +194,25 @@ def test_log_odds_of_a_known_score():
     is_edge = generator.random(20_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
     assert fit_log_odds(scores, is_edge) == pytest.approx((2, -1), abs=0.1)
     assert fit_log_odds(scores, ~is_edge) == (1.0, 0.0)
+
+
+def test_negatives_are_chosen_by_validation_and_the_better_training_goes_on(planted):
+    auto, _ = evaluate_graph(planted, make_config("gae", structure="none", negative_sampling="auto", epochs=40))
+    chosen = auto["chosen"]
+    assert set(chosen["validation_auc"]) == {"uniform, short", "degree, short"}
+    forced, run = evaluate_graph(
+        planted, make_config("gae", structure="none", negative_sampling=chosen["negative_sampling"], epochs=40)
+    )
+    assert auto["auc"] == forced["auc"]
+    assert auto["epochs"] == forced["epochs"] == run.trained.history.num_epochs
+
+
+def test_a_clear_lead_decides_about_blending_and_negatives():
+    for lead, structure, negatives in ((0.005, "none", "degree"), (0.02, "blend", "degree"), (-0.1, "none", "uniform")):
+        choice = Choice("none", {"none, short": 0.8})
+        assert choose_blend(choice, 0.8 + lead, 10**6).structure == structure
+        assert choose_negatives(choice, 0.8, 0.8 + lead, 10**6).negatives == negatives
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}, 10**6).assembly == "mean"
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}, 10**6).assembly == "whole"
+    assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend
+    assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend

@@ -21,6 +21,7 @@ from l2g2g.runs.fitted import make_autoencoder
 
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
 TRIAL_EPOCHS = 15
+NEGATIVE_EPOCHS = 30  # of either way to draw non-edges: after 15 the better one was often the worse one in the end
 _LEAST_GAIN = 0.002
 # Of an early lead of blended columns some is lost: UAI leads by 0.5 points after 15 epochs and ends 0.3 below,
 # BlogCatalog and Amazon Photo lead by 1.5 to 4 and stay ahead.
@@ -82,6 +83,7 @@ class Choice:
         scores: Validation AUC of each candidate.
         row_power, eigenvalue_power: Of spectral vectors; None for trained ones.
         assembly: mean or whole, where validation pairs decided it; None otherwise.
+        negatives: uniform or degree, the same.
     """
 
     structure: str = "none"
@@ -89,6 +91,7 @@ class Choice:
     row_power: float | None = None
     eigenvalue_power: float | None = None
     assembly: str | None = None
+    negatives: str | None = None
 
     def with_score(self, name: str, score: float | None) -> Choice:
         """The same with the score of one more candidate; None for one that has none."""
@@ -111,8 +114,9 @@ class Choice:
                 "eigenvalue_power": self.eigenvalue_power,
             }
         )
-        assembly = {} if self.assembly is None else {"assembly": self.assembly}
-        return {"vectors": vectors, "structure": self.structure, **powers, **assembly, "validation_auc": self.scores}
+        decided = {"assembly": self.assembly, "negative_sampling": self.negatives}
+        decided = {name: value for name, value in decided.items() if value is not None}
+        return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
 
     def summary(self) -> str:
         """One line for people; empty where there was nothing to choose."""
@@ -121,6 +125,7 @@ class Choice:
         scores = ", ".join(f"{name} {100 * score:.1f}" for name, score in self.scores.items())
         chosen = [self.structure if self.structure != "none" else "trained"]
         chosen += [f"assembly {self.assembly}"] if self.assembly == "mean" else []
+        chosen += ["negatives by degree"] if self.negatives == "degree" else []
         return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
 
 
@@ -232,6 +237,13 @@ def choose_blend(choice: Choice, blended: float | None, num_edges: int) -> Choic
     return replace(choice, structure="blend")
 
 
+def choose_negatives(choice: Choice, uniform: float | None, by_degree: float | None, num_edges: int) -> Choice:
+    """Decide how the far ends of non-edges are drawn. uniform, by_degree: scores of short trainings."""
+    choice = choice.with_score("uniform, short", uniform).with_score("degree, short", by_degree)
+    is_better = uniform is not None and by_degree is not None and by_degree > uniform + needed_gain(uniform, num_edges)
+    return replace(choice, negatives="degree" if is_better else "uniform")
+
+
 def choose_assembly(choice: Choice, scores: dict[str, float], num_edges: int) -> Choice:
     """Decide how vectors are assembled: by a last pass over the whole graph, or as the mean of the patches."""
     assembly = "mean" if scores["mean"] > scores["whole"] + needed_gain(scores["whole"], num_edges) else "whole"
@@ -246,7 +258,8 @@ def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVect
     choice = replace(choice, scores={**choice.scores, "trained": trained})
     if spectral.auc <= trained + needed_gain(trained, spectral.num_edges):
         return choice
-    return Choice("spectral", choice.scores, spectral.row_power, spectral.eigenvalue_power)
+    how = {"row_power": spectral.row_power, "eigenvalue_power": spectral.eigenvalue_power}
+    return replace(choice, structure="spectral", negatives=None, **how)
 
 
 def needed_gain(auc: float, num_edges: int) -> float:

@@ -30,12 +30,14 @@ from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
 from l2g2g.runs.choices import (
+    NEGATIVE_EPOCHS,
     TRIAL_EPOCHS,
     Choice,
     SpectralVectors,
     begin_choice,
     choose_assembly,
     choose_blend,
+    choose_negatives,
     choose_vectors,
     find_spectral,
     may_be_near,
@@ -125,11 +127,15 @@ def run_split(
     begin = partial(_begin, split, patches, start, keeper, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
     candidate, choice, spectral = _choose_structure(config, validation, columns, begin, clock, on_epoch, is_new=is_new)
+    if config.negative_sampling == "auto" and validation is not None:
+        candidate, choice = _choose_negatives(candidate, choice, begin, clock, on_epoch, len(validation.positive))
     setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
     config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
         candidate.training.run(on_epoch=on_epoch, keeper=setting.keeper)
         trained = candidate.training.finish()
+    if choice.negatives is not None:
+        config = setting.config = replace(config, negative_sampling=choice.negatives)
     choice = choose_vectors(choice, candidate.training.best_score, spectral)
     if choice.structure != "spectral" and candidate.training.either:
         with clock.measure("choose"):
@@ -251,6 +257,31 @@ def _choose_structure(
         return blended, choice, found
     del blended
     return (candidate if config.memory is None else begin(plain)), choice, found
+
+
+def _choose_negatives(
+    candidate: _Candidate,
+    choice: Choice,
+    begin: Callable[[Config], _Candidate],
+    clock: Stopwatch,
+    on_epoch: OnEpoch | None,
+    num_edges: int,
+) -> tuple[_Candidate, Choice]:
+    """Decide how the far ends of non-edges are drawn: some epochs of either way, and the better one goes on."""
+    config = candidate.setting.config
+    with clock.measure("train"):
+        candidate.training.run(NEGATIVE_EPOCHS, on_epoch=on_epoch)
+    uniform = candidate.training.best_score
+    if config.memory is not None:  # both may not fit
+        del candidate
+    with clock.measure("choose"):
+        other = begin(replace(config, negative_sampling="degree"))
+        other.training.run(NEGATIVE_EPOCHS)
+    choice = choose_negatives(choice, uniform, other.training.best_score, num_edges)
+    if choice.negatives == "degree":
+        return other, choice
+    del other
+    return (candidate if config.memory is None else begin(config)), choice
 
 
 class _Columns:
