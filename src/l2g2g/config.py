@@ -11,6 +11,7 @@ from l2g2g.errors import InputError
 from l2g2g.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 
+BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
 FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -374,7 +375,7 @@ class Config:
         group="training",
         least=0,
         below=1,
-        unset="0.7, or 0 where all pairs are scored",
+        unset="0.7; 0.5 where patches are cut badly; 0 where all pairs are scored",
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
@@ -611,6 +612,11 @@ class Config:
         if self.mask_groups:
             return 1 - 1 / self.mask_groups
         return self._wanted_mask
+
+    @property
+    def mask_is_open(self) -> bool:
+        """Whether the patches may decide how many edges are hidden."""
+        return self.mask is None and self.mask_by == "edges" and self.loss_pairs == "sampled"
 
     @property
     def _wanted_mask(self) -> float:

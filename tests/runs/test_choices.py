@@ -216,3 +216,34 @@ def test_a_clear_lead_decides_about_blending_and_negatives():
     assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}, 10**6).assembly == "whole"
     assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend
     assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend
+
+
+@pytest.fixture(scope="module")
+def hubs():
+    """Five communities and forty hubs that know everybody: every partition cuts many edges."""
+    generator = np.random.default_rng(0)
+    sources, targets = generator.integers(0, 800, (2, 12000))
+    kept = (sources % 5 == targets % 5) & (sources != targets)
+    hubs, others = generator.integers(0, 40, 6000), generator.integers(40, 800, 6000)
+    ends = np.append(sources[kept], hubs), np.append(targets[kept], others)
+    features = (np.eye(5)[np.arange(800) % 5] + generator.normal(size=(800, 5))).astype(np.float32)
+    return Graph.from_arcs(*ends, num_nodes=800, features=features, name="hubs")
+
+
+def test_after_a_bad_cut_patches_are_wider_fewer_edges_hidden_and_the_assembly_chosen(hubs, tmp_path):
+    options = {"patches": 5, "structure": "none", "min_overlap": 3, "target_overlap": 6, "epochs": 30}
+    row, run = evaluate_graph(hubs, make_config("l2g2g", **options))
+    narrow, plain = evaluate_graph(hubs, make_config("l2g2g", **options, most_patch_share=0.0, mask=0.7))
+    assert run.patch_set.num_widened > 0 == plain.patch_set.num_widened
+    assert row["kept_edge_fraction"] > narrow["kept_edge_fraction"] + 0.1
+    assert row["largest_patch_nodes"] <= 0.4 * 800 + 5 * 6
+    assert (run.config.mask, plain.config.mask) == (0.5, 0.7)
+    scores = row["chosen"]["validation_auc"]
+    assert {"assembly whole", "assembly mean"} <= set(scores)
+    assert row["chosen"]["assembly"] == ("mean" if run.config.assembly == "mean" else "whole")
+    best = max(score for _, score in run.trained.history.validations)
+    assert max(scores["assembly whole"], scores["assembly mean"]) == pytest.approx(best, abs=1e-6)
+    stored, again = evaluate_graph(write_graph(hubs, tmp_path / "store"), make_config("l2g2g", **options))
+    assert (again.patch_set.global_nodes == run.patch_set.global_nodes).all()
+    assert again.trained.history.losses == pytest.approx(run.trained.history.losses, rel=1e-3)
+    assert stored["auc"] == pytest.approx(row["auc"], abs=5e-3)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from l2g2g.alignment.frame import Frame
-from l2g2g.config import FEW_NODES, Config
+from l2g2g.config import BAD_CUT_MASK, FEW_NODES, Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
@@ -119,6 +119,8 @@ def run_split(
     check_graph(graph, config)
     if patches is None:
         patches = find_patches(graph, config, clock, communicator=communicator)
+    if config.mask_is_open and patches.is_cut_badly(graph):
+        config = replace(config, mask=BAD_CUT_MASK)
     validation = split.validation if config.patience else None
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
     if graph.num_features and not config.considers_structure(graph.num_nodes):
