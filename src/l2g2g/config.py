@@ -12,7 +12,7 @@ from l2g2g.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, 
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 
 BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
-FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
+_FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -642,7 +642,7 @@ class Config:
 
     def expects_structure(self, num_nodes: int) -> bool:
         """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""
-        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= FEW_NODES)
+        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _FEW_NODES)
 
     @property
     def can_be_spectral(self) -> bool:

@@ -28,7 +28,7 @@ _LEAST_GAIN = 0.002
 _LEAST_BLEND_GAIN = 0.01
 # Blending is tried where spectral vectors alone come this near to a short training on the features.
 _NEAR = 0.01
-_ROUGHLY_NEAR = 0.05  # the same for a first impression of large graphs
+_ROUGHLY_NEAR = 0.05  # the same for a first impression of them, in a few passes over the graph
 # Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
 # their eigenvalue (as they are, or noisy columns damped).
 _ROW_POWERS = (0.0, 0.5, 1.0)
@@ -156,12 +156,9 @@ def find_spectral(
     return SpectralVectors(inputs, model, auc_found, row_power, power, slope, num_edges)
 
 
-def may_be_near(rough: StructureMap, short: float | None, validation: Pairs, config: Config) -> bool:
-    """Whether spectral vectors may come near to a short training. rough: a first impression of their columns."""
-    if short is None:
-        return False
-    found = find_spectral(rough, 0, validation, config).auc
-    return found is not None and found >= short - _ROUGHLY_NEAR
+def may_be_near(rough: float | None, short: float | None) -> bool:
+    """Whether spectral vectors may come near to a short training. rough: AUC of a first impression of them."""
+    return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
 def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:

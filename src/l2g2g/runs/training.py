@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from l2g2g.alignment.frame import Frame
-from l2g2g.config import BAD_CUT_MASK, FEW_NODES, Config
+from l2g2g.config import BAD_CUT_MASK, Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
@@ -219,8 +219,8 @@ def _choose_structure(
     """Decide `auto`: the candidate that is trained to its end, with structural columns beside the features or without.
 
     A few epochs without them, and as many with them unless spectral vectors, which see nothing else, are far worse.
-    The better one goes on from there. Spectral vectors themselves are the third result, where they are a candidate;
-    beside the features of a large graph only where a first impression of them is not far worse.
+    The better one goes on from there. Spectral vectors themselves are the third result, where they are a candidate:
+    beside features only where a first impression of them is not far worse.
     is_new: whether they may replace the trained vectors.
     """
     judges = validation is not None and config.epochs != 0
@@ -241,12 +241,12 @@ def _choose_structure(
     with clock.measure("train"):
         candidate.training.run(TRIAL_EPOCHS, on_epoch=on_epoch)
     short = candidate.training.best_score
-    found = None
+    found, rough = None, None
     if is_new:
         with clock.measure("choose"):
-            worth = columns.are_few or may_be_near(columns.rough(), short, validation, config)
-        found = find() if worth else None
-    choice = begin_choice(config, found).with_score("none, short", short)
+            rough = find_spectral(columns.rough(), columns.num_features, validation, config).auc
+        found = find() if may_be_near(rough, short) else None
+    choice = begin_choice(config, found).with_score("none, short", short).with_score("spectral, rough", rough)
     if not choice.may_blend or (is_new and found is None):
         return candidate, choice, found
     if config.memory is not None:  # both may not fit
@@ -303,11 +303,6 @@ class _Columns:
     def num_features(self) -> int:
         """Of the graph."""
         return self._graph.num_features
-
-    @property
-    def are_few(self) -> bool:
-        """Whether they are found in a short time."""
-        return self._graph.num_nodes <= FEW_NODES
 
     def signed(self) -> StructureMap:
         """Those of spectral vectors: of a graph that is nearly bipartite with negative eigenvalues."""
