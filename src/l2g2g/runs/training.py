@@ -49,6 +49,7 @@ from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.preparation import (
     find_inputs,
+    is_limited,
     loop_settings,
     make_model,
     mask_clusters,
@@ -123,7 +124,7 @@ def run_split(
         config = replace(config, mask=BAD_CUT_MASK)
     validation = split.validation if config.patience else None
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
-    if graph.num_features and not config.considers_structure(graph.num_nodes):
+    if graph.num_features and not config.considers_structure(graph.num_nodes, is_limited=is_limited(graph, config)):
         config = replace(config, structure="none")
     columns = _Columns(graph, config, communicator)
     begin = partial(_begin, split, patches, start, keeper, communicator, columns, clock)
