@@ -91,7 +91,7 @@ def fit_structure(adjacency: sp.csr_array, width: int = 64, *, num_negative: int
     strengths = np.asarray(adjacency.sum(axis=1, dtype=np.float64)).ravel()
     components = sp.csgraph.connected_components(adjacency, directed=False)[1]
     neighbours = np.diff(adjacency.indptr)
-    how = {"num_negative": num_negative, "seed": seed}
+    how: dict[str, Any] = {"num_negative": num_negative, "seed": seed}
     return fit_products(lambda table: propagation @ table, neighbours, strengths, components, width, **how)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ class Choice:
     row_power: float | None = None
     eigenvalue_power: float | None = None
     assembly: str | None = None
-    negatives: str | None = None
+    negatives: Literal["uniform", "degree"] | None = None
 
     def with_score(self, name: str, score: float | None) -> Choice:
         """The same with the score of one more candidate; None for one that has none."""
@@ -255,8 +255,8 @@ def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVect
     choice = replace(choice, scores={**choice.scores, "trained": trained})
     if spectral.auc <= trained + needed_gain(trained, spectral.num_edges):
         return choice
-    how = {"row_power": spectral.row_power, "eigenvalue_power": spectral.eigenvalue_power}
-    return replace(choice, structure="spectral", negatives=None, **how)
+    choice = replace(choice, row_power=spectral.row_power, eigenvalue_power=spectral.eigenvalue_power)
+    return replace(choice, structure="spectral", negatives=None)
 
 
 def needed_gain(auc: float, num_edges: int) -> float:

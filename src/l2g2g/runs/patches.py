@@ -137,14 +137,14 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
     patches, num_patches = _existing(graph, config, folder), config.num_patches(graph.num_nodes)
     if config.memory is None:
         return patches or cut_stored(graph, num_patches, config, clock, folder)
-    threads, resident = choose_threads(config, 2 * graph.num_edges), resident_memory()
+    limit, threads, resident = config.memory, choose_threads(config, 2 * graph.num_edges), resident_memory()
     whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
     while True:
         if patches is None:
             patches = cut_stored(graph, num_patches, config, clock, folder)
         needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
-        if needs.total <= config.memory:
+        if needs.total <= limit:
             return patches
         if patches.patch_set.num_widened:
             config, patches = replace(config, most_patch_share=0.0), None
@@ -153,7 +153,7 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
         if patches.num_patches >= most:
             raise ResourceError(
                 f"{graph.name}: the largest of {patches.num_patches} patches needs {show_size(needs.total)} in all; "
-                f"--memory {show_size(config.memory)} is too small"
+                f"--memory {show_size(limit)} is too small"
             )
         num_patches = min(most, max(num_patches, math.ceil(_FINER * patches.num_patches)))
         patches = None
