@@ -375,7 +375,7 @@ class Config:
         group="training",
         least=0,
         below=1,
-        unset="0.7; 0.5 where patches are cut badly; 0 where all pairs are scored",
+        unset="0.7, 0.5 where patches are cut badly, 0 where all pairs are scored",
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
