@@ -13,6 +13,7 @@ from l2g2g.core import kernels
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap import PatchSet, assemble_patches, group_by_label, overlap_size, patch_graph, whole_graph
+from l2g2g.patches.widening import Joined
 
 
 def make_stored_patches(
@@ -22,6 +23,7 @@ def make_stored_patches(
     min_overlap: int = 17,
     target_overlap: int = 34,
     mean_degree: float = 4.0,
+    joined: Joined | None = None,
 ) -> PatchSet:
     """Grow clusters into overlapping patches: the patches that `make_patches` would make in memory."""
     num_clusters = int(labels.max()) + 1
@@ -40,7 +42,8 @@ def make_stored_patches(
             nodes = _search_on(graph, labels, nodes, int(quotas[side]), inside)
         added_node.append(np.array(nodes, np.int64))
         added_patch.append(np.full(len(nodes), takers[side], np.int64))
-    return assemble_patches(labels, np.concatenate(added_patch), np.concatenate(added_node), pairs, num_joined)
+    added = np.concatenate(added_patch), np.concatenate(added_node)
+    return assemble_patches(labels, *added, pairs, num_joined, joined)
 
 
 def count_stored_cut_edges(graph: GraphStore, labels: np.ndarray, num_clusters: int) -> sp.csr_array:

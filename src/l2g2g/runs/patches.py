@@ -19,6 +19,7 @@ from l2g2g.patches.cut import cut_stored_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
+from l2g2g.patches.widening import GOOD_CUT
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.preparation import cut, plan_cut
@@ -67,6 +68,10 @@ class RunPatches:
         if self.on_disk is not None:
             return self.on_disk.num_covered_edges / self.on_disk.num_edges
         return self.patch_set.count_covered_edges(graph.to_graph().adjacency) / graph.num_edges
+
+    def is_cut_badly(self, graph: GraphStore) -> bool:
+        """Whether so many edges are cut that patches were widened, or would have been."""
+        return self.patch_set.num_widened > 0 or self.kept_edge_fraction(graph) < GOOD_CUT
 
     def spare(self, config: Config) -> int | None:
         """Bytes that rows and batches may keep; None where nothing limits them."""
