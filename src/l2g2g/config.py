@@ -144,7 +144,6 @@ class Config:
     structure: Literal["none", "blend", "spectral", "auto"] = option(
         "auto",
         paper="none",
-        accurate="none",
         group="input",
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
@@ -379,9 +378,11 @@ class Config:
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
-    negative_sampling: Literal["uniform", "degree", "auto"] = option(
+    negative_sampling: Literal["uniform", "degree", "auto"] | None = option(
         "uniform",
+        accurate=None,
         group="training",
+        unset="degree where the first layer has several times as many weights as the graph has arcs",
         help="Far ends of non-edges drawn uniform, by degree (to the power 0.75), or auto: what the validation pairs "
         "prefer after 30 epochs of both.",
         when="Use degree where ranks against equally connected nodes matter more than AUC, auto where a fifth more "
@@ -533,7 +534,7 @@ class Config:
         for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
-            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling != "uniform"),
+            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling in ("degree", "auto")),
         ):
             if is_set:
                 raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")
@@ -649,9 +650,27 @@ class Config:
 
     @property
     def can_be_spectral(self) -> bool:
-        """Whether vectors may be eigenvectors: one encoder with a skip, and an inner product, plain or signed."""
-        plain = self.decoder in ("inner", "signed") and not self.directed and not self.definition.variational
+        """Whether vectors may be eigenvectors: one encoder with a skip, and an inner product, plain or signed.
+
+        The preset accurate takes the inner product for them in place of its learned decoder.
+        """
+        inner = self.decoder in ("inner", "signed") or (self.preset == "accurate" and self.decoder == "product")
+        plain = inner and not self.directed and not self.definition.variational
         return self.skip and self.shares_encoder and plain
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the decoder is trained, and so makes use of columns whose inner products say little."""
+        return not DECODERS[self.decoder].has_factors
+
+    def spectral_width(self, num_features: int) -> int:
+        """Eigenvectors that spectral vectors are chosen from, also to be read by the encoder without features.
+
+        As many as a learned decoder has dimensions would take most of the time of a run, and few are better.
+        """
+        if self.is_learned:
+            return min(16, self.dim) if num_features else self.structure_width
+        return self.dim if num_features else max(self.dim, self.structure_width)
 
     @property
     def can_be_signed(self) -> bool:

@@ -50,6 +50,20 @@ def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     assert row["dim"] == run.embedding.shape[1] == 16
 
 
+def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
+    config = make_config("gae", "accurate", epochs=10)
+    row, run = evaluate_graph(grid, config)
+    assert row["chosen"]["vectors"] == "spectral"
+    assert (row["dim"], config.decoder) == (128, "product")
+    assert run.config.decoder in ("inner", "signed")
+    assert row["auc"] > 0.97
+    model = GAE(preset="accurate", epochs=10).fit(grid)
+    model.save(tmp_path / "run")
+    assert (GAE.load(tmp_path / "run").embedding_ == model.embedding_).all()
+    scores = model.predict_links([(0, 1), (0, grid.num_nodes - 1)])
+    assert scores[0] > 0.5 > scores[1]
+
+
 def test_another_seed_chooses_the_same(grid):
     rows = [evaluate_graph(grid, make_config("gae", seed=seed))[0] for seed in (1, 2)]
     assert [row["structure"] for row in rows] == ["spectral"] * 2
@@ -214,8 +228,8 @@ def test_a_clear_lead_decides_about_blending_and_negatives():
         assert choose_negatives(choice, 0.8, 0.8 + lead, 10**6).negatives == negatives
     assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}, 10**6).assembly == "mean"
     assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}, 10**6).assembly == "whole"
-    assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend
-    assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend
+    assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend(make_config("gae"))
+    assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend(make_config("gae"))
 
 
 @pytest.fixture(scope="module")

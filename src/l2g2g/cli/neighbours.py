@@ -193,8 +193,6 @@ def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
     links = found.links
     if is_list:
         sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true list"
-        if found.scorer == "combined":
-            sure = "the best of the candidates"
         scored = f"{100 * links.scored_fraction:.3g} % of all pairs scored"
         typer.echo(f"{len(links.scores):,} links by {found.scorer}, {sure}; {scored}", err=True)
     if found.missing_share is None:

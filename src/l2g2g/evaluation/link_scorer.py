@@ -66,7 +66,7 @@ class LinkEvidence:
         """
         self._neighbours = NeighbourEvidence(train)
         self.spectral = spectral_vectors(train, spectral_dim, seed=seed, tolerance=_TOLERANCE)
-        self._leading = self.spectral.leading(_LEADING)
+        self.leading = self.spectral.leading(_LEADING)
         self._vectors, self._scorer = vectors, scorer
         self._features = features if features is not None and features.num_features else None
 
@@ -95,8 +95,8 @@ class LinkEvidence:
             "has_l3": (l3 > 0).astype(np.float64),
             "spectral_inner": self.spectral.inner(sources, targets),
             "spectral_cosine": self.spectral.cosine(sources, targets),
-            "spectral_inner_leading": self._leading.inner(sources, targets),
-            "spectral_cosine_leading": self._leading.cosine(sources, targets),
+            "spectral_inner_leading": self.leading.inner(sources, targets),
+            "spectral_cosine_leading": self.leading.cosine(sources, targets),
         }
         if self._features is not None:
             found[FEATURE_COLUMN] = feature_cosines(self._features, sources, targets)

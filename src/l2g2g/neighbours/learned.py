@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.exact import keep_best
+from l2g2g.neighbours.recall import measure_recall
 from l2g2g.neighbours.sides import Sides
 from l2g2g.neighbours.top_links import TopLinks, top_links
 
 _FITTED_PAIRS = 50_000
-_CANDIDATES = 50  # for every link that is wanted
-_ROW_SAMPLES = 64
+_CANDIDATES, _ENOUGH = 50, 200_000  # for every link that is wanted; fewer, but five, where that is more than enough
 _STREAM = 0x1EA4  # keeps these draws apart from others of the same seed
 
 
@@ -33,18 +36,17 @@ def top_learned_links(
     """As `top_links`, by the score of a learned decoder.
 
     Weights of the coordinates are fitted such that weighted inner products come near to the scores; the pairs that
-    are best by them are scored by the decoder. What that misses is measured on all pairs of a few nodes, half of them
-    drawn from all nodes and half from the ends of what was found: `recall` is the share that is in the list among their
-    pairs that score as high as it.
+    are best by them are scored by the decoder. What that misses is measured, see `measure_recall`.
     """
-    candidates = top_links(_fit_sides(decoder, embedding, known, seed), _CANDIDATES * count, known)
+    wanted = max(5 * count, min(_CANDIDATES * count, _ENOUGH))
+    candidates = top_links(_fit_sides(decoder, embedding, known, seed), wanted, known)
     scores = decoder.score(embedding, candidates.sources, candidates.targets).astype(np.float32)
     best = np.lexsort((candidates.targets, candidates.sources, -scores))[:count]
     found = TopLinks(candidates.sources[best], candidates.targets[best], scores[best], None, candidates.scored_fraction)
-    if len(candidates.scores) < _CANDIDATES * count:  # all pairs that there are
+    if len(candidates.scores) < wanted:  # all pairs that there are
         return found
-    recall = _measure_recall(decoder, embedding, known, found, seed)
-    return TopLinks(found.sources, found.targets, found.scores, recall, found.scored_fraction)
+    recall = measure_recall(partial(decoder.score, embedding), known, found, seed=seed)
+    return replace(found, recall=recall)
 
 
 def _fit_sides(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> Sides:
@@ -58,36 +60,13 @@ def _fit_sides(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, see
     targets = np.concatenate([known.indices[entries].astype(np.int64), random_pairs[1]])
     products = embedding[sources].astype(np.float64) * embedding[targets]
     design = np.column_stack([products, np.ones(len(products))])
-    weights = np.linalg.lstsq(design, decoder.score(embedding, sources, targets), rcond=None)[0][:-1]
+    aim = design.T @ decoder.score(embedding, sources, targets)
+    weights = np.linalg.lstsq(design.T @ design, aim, rcond=None)[0][:-1]  # normal equations: a third of the time
     roots = np.sqrt(np.abs(weights))
     left = (embedding * roots).astype(np.float32)
     if (weights >= 0).all():
         return Sides(left, left)
     return Sides(left, (left * np.sign(weights)).astype(np.float32))
-
-
-def _measure_recall(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, found: TopLinks, seed: int) -> float:
-    generator = np.random.default_rng([seed, _STREAM, 1])
-    num_nodes = len(embedding)
-    ends = np.unique(np.concatenate([found.sources, found.targets]))
-    rows = np.unique(
-        np.concatenate(
-            [
-                generator.choice(ends, min(_ROW_SAMPLES // 2, len(ends)), replace=False),
-                generator.choice(num_nodes, min(_ROW_SAMPLES // 2, num_nodes), replace=False),
-            ]
-        )
-    )
-    threshold = found.scores[-1]
-    num_true = num_found = 0
-    for row in rows.tolist():
-        reaches = _score_row(decoder, embedding, row).astype(np.float32) > threshold
-        reaches[row] = False
-        reaches[known.indices[known.indptr[row] : known.indptr[row + 1]]] = False
-        partners = np.concatenate([found.targets[found.sources == row], found.sources[found.targets == row]])
-        num_true += int(reaches.sum())
-        num_found += int(reaches[partners].sum())
-    return num_found / num_true if num_true else 1.0
 
 
 def _score_row(decoder: Decoder, embedding: np.ndarray, row: int) -> np.ndarray:

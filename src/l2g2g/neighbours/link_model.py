@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.evaluation.calibration import Calibration, fit_calibration
 from l2g2g.evaluation.link_scorer import FEATURE_COLUMN, CombinedScorer, LinkEvidence, LinkScorer, choose_scorer
-from l2g2g.evaluation.links import PairScorer
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.non_edges import sample_non_edges
 from l2g2g.graphs.splits import Pairs
@@ -19,10 +19,12 @@ from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.candidates import candidate_links
 from l2g2g.neighbours.decoding import sides_of
 from l2g2g.neighbours.learned import top_learned_links
+from l2g2g.neighbours.recall import measure_recall
 from l2g2g.neighbours.top_links import TopLinks, top_links
 
 _TOP, _SAMPLE = 20_000, 20_000  # pairs that are no links: those that score highest, and uniform ones
 _CANDIDATES = 20  # for every link that is wanted, of each kind
+_RECALL_PAIRS = 1_000_000  # scored to say what a list misses
 _STREAM = 0xCA11  # keeps these draws apart from others of the same seed
 
 
@@ -85,24 +87,29 @@ def fit_link_model(
         return None
     generator = np.random.default_rng([seed, _STREAM])
     sample = sample_non_edges(train, min(_SAMPLE, num_pairs - train.num_edges), generator)
-    best = _top_by_vectors(decoder, vectors, min(_TOP, num_others), known)
-    pairs = candidate_links((best.sources, best.targets), evidence.spectral, known, min(_TOP, num_others))
+    num_top = min(_TOP, num_others)
+    best = _top_by_vectors(decoder, vectors, num_top, known)
+    pairs = candidate_links((best.sources, best.targets), evidence.leading, known, num_top)
     sources, targets, is_edge = validation.endpoints()
+    # Paths and features are what takes the time: the columns of every pair are made once, for all scorers.
+    names = evidence.names
+    of_validation, of_sample, of_top = (
+        evidence.columns(*ends) for ends in ((sources, targets), (sample[:, 0], sample[:, 1]), pairs)
+    )
     scorers = {"plain": choice.combined.scorer}
-    if FEATURE_COLUMN in evidence.names:
-        names = tuple(name for name in evidence.names if name != FEATURE_COLUMN)
-        values = evidence.columns(sources, targets)[:, [evidence.names.index(name) for name in names]]
-        scorers = {"plain": LinkScorer.fit(names, values, is_edge), "combined": choice.combined.scorer}
-
-    def calibrate(scorer: PairScorer, best_scores: np.ndarray) -> Calibration:
-        links = scorer(vectors, sources[is_edge], targets[is_edge])
-        return fit_calibration(links, best_scores, scorer(vectors, sample[:, 0], sample[:, 1]), num_others)
-
-    calibrations = {"vectors": calibrate(decoder.score, best.scores.astype(np.float64))}
+    if FEATURE_COLUMN in names:
+        plain = tuple(name for name in names if name != FEATURE_COLUMN)
+        values = of_validation[:, [names.index(name) for name in plain]]
+        scorers = {"plain": LinkScorer.fit(plain, values, is_edge), "combined": choice.combined.scorer}
+    own = names.index("vectors")
+    links = of_validation[is_edge]
+    best_scores = best.scores.astype(np.float64)
+    calibrations = {"vectors": fit_calibration(links[:, own], best_scores, of_sample[:, own], num_others)}
     for name, weights in scorers.items():
-        combined = CombinedScorer(weights, evidence)
-        scores = np.sort(combined(vectors, *pairs))[::-1][: min(_TOP, num_others)]
-        calibrations[name] = calibrate(combined, scores)
+        wanted = [names.index(column) for column in weights.columns]
+        scores = (weights.score(values[:, wanted]) for values in (links, of_top, of_sample))
+        of_links, of_best, of_others = scores
+        calibrations[name] = fit_calibration(of_links, np.sort(of_best)[::-1][:num_top], of_others, num_others)
     share = len(validation.positive) / (len(validation.positive) + train.num_edges)
     return LinkModel(choice.chosen, share, calibrations, scorers)
 
@@ -110,18 +117,22 @@ def fit_link_model(
 def top_combined(scorer: LinkScorer, graph: Graph, vectors: np.ndarray, decoder: Decoder, count: int) -> TopLinks:
     """The likeliest pairs that are no edges of a graph, by a combined scorer: the best of the candidates.
 
-    recall is not known and so not a number: the candidates are the best by vectors, by common neighbours and by
-    spectral score, several for every link that is wanted.
+    The candidates are the best by vectors, by common neighbours and by spectral score, several for every link that is
+    wanted; `recall` says on all pairs of a few nodes what they miss.
     """
     evidence = LinkEvidence(graph, vectors, decoder.score, graph)
     num_others = graph.num_nodes * (graph.num_nodes - 1) // 2 - graph.num_edges
     wanted = min(max(_TOP, _CANDIDATES * count), num_others)
     best = _top_by_vectors(decoder, vectors, wanted, graph.adjacency)
-    sources, targets = candidate_links((best.sources, best.targets), evidence.spectral, graph.adjacency, wanted)
-    scores = CombinedScorer(scorer, evidence)(vectors, sources, targets)
+    sources, targets = candidate_links((best.sources, best.targets), evidence.leading, graph.adjacency, wanted)
+    score = partial(CombinedScorer(scorer, evidence), vectors)
+    scores = score(sources, targets)
     order = np.argsort(-scores, kind="stable")[:count]
     fraction = min(1.0, best.scored_fraction + len(sources) / max(1, num_others))
-    return TopLinks(sources[order], targets[order], scores[order].astype(np.float32), None, fraction)
+    found = TopLinks(sources[order], targets[order], scores[order].astype(np.float32), None, fraction)
+    if len(sources) == num_others:
+        return found
+    return replace(found, recall=measure_recall(score, graph.adjacency, found, most_pairs=_RECALL_PAIRS))
 
 
 def _top_by_vectors(decoder: Decoder, vectors: np.ndarray, count: int, known: sp.csr_array) -> TopLinks:

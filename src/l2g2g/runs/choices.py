@@ -24,15 +24,17 @@ TRIAL_EPOCHS = 15
 NEGATIVE_EPOCHS = 30  # of either way to draw non-edges: after 15 the better one was often the worse one in the end
 _LEAST_GAIN = 0.002
 # Of an early lead of blended columns some is lost: UAI leads by 0.5 points after 15 epochs and ends 0.3 below,
-# BlogCatalog and Amazon Photo lead by 1.5 to 4 and stay ahead.
+# BlogCatalog and Amazon Photo lead by 1.5 to 4 and stay ahead. A learned decoder keeps what it has gained.
 _LEAST_BLEND_GAIN = 0.01
-# Blending is tried where spectral vectors alone come this near to a short training on the features.
-_NEAR = 0.01
+# Blending is tried where spectral vectors alone come this near to a short training on the features. A learned decoder
+# makes use of columns that say less.
+_NEAR, _NEAR_LEARNED = 0.01, 0.05
 _ROUGHLY_NEAR = 0.05  # the same for a first impression of them, in a few passes over the graph
 # Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
 # their eigenvalue (as they are, or noisy columns damped).
 _ROW_POWERS = (0.0, 0.5, 1.0)
 _EIGENVALUE_POWERS = (0.0, 1.5)
+LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
 
 
@@ -45,6 +47,7 @@ class SpectralVectors:
         model: All weights are zero but those of the direct way.
         auc: Of the validation pairs; None where there are none.
         row_power, eigenvalue_power: How rows and columns are scaled.
+        width: Eigenvectors that were asked for; the rest of a vector is zero.
         slope: What makes inner products of vectors with mean square length 1 log-odds.
         num_edges: Validation edges.
     """
@@ -54,6 +57,7 @@ class SpectralVectors:
     auc: float | None
     row_power: float
     eigenvalue_power: float
+    width: int
     slope: float = 1.0
     num_edges: int = 0
 
@@ -63,12 +67,12 @@ class SpectralVectors:
         return self.inputs.structure is not None and self.inputs.structure.is_signed
 
     def settings(self, config: Config) -> Config:
-        """The settings of a run whose vectors are these."""
-        return replace(config, structure="spectral", decoder="signed" if self.is_signed else config.decoder)
+        """The settings of a run whose vectors are these: by inner product, whatever decoder was to be trained."""
+        return _spectral_settings(config, is_signed=self.is_signed)
 
     def refitted(self, structure: StructureMap, config: Config) -> SpectralVectors:
         """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
-        inputs = replace(self.inputs, structure=structure.leading(self.model.dim, signed=self.is_signed))
+        inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
         return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
@@ -97,11 +101,10 @@ class Choice:
         """The same with the score of one more candidate; None for one that has none."""
         return self if score is None else replace(self, scores={**self.scores, name: score})
 
-    @property
-    def may_blend(self) -> bool:
+    def may_blend(self, config: Config) -> bool:
         """Whether spectral vectors come so near to a short training on the features that blending may help."""
-        short = self.scores.get("none, short")
-        return short is not None and self.scores.get("spectral", 1.0) >= short - _NEAR
+        short, near = self.scores.get("none, short"), _NEAR_LEARNED if config.is_learned else _NEAR
+        return short is not None and self.scores.get("spectral", 1.0) >= short - near
 
     def describe(self) -> dict[str, Any]:
         """What the JSON line says: the same bits in every run of the same seed."""
@@ -133,27 +136,33 @@ def find_spectral(
     structure: StructureMap, num_features: int, validation: Pairs | None, config: Config
 ) -> SpectralVectors:
     """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read."""
-    leading = structure.leading(config.dim)
-    best: tuple[float | None, StructureMap, float, float] = (None, leading, _ROW_POWER, _EIGENVALUE_POWER)
-    candidates = [leading]
+    widths = sorted({min(LEAST_WIDTH, config.dim), config.dim})
+    candidates = [(width, structure.leading(width)) for width in widths]
     if structure.is_signed and config.can_be_signed:
-        candidates.append(structure.leading(config.dim, signed=True))
+        candidates += [(width, structure.leading(width, signed=True)) for width in widths]
+    auc_found: float | None = None
+    best = (config.dim, structure.leading(config.dim)), _ROW_POWER, _EIGENVALUE_POWER
     if validation is not None:
         sources, targets, is_edge = validation.endpoints()
-        for columns, row_power in itertools.product(candidates, _ROW_POWERS):
+        for each, row_power in itertools.product(candidates, _ROW_POWERS):
+            columns = each[1]
             rows = columns.scaled_columns(row_power)[:, :-1].astype(np.float64)
             products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
             for power in _EIGENVALUE_POWERS:
                 auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
-                if best[0] is None or auc > best[0]:
-                    best = auc, columns, row_power, power
-    auc_found, chosen, row_power, power = best
+                if auc_found is None or auc > auc_found:
+                    auc_found, best = auc, (each, row_power, power)
+    (width, chosen), row_power, power = best
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
-    signed = replace(config, decoder="signed") if chosen.is_signed else config
-    model = _make_model(make_autoencoder(signed, inputs.num_columns, 1), inputs, power, 1.0)
+    settings = _spectral_settings(config, is_signed=chosen.is_signed)
+    model = _make_model(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
     slope = 1.0 if validation is None else _calibrate(model, inputs, validation)
     num_edges = 0 if validation is None else len(validation.positive)
-    return SpectralVectors(inputs, model, auc_found, row_power, power, slope, num_edges)
+    return SpectralVectors(inputs, model, auc_found, row_power, power, width, slope, num_edges)
+
+
+def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
+    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner")
 
 
 def may_be_near(rough: float | None, short: float | None) -> bool:
@@ -225,11 +234,15 @@ def begin_choice(config: Config, spectral: SpectralVectors | None) -> Choice:
     return Choice("none", scores) if config.structure == "auto" else Choice(config.structure)
 
 
-def choose_blend(choice: Choice, blended: float | None, num_edges: int) -> Choice:
-    """Decide whether structural columns stand beside the features. blended: score of the short training with them."""
+def choose_blend(choice: Choice, blended: float | None, num_edges: int, *, is_learned: bool = False) -> Choice:
+    """Decide whether structural columns stand beside the features. blended: score of the short training with them.
+
+    is_learned: whether the decoder is.
+    """
+    least = 0.0 if is_learned else _LEAST_BLEND_GAIN
     choice = choice.with_score("blend, short", blended)
     plain, better = (choice.scores.get(f"{name}, short") for name in ("none", "blend"))
-    if plain is None or better is None or better <= plain + max(_LEAST_BLEND_GAIN, needed_gain(plain, num_edges)):
+    if plain is None or better is None or better <= plain + max(least, needed_gain(plain, num_edges)):
         return choice
     return replace(choice, structure="blend")
 

@@ -39,7 +39,23 @@ class FeatureCounts:
 
     def has_few_arcs(self, hidden: int) -> bool:
         """Whether the first layer has several times as many weights as the graph has arcs."""
-        return self.num_columns * hidden > 4 * self.num_arcs
+        return has_few_arcs(self.num_columns, hidden, self.num_arcs)
+
+
+def has_few_arcs(num_columns: int, hidden: int, num_arcs: int) -> bool:
+    """Whether the first layer has several times as many weights as the graph has arcs: it can learn them by heart."""
+    return num_columns * hidden > 4 * num_arcs
+
+
+def draws_by_degree(num_features: int, num_arcs: int, config: Config) -> bool:
+    """Whether the far ends of non-edges are drawn by degree; found by validation, decided from the graph alone.
+
+    Where it is left open, for small graphs with many features: uniform non-edges teach that hubs are linked, which few
+    edges turn into a rule. On larger graphs that costs accuracy.
+    """
+    if config.negative_sampling is None:
+        return config.loss_pairs == "sampled" and has_few_arcs(num_features, config.hidden, num_arcs)
+    return config.negative_sampling == "degree"
 
 
 def compression_pays(counts: FeatureCounts | None, config: Config) -> bool:

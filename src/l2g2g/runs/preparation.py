@@ -19,7 +19,7 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.cut import Cut, cut_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory, partition_graph
-from l2g2g.runs.feature_choices import FeatureCounts, compression_pays
+from l2g2g.runs.feature_choices import FeatureCounts, compression_pays, draws_by_degree
 from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.runs.memory import resident_memory
 from l2g2g.training.loop import LoopSettings
@@ -60,7 +60,7 @@ def pair_options(graph: GraphStore, config: Config) -> PairOptions:
         wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
         raise InputError(f"{graph.name}: the graph {wrong}")
     return PairOptions(
-        by_degree=config.negative_sampling == "degree",
+        by_degree=draws_by_degree(graph.num_features, 2 * graph.num_edges, config),
         weighted=config.weighted_loss,
         reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
     )

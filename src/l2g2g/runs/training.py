@@ -179,7 +179,7 @@ def run_split(
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
                     how = {"num_negative": config.dim if spectral.is_signed else 0, "seed": config.seed}
-                    structure = _fit_structure(final_graph, config.dim, communicator, **how)
+                    structure = _fit_structure(final_graph, spectral.width, communicator, **how)
                     model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
@@ -225,6 +225,7 @@ def _choose_structure(
     is_new: whether they may replace the trained vectors.
     """
     judges = validation is not None and config.epochs != 0
+    trial = max(TRIAL_EPOCHS, config.validate_every)  # there is nothing to compare before the first validation
 
     def find() -> SpectralVectors:
         with clock.measure("choose"):
@@ -240,7 +241,7 @@ def _choose_structure(
     assert validation is not None
     candidate = begin(plain)
     with clock.measure("train"):
-        candidate.training.run(TRIAL_EPOCHS, on_epoch=on_epoch)
+        candidate.training.run(trial, on_epoch=on_epoch)
     short = candidate.training.best_score
     found, rough = None, None
     if is_new:
@@ -248,14 +249,14 @@ def _choose_structure(
             rough = find_spectral(columns.rough(), columns.num_features, validation, config).auc
         found = find() if may_be_near(rough, short) else None
     choice = begin_choice(config, found).with_score("none, short", short).with_score("spectral, rough", rough)
-    if not choice.may_blend or (is_new and found is None):
+    if not choice.may_blend(config) or (is_new and found is None):
         return candidate, choice, found
     if config.memory is not None:  # both may not fit
         del candidate
     with clock.measure("choose"):
         blended = begin(replace(config, structure="blend"))
-        blended.training.run(TRIAL_EPOCHS)
-    choice = choose_blend(choice, blended.training.best_score, len(validation.positive))
+        blended.training.run(trial)
+    choice = choose_blend(choice, blended.training.best_score, len(validation.positive), is_learned=config.is_learned)
     if choice.structure == "blend":
         return blended, choice, found
     del blended
@@ -308,12 +309,12 @@ class _Columns:
     def signed(self) -> StructureMap:
         """Those of spectral vectors: of a graph that is nearly bipartite with negative eigenvalues."""
         config = self._config
-        width = config.dim if self.num_features else self._width
-        return self._find(width, num_negative=config.dim if config.can_be_signed else 0)
+        width = config.spectral_width(self.num_features)
+        return self._find(width, num_negative=min(config.dim, width) if config.can_be_signed else 0)
 
     def rough(self) -> StructureMap:
         """A first impression of those of spectral vectors."""
-        return self._fit(self._config.dim, rough=True)
+        return self._fit(self._config.spectral_width(self.num_features), rough=True)
 
     def inputs(self) -> StructureMap:
         """Those that an encoder reads."""
@@ -321,7 +322,7 @@ class _Columns:
 
     @property
     def _width(self) -> int:
-        return max(self._config.dim, self._config.structure_width)
+        return self._config.spectral_width(0)
 
     def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:
