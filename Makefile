@@ -11,7 +11,7 @@ EDITABLE := --no-build-isolation --config-settings=wheel.cmake=false --config-se
 BUILD := build/dev
 CORE := CMakeLists.txt $(wildcard src/l2g2g/core/cpp/*)
 
-.PHONY: run test docs faults fuzz dist sanitize core lint bench bench-check clean
+.PHONY: run test quick docs faults fuzz dist sanitize core lint bench bench-check clean
 
 run: .venv/run .venv/core
 	$(BIN)/python examples/demo.py runs/demo
@@ -19,6 +19,10 @@ run: .venv/run .venv/core
 # A process for each core, one thread each (tests/conftest.py).
 test: .venv/dev .venv/core-strict lint
 	$(BIN)/pytest -n auto --dist worksteal
+
+# All but the slow ones, in about a minute.
+quick: .venv/dev .venv/core
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
 # The site, from docs/, docstrings and the command line, into site/; a warning or a broken link fails.
 # (The variable silences an advertisement for the theme's successor.)

@@ -53,18 +53,18 @@ def measure_top(out: Path, graph: str, data_dir: Path) -> None:
 
 
 def measure_search(vectors: np.ndarray, metric: str, threads: int) -> None:
+    from l2g2g.neighbours.factors import factors_by
     from l2g2g.neighbours.index import NeighbourIndex
     from l2g2g.neighbours.search import nearest
-    from l2g2g.neighbours.sides import sides_by
 
-    sides = sides_by(vectors, metric)
+    factors = factors_by(vectors, metric)
     rows = np.random.default_rng(0).choice(len(vectors), SAMPLES, replace=False)
-    nearest(sides, rows[:10], K, method="exact")  # compiled, or read from the cache
+    nearest(factors, rows[:10], K, method="exact")  # compiled, or read from the cache
     load, started = start()
-    nearest(sides, rows, K, method="exact")
+    nearest(factors, rows, K, method="exact")
     say("exact search", load, started, metric=metric, num_queries=SAMPLES)
     load, started = start()
-    index = NeighbourIndex.build(sides, threads)
+    index = NeighbourIndex.build(factors, threads)
     say("index built", load, started, metric=metric, num_nodes=len(vectors))
     load, started = start()
     index.search(rows, K)
@@ -89,7 +89,7 @@ def main() -> None:
         call("embed", options.graph, "--data-dir", options.data_dir, "--epochs", options.epochs, "-o", out, "--json")
         say("embed", load, started, epochs=options.epochs)
     measure_top(out, options.graph, options.data_dir)
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     vectors = read_embedding(out)[1]
     for metric in options.metrics:

@@ -31,8 +31,8 @@ What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make 
 """
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
-# Of extras that the tests do without: umap-learn would bring a compiler back, and the site is made by `make docs`.
-OTHERS = {"umap-learn": "BSD", "mkdocs-material": "MIT", "mkdocstrings": "ISC"}
+# Of an extra that the tests do without: the site is made by `make docs`.
+OTHERS = {"mkdocs-material": "MIT", "mkdocstrings": "ISC"}
 
 
 def runtime_needs(root: str = "l2g2g") -> dict[str, set[str]]:

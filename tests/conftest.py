@@ -27,6 +27,14 @@ FLAGS = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk():
+    """Files are not forced to disk: that is for a power failure, and two thirds of the time of tests that save."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture
 def run(capsys):
     """Run a command in this process: (exit code, stdout, stderr)."""

@@ -22,7 +22,7 @@ def _benchmarks(monkeypatch):
 
 @pytest.fixture
 def patches(planted):
-    return make_patches(planted.adjacency, np.arange(planted.num_nodes) // 60, min_overlap=5, target_overlap=5)
+    return make_patches(planted, np.arange(planted.num_nodes) // 60, min_overlap=5, target_overlap=5)
 
 
 def test_random_pairs_stay_inside_their_patch(planted, patches):

@@ -24,9 +24,13 @@ MISSING = {
     "headers": ({}, {"cmake.define.Python_INCLUDE_DIR": "/no/headers"}),
 }
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in TOOLS), reason="needs cmake and ninja from PyPI: make test"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in TOOLS),
+        reason="needs cmake and ninja from PyPI: make test",
+    ),
+]
 spec = importlib.util.spec_from_file_location("dist_check", ROOT / "tests" / "dist_check.py")
 dist_check = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(dist_check)

@@ -81,6 +81,7 @@ def run_command(words, place):
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of PyG, when it is imported
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RUN, ids=page_name)
 def test_a_page_does_what_it_shows(path, reader, capsys):
     names = {"__name__": "page"}
@@ -171,7 +172,7 @@ def test_every_message_on_the_page_of_errors_is_one_of_the_code(messages):
     assert [line for line in lines if not any(pattern.fullmatch(line) for pattern in patterns)] == []
 
 
-def test_messages_are_read_from_all_rooms(messages):
+def test_messages_are_read_from_all_layers(messages):
     assert len({each.topic for each in messages}) >= 9
     assert len(messages) > 250
     page = load_tool("error_messages").render_messages(messages)
@@ -187,6 +188,7 @@ def test_links_beside_the_site_lead_to_files(name):
     assert [link for link in inside if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_from_a_run():
     tool = load_tool("pictures")
     shown = tool.run(epochs=2)

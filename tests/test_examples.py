@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from l2g2g import read_graph
-from l2g2g.graphs.write import read_embedding
+from l2g2g.graphs.read_embedding import read_embedding
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 

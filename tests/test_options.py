@@ -31,7 +31,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 # Flags of programs that documents and messages tell of: tensorboard, pip, torchrun, sbatch.
 OF_OTHERS = {
     "--logdir",
-    "--constraint",
+    *("--constraint", "--constraints", "--pip-args"),
     "--path",
     *("--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--max-restarts"),
     *("--nodes", "--ntasks-per-node", "--cpus-per-task", "--time"),

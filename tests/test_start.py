@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -41,6 +42,21 @@ def loaded_by(what):
 )
 def test_help_and_version_load_nothing_heavy(what):
     assert loaded_by(what) == []
+
+
+PACKAGES = ["graphs", "alignment", "evaluation", "neighbours", "training", "runs", "estimators"]
+
+
+def test_packages_load_nothing_heavy_before_a_name_is_used():
+    assert loaded_by("; ".join(f"import l2g2g.{name}" for name in PACKAGES)) == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_every_exported_name_is_there(name):
+    package = import_module(f"l2g2g.{name}")
+    assert [each for each in package.__all__ if not hasattr(package, each)] == []
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        package.missing  # noqa: B018
 
 
 def test_nothing_loads_numba():

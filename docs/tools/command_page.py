@@ -30,7 +30,7 @@ Results go to stdout, progress and messages to stderr. `--json` prints JSON line
 | 0 | done |
 | 2 | bad input or usage; the message names the file, the row and the remedy ([errors](errors.md)) |
 | 3 | not enough memory or disk, or no permission |
-| 4 | the numbers failed: a loss that is not finite, vectors that became all the same |
+| 4 | numerical failure: a loss that is not finite, vectors that became all the same |
 | 5 | a worker of a distributed run died or stopped answering |
 | 130, 143 | interrupted; with `--run-dir` a checkpoint was written first |
 """

@@ -14,6 +14,7 @@ ERRORS = ("InputError", "ResourceError", "NumericalError", "WorkerError")
 # What a reader was doing, by the folder or module that speaks; the first that fits.
 TOPICS = {
     "graphs/write": "Writing and reading embeddings",
+    "graphs/read_embedding": "Writing and reading embeddings",
     "graphs/store": "Graphs on disk",
     "graphs/array": "Graphs on disk",
     "graphs/split": "Splits",
@@ -23,10 +24,10 @@ TOPICS = {
     "patches": "Cutting into patches",
     "models": "Training",
     "training/checkpoint": "Checkpoints and resuming",
-    "training/keeper": "Checkpoints and resuming",
-    "run_directory": "Checkpoints and resuming",
+    "training/rank_checkpoints": "Checkpoints and resuming",
+    "runs/run_directory": "Checkpoints and resuming",
     "training": "Training",
-    "memory": "Training",
+    "runs/memory": "Training",
     "alignment": "Aligning",
     "evaluation": "Scoring",
     "config": "Settings",

@@ -19,9 +19,11 @@ def test_gradcheck_of_the_whole_solver(known, noise, route, scale, warm):
     def solve(coordinates):
         options = {"differentiable": True, "tolerance": 1e-13, "max_steps": 300, "previous": previous}
         frame = synchronise(coordinates, offsets, overlaps, route=route, scale=scale, **options)
-        return frame.rotations, frame.translations, frame.scales, apply_frame(coordinates, offsets, frame)
+        parts = [frame.rotations, frame.translations, *([frame.scales] if scale else [])]
+        return *parts, apply_frame(coordinates, offsets, frame)
 
-    assert torch.autograd.gradcheck(solve, (data.stacked.requires_grad_(),), atol=1e-6, rtol=1e-5)
+    # One random direction on either side of the Jacobian instead of all of its columns: the solver is not cheap.
+    assert torch.autograd.gradcheck(solve, (data.stacked.requires_grad_(),), atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 def test_gradients_are_finite_where_overlaps_are_rank_deficient(known):

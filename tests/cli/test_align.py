@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from l2g2g.cli import main
-from l2g2g.graphs.write import read_embedding, write_embedding
+from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.write import write_embedding
 
 
 def run(*arguments):

@@ -119,7 +119,7 @@ def test_streams_results_on_stdout_and_messages_on_stderr(run, edges, tmp_path):
     arguments = ["embed", edges, "-o", tmp_path / "out.csv", "--method", "gae", "--epochs", 1]
     code, out, err = run(*arguments)
     assert code == 0
-    assert out.startswith(f"{tmp_path / 'out.csv'}: 120 vectors of 16 numbers, gae, 1 epochs")
+    assert out.startswith(f"{tmp_path / 'out.csv'}: 120 vectors, 16-dimensional, gae, 1 epochs")
     first, second, third = err.splitlines()
     assert first == f"read {edges}: columns source → target, header skipped"
     assert second.startswith("edges: 120 nodes, ")

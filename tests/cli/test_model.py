@@ -7,7 +7,7 @@ import pytest
 
 from l2g2g import GAE, cli
 from l2g2g.estimators.estimator import load_model
-from l2g2g.graphs.write import read_embedding
+from l2g2g.graphs.read_embedding import read_embedding
 
 FAST = ["--epochs", "4", "--dim", "4", "--patches", "2", "--structure", "none"]
 
@@ -85,7 +85,7 @@ def test_increment_and_whole_graph_give_new_nodes_the_same(run, files, finished,
 def test_a_line_for_people_and_a_new_graph(run, files, finished, tmp_path):
     code, out, _ = run("embed", *files["all"], "--model", finished, "--new-graph", "-o", tmp_path / "a.csv")
     assert code == 0
-    assert "120 vectors of 4 numbers, 120 of them of new nodes" in out
+    assert "120 vectors, 4-dimensional, 120 of them of new nodes" in out
 
 
 def test_training_goes_on_from_a_finished_run(run, files, finished, tmp_path):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from usearch.index import Index
 
 from l2g2g import GAE
 from l2g2g.graphs.write import write_embedding
@@ -81,6 +82,22 @@ def test_all_nodes_into_a_table(run, one_file, tmp_path):
     table = pq.read_table(tmp_path / "near.parquet").to_pydict()
     assert len(table["node"]) == 360
     assert table["rank"][:3] == [1, 2, 3]
+
+
+def test_the_index_is_a_file_that_usearch_reads(run, one_file, tmp_path, model):
+    code, out, _ = run("neighbours", one_file, "--index", tmp_path / "v.usearch", "--json")
+    row = json.loads(out)
+    assert code == 0
+    assert row["index"] == str(tmp_path / "v.usearch")
+    assert (row["num_nodes"], row["dim"], row["metric"]) == (120, 8, "cosine")
+    assert row["recall"] > 0.9
+    index = Index.restore(str(tmp_path / "v.usearch"))
+    unit = model.embedding_ / np.linalg.norm(model.embedding_, axis=1, keepdims=True)
+    found = index.search(unit[3].astype(np.float32), 5)
+    assert found.keys[0] == 3
+    assert set(found.keys[1:].tolist()) == set(model.neighbours([3], k=4).nodes[0].tolist())
+    _, _, err = run("neighbours", one_file, "--index", tmp_path / "v.usearch")
+    assert "v.usearch: index of 120 vectors by cosine; it finds " in err
 
 
 def test_an_index_in_a_file_says_its_recall(run, one_file, tmp_path):

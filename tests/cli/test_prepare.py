@@ -48,7 +48,7 @@ def test_a_store_with_patches(prepare, files):
     stored = open_graph(files / "s", verify=True)
     patches = open_patches(files / "s", graph=stored, verify=True)
     assert (stored.to_graph().adjacency != graph.adjacency).nnz == 0
-    expected = make_patches(graph.adjacency, partition(graph.adjacency, 4), min_overlap=5, target_overlap=10)
+    expected = make_patches(graph, partition(graph.adjacency, 4), min_overlap=5, target_overlap=10)
     assert np.array_equal(patches.patch_set.global_nodes, expected.global_nodes)
     assert row["store"] == str(files / "s")
     assert (row["num_nodes"], row["num_edges"], row["num_features"]) == (400, graph.num_edges, 8)
@@ -57,7 +57,7 @@ def test_a_store_with_patches(prepare, files):
         graph.cleaning.num_self_loops,
     )
     assert (row["partition"], row["num_patches"], row["name"]) == ("metis", 4, "edges")
-    assert row["kept_edge_fraction"] == expected.count_covered_edges(graph.adjacency) / graph.num_edges
+    assert row["kept_edge_fraction"] == expected.count_covered_edges(graph) / graph.num_edges
     assert row["node_duplication"] == expected.node_duplication
     assert 1 <= row["balance"] < 1.2
     assert row["store_bytes"] == row["graph_bytes"] + row["patch_bytes"] > 400 * 8 * 4 * 2

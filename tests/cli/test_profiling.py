@@ -9,7 +9,7 @@ import pytest
 from l2g2g.cli.profiling import (
     Recording,
     _functions_of,
-    _load_rooms,
+    _load_layers,
     _native_kernels,
     check_profile,
     describe_run,
@@ -71,11 +71,11 @@ def test_other_threads_are_not_counted():
 
 def test_a_run_is_the_same_under_the_clock_and_free_after_it(planted):
     plain, run = evaluate(planted)
-    before = {label: value for _, _, label, value in _functions_of(_load_rooms()) + _native_kernels()}
+    before = {label: value for _, _, label, value in _functions_of(_load_layers()) + _native_kernels()}
     with record() as recording:
         row, recorded = evaluate(planted)
         functions = recording.take()
-    after = {label: value for _, _, label, value in _functions_of(_load_rooms()) + _native_kernels()}
+    after = {label: value for _, _, label, value in _functions_of(_load_layers()) + _native_kernels()}
     assert row["auc"] == plain["auc"]
     np.testing.assert_array_equal(recorded.embedding, run.embedding)
     assert before == after
@@ -91,7 +91,7 @@ def test_a_run_is_the_same_under_the_clock_and_free_after_it(planted):
 
 
 def test_functions_that_compiled_ones_call_are_not_recorded():
-    labels = {label for _, _, label, _ in _functions_of(_load_rooms())}
+    labels = {label for _, _, label, _ in _functions_of(_load_layers())}
     assert "core.randomness.random_word" not in labels
 
 

@@ -100,6 +100,7 @@ def test_memory_and_store_split_alike(ask, files, tmp_path):
     assert two.num_rows > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["memory", "store"])
 def test_two_ranks_on_a_pinned_split(ask, files, tmp_path, source):
     edges, features, store = files

@@ -1,5 +1,7 @@
 """Kernels on graphs: the native ones give what the reference gives, on one thread and on two, and refuse bad arrays."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -70,10 +72,13 @@ def both(name, *arguments):
 def test_induced_subgraphs(seed):
     generator = np.random.default_rng(seed)
     num_nodes = int(generator.integers(1, 60))
-    indptr, indices, values = random_graph(generator, num_nodes, 6)
-    nodes, offsets = random_patches(generator, num_nodes, int(generator.integers(0, 7)))
-    (new_indptr, _, _), _ = both("induce", indptr, indices, values, nodes, offsets)
-    check_equal(both("induced_indptr", indptr, indices, nodes, offsets)[0], new_indptr)
+    indptr, indices, _ = random_graph(generator, num_nodes, 6)
+    patches = random_patches(generator, num_nodes, int(generator.integers(0, 7)))
+    low = num_nodes // 3
+    rest = indptr[low:] - indptr[low], indices[indptr[low] :]
+    for rows in ((indptr, indices, 0), (indptr[: low + 1], indices[: indptr[low]], 0), (*rest, low)):
+        (new_indptr, _, _), _ = both("induce", *rows, num_nodes, *patches)
+        check_equal(both("induced_indptr", *rows, num_nodes, *patches)[0], new_indptr)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -83,7 +88,10 @@ def test_edges_that_no_patch_holds(seed):
     indptr, indices, _ = random_graph(generator, num_nodes, 6)
     held = sp.random_array((num_nodes, 9), density=0.2, rng=generator, format="csr")
     held.sort_indices()
-    both("cut_edges", indptr, indices, held.indptr.astype(np.int64), held.indices.astype(np.int32))
+    patches = held.indptr.astype(np.int64), held.indices.astype(np.int32)
+    both("cut_edges", indptr, indices, 0, *patches)
+    low, high = len(indptr) // 3, len(indptr) - 1
+    both("cut_edges", indptr[low:] - indptr[low], indices[indptr[low] : indptr[high]], low, *patches)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -195,12 +203,49 @@ def test_fennel_is_the_formula_over_all_clusters():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_growth_of_overlaps(seed):
+def test_boundary_nodes_in_one_block_and_in_two(seed):
     generator = np.random.default_rng(seed)
     indptr, indices, _ = random_graph(generator, 90, generator.integers(0, 8))
     labels = np.concatenate([np.arange(6), generator.integers(0, 6, 84)]).astype(np.int32)
-    pairs = np.array([(i, j) for i in range(6) for j in range(i + 1, 6)])
-    both("grow_overlaps", indptr, indices, labels, *groups_of(labels, 6), pairs, int(generator.integers(0, 25)))
+    pairs = np.array([(i, j) for i in range(6) for j in range(i + 1, 6) if (i + j) % 4])
+    bounds = np.concatenate([[0], np.cumsum(generator.integers(0, 12, 2 * len(pairs)))])
+    empty = np.full(bounds[-1], -1), np.zeros(bounds[-1], np.int64)
+    _, (*_, nodes, ties) = both("boundary_nodes", indptr, indices, 0, labels, pairs, bounds, *empty)
+    halves, cut = [part.copy() for part in empty], 31
+    _, (*_, one, other) = both(
+        "boundary_nodes", indptr[: cut + 1], indices[: indptr[cut]], 0, labels, pairs, bounds, *halves
+    )
+    rest = indptr[cut:] - indptr[cut], indices[indptr[cut] :]
+    _, (*_, one, other) = both("boundary_nodes", *rest, cut, labels, pairs, bounds, one, other)
+    np.testing.assert_array_equal(one, nodes)
+    np.testing.assert_array_equal(other, ties)
+    for place, (low, high) in enumerate(pairwise(bounds)):
+        giver, taker = pairs.flat[place], pairs.flat[place ^ 1]
+        counts = {
+            node: count
+            for node in np.flatnonzero(labels == giver)
+            if (count := (labels[indices[indptr[node] : indptr[node + 1]]] == taker).sum())
+        }
+        expected = sorted(counts, key=lambda node: -counts[node])[: high - low]
+        assert nodes[low:high].tolist() == expected + [-1] * (high - low - len(expected))
+
+
+def test_pairs_in_the_order_of_their_rows():
+    generator = np.random.default_rng(0)
+    for num_pairs in (0, 1, 500):
+        rows, columns = generator.integers(0, 40, (2, num_pairs)).astype(np.int32)
+        both("sort_pairs", rows, columns, 50)
+
+
+def test_rows_are_added_at_their_places():
+    generator = np.random.default_rng(0)
+    rows, table = generator.random((30, 5), np.float32), generator.random((9, 5), np.float32)
+    places, factors = generator.integers(0, 9, 30).astype(np.int32), generator.random(30, np.float32)
+    expected = table + sum(
+        np.eye(9)[place][:, None] * factor * row for place, factor, row in zip(places, factors, rows, strict=True)
+    )
+    native.add_rows(rows, places, factors, table)
+    np.testing.assert_allclose(table, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -278,9 +323,9 @@ BOXES = {"low": np.zeros((2, 3)), "high": np.ones((2, 3)), "other_low": np.zeros
 GROUPS = {name: np.array(value) for name, value in (("order", [0, 1, 2]), ("starts", [0, 2, 3]))}
 BEST = {"scores": np.zeros((2, 2), np.float32), "keys": np.zeros((2, 2), np.int64)}
 GOOD = {
-    "induced_indptr": {**PATTERN, **PATCHES},
-    "induce": {**PATTERN, "values": VALUES, **PATCHES},
-    "cut_edges": {**PATTERN, "held_indptr": np.arange(4), "held": np.array([0, 0, 1], np.int32)},
+    "induced_indptr": {**PATTERN, "first_node": 0, "num_nodes": 3, **PATCHES},
+    "induce": {**PATTERN, "first_node": 0, "num_nodes": 3, **PATCHES},
+    "cut_edges": {**PATTERN, "first_node": 0, "held_indptr": np.arange(4), "held": np.array([0, 0, 1], np.int32)},
     "count_between": {**PATTERN, **LABELS},
     "find_entries": {**PATTERN, "rows": np.array([0]), "columns": np.array([1])},
     "hidden_edges": {
@@ -290,6 +335,13 @@ GOOD = {
         "groups": None,
         "key": 1,
         "bound": 5,
+    },
+    "sort_pairs": {"rows": np.array([2, 0], np.int32), "columns": np.array([1, 1], np.int32), "num_rows": 3},
+    "add_rows": {
+        "rows": np.ones((2, 3), np.float32),
+        "places": np.array([1, 0], np.int32),
+        "factors": np.ones(2, np.float32),
+        "table": np.zeros((4, 3), np.float32),
     },
     "common_sums": {**PATTERN, "sources": np.array([0]), "targets": np.array([1]), "weights": np.ones((3, 1))},
     "path_sums": {
@@ -310,7 +362,15 @@ GOOD = {
         "alpha": 0.5,
         "limit": 2,
     },
-    "grow_overlaps": {**PATTERN, **LABELS, "pairs": np.array([[0, 1]]), "wanted": 2},
+    "boundary_nodes": {
+        **PATTERN,
+        "first_node": 0,
+        "labels": LABELS["labels"],
+        "pairs": np.array([[0, 1]]),
+        "bounds": np.array([0, 1, 2]),
+        "nodes": np.full(2, -1),
+        "ties": np.zeros(2, np.int64),
+    },
     "inner_products": {"embedding": np.ones((3, 2), np.float32), "sources": np.array([0]), "targets": np.array([1])},
     "areas_under_curves": {"edges": np.array([1.0]), "others": np.array([0.0])},
     "draw_candidates": {
@@ -350,19 +410,29 @@ BAD = [
     ("induce", {"indptr": np.empty(0, np.int64)}, ValueError),
     ("induce", {"indices": np.array([1, 0, 3, 1], np.int32)}, IndexError),
     ("induce", {"indices": np.array([1, 0, -1, 1], np.int32)}, IndexError),
-    ("induce", {"values": np.ones(3, np.float32)}, ValueError),
+    ("induce", {"num_nodes": 2}, IndexError),
     ("induce", {"nodes": np.array([0, 1, 3])}, IndexError),
     ("induce", {"nodes": np.array([0, 1, -1])}, IndexError),
     ("induce", {"offsets": np.array([0, 2, 4])}, ValueError),
     ("induced_indptr", {"offsets": np.array([2, 0, 3])}, ValueError),
     ("induced_indptr", {"nodes": np.array([0, 1, 3])}, IndexError),
-    ("cut_edges", {"held_indptr": np.arange(3)}, ValueError),
+    ("cut_edges", {"held_indptr": np.arange(3)}, IndexError),
+    ("cut_edges", {"first_node": 1}, ValueError),
+    ("cut_edges", {"first_node": -1}, ValueError),
     ("cut_edges", {"held_indptr": np.arange(4) + 1}, ValueError),
     ("count_between", {"labels": np.array([0, 0, 2], np.int32)}, IndexError),
     ("count_between", {"labels": np.array([0, 0, -1], np.int32)}, IndexError),
     ("count_between", {"labels": np.array([0, 0], np.int32)}, IndexError),
     ("count_between", {"members": np.array([0, 1, 3])}, IndexError),
     ("count_between", {"starts": np.array([0, 2, 4])}, ValueError),
+    ("sort_pairs", {"rows": np.array([3, 0], np.int32)}, IndexError),
+    ("sort_pairs", {"rows": np.array([-1, 0], np.int32)}, IndexError),
+    ("sort_pairs", {"num_rows": -1}, IndexError),
+    ("sort_pairs", {"columns": np.zeros(3, np.int32)}, ValueError),
+    ("add_rows", {"places": np.array([4, 0], np.int32)}, IndexError),
+    ("add_rows", {"places": np.zeros(1, np.int32)}, ValueError),
+    ("add_rows", {"factors": np.zeros(1, np.float32)}, ValueError),
+    ("add_rows", {"table": np.zeros((4, 2), np.float32)}, ValueError),
     ("common_sums", {"sources": np.array([3])}, IndexError),
     ("common_sums", {"targets": np.array([1, 2])}, ValueError),
     ("common_sums", {"weights": np.ones((2, 1))}, ValueError),
@@ -384,17 +454,16 @@ BAD = [
     ("fennel", {"labels": np.array([-1, 2, -1], np.int32)}, IndexError),
     ("fennel", {"labels": np.array([-1, -2, -1], np.int32)}, IndexError),
     ("fennel", {"loads": np.empty(0, np.int64)}, ValueError),
-    ("grow_overlaps", {"labels": np.zeros(2, np.int32)}, IndexError),
-    ("grow_overlaps", {"labels": np.zeros(4, np.int32)}, ValueError),
-    ("grow_overlaps", {"pairs": np.array([[0, 2]])}, IndexError),
-    ("grow_overlaps", {"pairs": np.array([[0, 1, 1]])}, ValueError),
-    (
-        "grow_overlaps",
-        {"members": np.array([0, 0, 2]), "labels": np.array([0, 2, 1], np.int32), "wanted": 9},
-        ValueError,
-    ),
-    ("grow_overlaps", {"members": np.array([0, 1, 3])}, IndexError),
-    ("grow_overlaps", {"wanted": -1}, ValueError),
+    ("boundary_nodes", {"labels": np.zeros(2, np.int32)}, IndexError),
+    ("boundary_nodes", {"labels": np.array([0, -1, 1], np.int32)}, IndexError),
+    ("boundary_nodes", {"first_node": 1}, ValueError),
+    ("boundary_nodes", {"first_node": -1}, ValueError),
+    ("boundary_nodes", {"pairs": np.array([[0, 2]])}, IndexError),
+    ("boundary_nodes", {"pairs": np.array([[-1, 0]])}, IndexError),
+    ("boundary_nodes", {"pairs": np.array([[0, 1, 1]])}, ValueError),
+    ("boundary_nodes", {"bounds": np.array([0, 2])}, ValueError),
+    ("boundary_nodes", {"bounds": np.array([0, 1, 3])}, ValueError),
+    ("boundary_nodes", {"ties": np.zeros(3, np.int64)}, ValueError),
     ("inner_products", {"sources": np.array([3])}, IndexError),
     ("inner_products", {"targets": np.array([-1])}, IndexError),
     ("inner_products", {"targets": np.array([0, 1])}, ValueError),

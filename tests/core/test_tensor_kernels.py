@@ -1478,12 +1478,10 @@ def draws_of(backend):
     core.set_backend(backend)
     edges, held_out, nodes, offsets = random_patches([70, 25, 40])
     counts, found = np.array([900, 150, 300]), {}
-    for by_degree in (False, True):
-        listed = plan_negatives(edges, held_out, nodes, offsets, counts, by_degree=by_degree).list_pairs(
-            seed=3, epoch=8
-        )
+    for sampling in ("uniform", "degree"):
+        listed = plan_negatives(edges, held_out, nodes, offsets, counts, sampling=sampling).list_pairs(seed=3, epoch=8)
         order = np.lexsort((listed.columns, listed.rows))
-        found[f"negatives {by_degree}"] = listed.rows[order], listed.columns[order], listed.weights
+        found[f"negatives {sampling}"] = listed.rows[order], listed.columns[order], listed.weights
     groups = draw_groups(nodes, 4, seed=3, epoch=8)
     rows = np.repeat(np.arange(len(nodes)), np.diff(edges.indptr))
     found["groups"] = (

@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from l2g2g.errors import NumericalError
-from l2g2g.evaluation.probe import fit_logistic, probe_labels, split_nodes, tell_classes
+from l2g2g.evaluation.probe import fit_logistic, predict_classes, probe_labels, split_nodes
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_the_classes_of_test_nodes_do_not_reach_the_classifier(clusters):
     split = split_nodes(np.arange(600), labels, np.random.default_rng(0))
     other = labels.copy()
     other[split.test] = 2 - labels[split.test]
-    told, penalty = tell_classes(vectors, labels, split, 3)
-    again, same_penalty = tell_classes(vectors, other, split, 3)
+    told, penalty = predict_classes(vectors, labels, split, 3)
+    again, same_penalty = predict_classes(vectors, other, split, 3)
     assert (told == again).all()
     assert penalty == same_penalty
 

@@ -14,6 +14,8 @@ import pytest
 
 from .conftest import SMALL, saved_epochs, vectors, wait_for_epoch
 
+pytestmark = pytest.mark.slow
+
 EVERY_EPOCH = ["--checkpoint-every", "0"]
 
 

@@ -11,6 +11,8 @@ from l2g2g.config import make_config
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.run_directory import open_run
 
+pytestmark = pytest.mark.slow
+
 
 class Stop(Exception):
     pass

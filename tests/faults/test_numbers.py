@@ -21,7 +21,7 @@ from .conftest import SMALL
 @pytest.mark.fault(32)
 def test_small_overlaps_are_enlarged(planted, happened):
     labels = np.repeat([0, 1, 2, 3], 30)
-    patch_set = make_patches(planted.adjacency, labels, min_overlap=9, target_overlap=9)
+    patch_set = make_patches(planted, labels, min_overlap=9, target_overlap=9)
     least = int(patch_set.overlaps.sizes.min())
     assert least >= 9  # at dimension 8
     # Where even all that may be added is too little, the rotation is regularised towards the last frame.
@@ -44,7 +44,7 @@ def test_points_on_a_line(happened):
 
 @pytest.mark.fault(34)
 def test_disconnected_patch_graphs_are_joined(islands, happened):
-    patch_set = make_patches(islands.adjacency, np.repeat([0, 1, 2], [20, 20, 24]), min_overlap=4, target_overlap=6)
+    patch_set = make_patches(islands, np.repeat([0, 1, 2], [20, 20, 24]), min_overlap=4, target_overlap=6)
     assert patch_set.num_joined == 2
     config = make_config("l2g2g", dim=3, patches=3, epochs=3, rotate=True, translate=True)
     with warnings.catch_warnings():

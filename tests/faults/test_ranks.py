@@ -18,6 +18,8 @@ import pytest
 
 from .conftest import SMALL, saved_epochs, vectors
 
+pytestmark = pytest.mark.slow
+
 RANKS = ["--timeout", "120"]
 
 

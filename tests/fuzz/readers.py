@@ -165,6 +165,47 @@ def tables():
     return made
 
 
+WIDE_TABLES = (
+    ("Source,Target,Type,Weight\n", ",Undirected,1.5"),
+    ("from,to,since,weight\n", ",2020,2"),
+    ("kind,source,target,weight\n", ",3,1"),
+)
+PEOPLE = "id,age,town,team\n" + "".join(
+    f"{node},{'' if node == 5 else node},{'rome' if node % 2 else 'oslo'},{'red' if node % 3 else 'blue'}\n"
+    for node in range(NUM_NODES)
+)
+PEOPLE = PEOPLE.encode()
+
+
+def people_parquet():
+    towns = ["rome" if node % 2 else None for node in range(NUM_NODES)]
+    teams = [f"team {node % 3}" for node in range(NUM_NODES)]
+    return parquet(id=np.arange(NUM_NODES), age=np.arange(NUM_NODES) * 1.5, town=towns, team=teams)
+
+
+GRAPHML = [
+    b"""<?xml version="1.0" encoding="UTF-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="d0" for="edge" attr.name="weight" attr.type="double"/>
+<key id="d1" for="node" attr.name="team" attr.type="string"/><graph edgedefault="%s">
+"""
+    % kind
+    + b"".join(b'<node id="%s%d"><data key="d1">red</data></node>\n' % (start, node) for node in range(NUM_NODES))
+    + b"".join(
+        b'<edge source="%s%d" target="%s%d"><data key="d0">1.5</data></edge>\n' % (start, u, start, v) for u, v in RING
+    )
+    + b"</graph></graphml>\n"
+    for kind, start in ((b"undirected", b"n"), (b"directed", b""))
+]
+_ENTRIES = "".join(f"{u + 1} {v + 1}\n" for u, v in RING)
+_WEIGHTED_ENTRIES = "".join(f"{u + 1} {v + 1} 1.5\n" for u, v in RING)
+MATRIX_MARKET = [
+    f"%%MatrixMarket matrix coordinate pattern general\n% a ring\n12 12 {len(RING)}\n{_ENTRIES}".encode(),
+    f"%%MatrixMarket matrix coordinate real general\n12 12 {len(RING)}\n{_WEIGHTED_ENTRIES}".encode(),
+    b"%%MatrixMarket matrix coordinate integer symmetric\n3 3 3\n2 1 1\n3 1 2\n3 2 1\n",
+    b"%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0\n",
+]
+
+
 # --- reading ----------------------------------------------------------------------------------------
 
 
@@ -191,6 +232,34 @@ def read_joined(folder):
     check_graph(read_graph(folder / "edges.csv", features=only(folder, "features.csv", "features.npy", ".parquet")))
 
 
+def read_chosen(folder):
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.table_options import TableOptions
+
+    path = only(folder)
+    size = os.stat(path).st_size
+    ids = (None, "text", "integer")[size % 3]
+    given = {"source": "1", "target": "2"} if size % 2 else {}
+    check_graph(read_graph(path, tables=TableOptions(**given, ids=ids)))
+
+
+def read_labelled(folder):
+    from l2g2g.graphs.read import read_graph
+    from l2g2g.graphs.store_writer import write_store
+    from l2g2g.graphs.table_options import TableOptions
+
+    path = only(folder, "features.csv", ".parquet")
+    missing = ("zero", "mean", "error")[os.stat(path).st_size % 3] if path.suffix == ".csv" else "mean"
+    tables = TableOptions(label_column="team", missing=missing if folder.name != "whole" else "mean")
+    graph = read_graph(folder / "edges.csv", path, tables=tables)
+    check_graph(graph)
+    assert graph.labels is not None
+    stored = write_store(folder / "edges.csv", folder / "store", path, tables=tables).to_graph()
+    assert np.array_equal(stored.labels, graph.labels)
+    assert (stored.features is None) == (graph.features is None)
+    assert graph.features is None or np.array_equal(stored.features, graph.features)
+
+
 def read_named(folder):
     from l2g2g.graphs.datasets import list_datasets, load_dataset
 
@@ -205,14 +274,33 @@ def read_folder(folder):
 
 
 def read_vectors(folder):
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy", ".arrow")))
 
 
+def read_vectors_of_others(folder):
+    from l2g2g.graphs.read_embedding import read_embedding_table
+
+    table = read_embedding_table(only(folder))
+    check_vectors(table.ids, table.vectors)
+    assert all(len(column) == len(table.ids) and column.dtype.kind in "fO" for column in table.columns.values())
+
+
+def read_node_table(folder):
+    from l2g2g.graphs.node_columns import read_node_columns
+    from l2g2g.reports.map_columns import make_columns
+    from l2g2g.runs.vector_record import read_vector_record
+
+    found = read_node_columns(only(folder))
+    np.save(folder / "vectors.npy", np.zeros((len(found.ids), 2), np.float32))
+    record = replace(read_vector_record(folder / "vectors.npy"), columns=found.by_node(found.ids))
+    assert all(len(column.values) == len(found.ids) for column in make_columns(record))
+
+
 def align_patches(folder):
     from l2g2g.alignment.align import align
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
 
     paths = [path for path in sorted(folder.iterdir()) if not path.name.endswith(".ids.txt")]
     aligned = align([read_embedding(path) for path in paths])
@@ -301,6 +389,7 @@ def resume(folder):
 
 def store_files():
     """A store with patches."""
+    from l2g2g.graphs.feature_columns import FeatureColumn, FeatureColumns
     from l2g2g.graphs.read import read_graph
     from l2g2g.graphs.store import write_graph
     from l2g2g.patches.overlap import make_patches
@@ -312,19 +401,22 @@ def store_files():
         folder = Path(tempfile.mkdtemp(dir="."))
         columns = features() if kind == "dense" else sp.csr_array(features())
         graph = read_graph((np.array(RING), columns))
+        if kind == "dense":
+            titles = [FeatureColumn("age", None, (0.5,)), FeatureColumn("town", ("a", "b", "c"), (0.0, 0.0, 0.0))]
+            graph = replace(graph, columns=FeatureColumns(tuple(titles), "mean"))
         if kind == "sparse":
             graph = replace(graph, node_ids=np.array([f"n{node}" for node in range(graph.num_nodes)], object))
         stored = write_graph(graph, folder)
-        write_patches(stored, make_patches(graph.adjacency, partition(graph.adjacency, 2), min_overlap=3))
+        write_patches(stored, make_patches(graph, partition(graph.adjacency, 2), min_overlap=3))
         found.append({str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("*/*"))})
     return found
 
 
 def read_store(folder):
     from l2g2g.graphs.store import open_graph
+    from l2g2g.patches.overlap import make_patches
     from l2g2g.patches.partition import stream_partition
     from l2g2g.patches.store import open_patches, write_patches
-    from l2g2g.patches.stored_overlap import make_stored_patches
 
     graph = open_graph(folder)
     patches = open_patches(folder)
@@ -335,7 +427,7 @@ def read_store(folder):
         assert adjacency.shape[0] == adjacency.shape[1]
     assert graph.to_graph().num_nodes == graph.num_nodes
     graph.read_adjacency_of(np.arange(0, graph.num_nodes, 3))
-    write_patches(graph, make_stored_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
+    write_patches(graph, make_patches(graph, stream_partition(graph, 3), min_overlap=3), folder / "again")
 
 
 def seal_store(files):
@@ -395,7 +487,7 @@ def render_record(folder):
 
     record = read_record(open_artefact(folder))
     page = render_run(
-        record, project(record.vectors), others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
+        record, {"pca": project(record.vectors)}, others=[{"name": "a", **record.row}, {"name": "b", **record.row}]
     )
     assert page.endswith("</html>\n")
 
@@ -492,6 +584,14 @@ def targets():
     pyarrow.csv.write_csv(pa.table({"id": np.arange(NUM_NODES), **columns}), feature_csv)
     csv = feature_csv.getvalue()
     embeddings = tables()
+    mixed = {"word": [f"w{i}" for i in range(NUM_NODES)], "kind": ["a", "b"] * (NUM_NODES // 2)}
+    lines = [f"w{i},{'ab'[i % 2]},{i / 7:.3f},{-i},{2000 + i}" for i in range(NUM_NODES)]
+    csv = "\n".join(["word,kind,x1,x2,year", *lines]).encode()
+    others = [
+        {"v.csv": csv},
+        {"v.parquet": parquet(**mixed, embedding=features().tolist(), year=np.arange(NUM_NODES))},
+    ]
+    node_tables = [{"t.csv": csv}, {"t.parquet": parquet(**mixed, year=np.linspace(0, 1, NUM_NODES))}]
     arrays = (features(), features().astype(np.float64), np.eye(NUM_NODES, dtype=np.int32))
     graphs = npz_graphs()
     sources, far = (np.array(part) for part in zip(*RING, strict=True))
@@ -594,6 +694,39 @@ def targets():
             bombs=with_bombs,
             command=embed_joined,
         ),
+        Target(
+            "edge list, columns by name",
+            [{"edges.csv": text(header=header, weight=more)} for header, more in WIDE_TABLES],
+            read_chosen,
+            share=2,
+        ),
+        Target(
+            "Parquet parts",
+            [
+                {
+                    "part-0.parquet": parquet(source=sources[:9], target=far[:9], weight=np.ones(9)),
+                    "part-1.parquet": parquet(source=sources[9:], target=far[9:], weight=np.ones(len(far) - 9)),
+                }
+            ],
+            read_folder,
+            bombs=with_bombs,
+        ),
+        Target(
+            "labels and categories as text",
+            [{"edges.csv": text(), "features.csv": PEOPLE}],
+            read_labelled,
+            ("features.csv",),
+            share=2,
+        ),
+        Target(
+            "labels and categories as Parquet",
+            [{"edges.csv": text(), "f.parquet": people_parquet()}],
+            read_labelled,
+            ("f.parquet",),
+            bombs=with_bombs,
+        ),
+        Target("GraphML", [{"graph.graphml": content} for content in GRAPHML], read_edges, share=2),
+        Target("Matrix Market", [{"graph.mtx": content} for content in MATRIX_MARKET], read_edges, share=2),
         Target("GraphSAINT folder", [saint], read_folder, share=2, bombs=with_bombs, command=embed_folder),
         Target(
             "embedding as text",
@@ -607,6 +740,8 @@ def targets():
             read_vectors,
             bombs=with_bombs,
         ),
+        Target("embedding of others", others, read_vectors_of_others, bombs=with_bombs),
+        Target("table of nodes", node_tables, read_node_table, bombs=with_bombs),
         Target("embedding as Arrow", [embeddings[kind, ".arrow"] for kind in ("numbers", "names")], read_vectors),
         Target("embedding as .npy", [embeddings[kind, ".npy"] for kind in ("numbers", "names")], read_vectors),
         Target("patches of align", pairs, align_patches, command=align_command),

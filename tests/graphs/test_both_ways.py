@@ -11,6 +11,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import edge_sort, npy_edges, numbering, read_edges, read_features, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
+from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 RING = [(node, (node + 1) % 60) for node in range(60)]
 LONG = "1,2\n" * 60
@@ -134,14 +135,123 @@ GOOD = {
 }
 
 
-def both(folder, edges, features):
+PEOPLE = "id,age,town,team\n" + "".join(
+    f"{each},{'' if each == 7 else each},{'rome' if each % 3 else 'oslo'},{'red' if each % 2 else 'blue'}\n"
+    for each in reversed(SIXTY)
+)
+ODD = RING_TABLE.rename_columns(["a", "b"]).append_column("c", [[0.5] * len(RING)]).append_column("d", [["x"] * 60])
+# edges, features, options, then what is expected: ids, whether weighted, features of the node 7, label of the node 7
+SAID = {
+    "columns by name": (
+        ("e.csv", "w,x,y,z\n" + lines((2, u, v, "t") for u, v in RING)),
+        None,
+        {"source": "x", "target": "y", "weight": "w"},
+        (SIXTY, True, None, None),
+    ),
+    "columns by number, no header": (
+        ("e.csv", lines(("t", u, v) for u, v in RING)),
+        None,
+        {"source": "2", "target": "3", "header": False},
+        (SIXTY, False, None, None),
+    ),
+    "parquet by name": (("e.parquet", ODD), None, {"source": "b", "target": "a"}, (None, False, None, None)),
+    "Gephi": (
+        ("e.csv", "Source,Target,Type,Id,Weight\n" + lines((u, v, "Undirected", 9, 1.5) for u, v in RING)),
+        None,
+        {},
+        (SIXTY, True, None, None),
+    ),
+    "pandas with its index": (
+        ("e.csv", ",who,whom\n" + lines((row, u, v) for row, (u, v) in enumerate(RING))),
+        None,
+        {},
+        (SIXTY, False, None, None),
+    ),
+    "delimiter": (("e.txt", lines(RING, "|")), None, {"delimiter": "|"}, (SIXTY, False, None, None)),
+    "a header that looks like an edge": (
+        ("e.csv", "7,8\n" + lines(RING)),
+        None,
+        {"header": True},
+        (SIXTY, False, None, None),
+    ),
+    "ids as text": (("e.csv", lines(RING)), None, {"ids": "text"}, ([*map(str, SIXTY)], False, None, None)),
+    "ids as text, parquet": (("e.parquet", RING_TABLE), None, {"ids": "text"}, ([*map(str, SIXTY)], False, None, None)),
+    "ids as integers": (
+        ("e.csv", lines((f"00{u}", f"+{v}") for u, v in RING)),
+        None,
+        {"ids": "integer"},
+        (SIXTY, False, None, None),
+    ),
+    "categories, labels, mean": (
+        ("e.csv", lines(RING)),
+        ("f.csv", PEOPLE),
+        {"label_column": "team", "missing": "mean"},
+        (SIXTY, False, [pytest.approx((59 * 60 / 2 - 7) / 59), 0, 1], "red"),
+    ),
+    "categories, labels, zero": (
+        ("e.csv", lines(RING)),
+        ("f.csv", PEOPLE),
+        {"label_column": "team", "missing": "zero"},
+        (SIXTY, False, [0, 0, 1], "red"),
+    ),
+    "nodes without a row": (
+        ("e.csv", lines(RING)),
+        ("f.csv", "id,age,town,team\n8,4,oslo,a\n9,6,rome,b\n"),
+        {"label_column": "team", "missing": "mean"},
+        (SIXTY, False, [5, 0.5, 0.5], ""),
+    ),
+    "labels alone": (
+        ("e.csv", lines(RING)),
+        ("f.csv", "id,team\n" + lines((each, each % 2) for each in SIXTY)),
+        {"label_column": "team"},
+        (SIXTY, False, None, 1),
+    ),
+    "parquet, labels beside numbers": (
+        ("e.parquet", RING_TABLE),
+        ("f.parquet", table(SIXTY, [1.0] * 60, [f"l{each % 2}" for each in SIXTY])),
+        {"label_column": "c"},
+        (SIXTY, False, [1.0], "l1"),
+    ),
+    "parquet, labels beside lists": (
+        ("e.parquet", RING_TABLE),
+        ("f.parquet", table(SIXTY, [each % 3 for each in SIXTY], [[1.0, 2.0]] * 60)),
+        {"label_column": "b"},
+        (SIXTY, False, [1.0, 2.0], 1),
+    ),
+    "npy, missing": (
+        ("e.npy", np.array(RING)),
+        ("f.npy", np.where(np.arange(120).reshape(60, 2) == 15, np.nan, 2.0)),
+        {"missing": "mean"},
+        (None, False, [2.0, 2.0], None),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAID.values(), ids=SAID.keys())
+def test_what_is_said_is_done_in_both_ways(case, tmp_path):
+    edges, features, options, (ids, weighted, row, label) = case
+    graph, stored = both(tmp_path, edges, features, TableOptions(**options))
+    if isinstance(graph, Exception):
+        raise graph
+    for found in (graph, stored):
+        assert (found.num_nodes, found.num_edges, found.weighted) == (60, 60, weighted)
+        assert ids is None or found.node_ids.tolist() == ids
+        assert (found.features is None) == (row is None)
+        assert row is None or found.features[7].tolist() == row
+        assert (found.labels is None) == (label is None)
+        assert label is None or found.labels[7] == label
+        assert found.columns == graph.columns
+    assert np.array_equal(stored.adjacency.toarray(), graph.adjacency.toarray())
+
+
+def both(folder, edges, features, options=AS_FOUND):
     """The graph and the graph from the store, or the two errors."""
     path = write(folder / edges[0], edges[1])
     more = None if features is None else write(folder / features[0], features[1])
     found = []
-    for read in (read_graph, lambda *files: write_store(files[0], folder / "store", files[1]).to_graph()):
+    for read in (read_graph, lambda *files, **how: write_store(files[0], folder / "store", files[1], **how).to_graph()):
         try:
-            found.append(read(path, more))
+            found.append(read(path, more, tables=options))
         except (InputError, ResourceError) as error:
             found.append(error)
     return found
@@ -226,7 +336,7 @@ BAD = {
         "40 feature rows .* no row for node 40 and 19",
     ),
     "features, negative id": (*RING_CSV, ("f.csv", vectors(SIXTY, "-1,1,2\n")), "line 62: node -1 is negative"),
-    "features, not a number": (*RING_CSV, ("f.csv", vectors(SIXTY, "95,x,2\n")), "line 62, column 2 .u.: 'x' is not a"),
+    "features, not a number": (*RING_CSV, ("f.csv", vectors(SIXTY, "95,x,2\n")), "line 62, column u: 'x' is not a"),
     "features, nan": (*RING_CSV, ("f.csv", vectors(SIXTY, "95,nan,2\n")), "line 62: feature row 60, column 'u' is nan"),
     "features, one column": (*RING_CSV, ("f.csv", "1\n2\n"), "only one column"),
     "features, header only": (*RING_CSV, ("f.csv", "id,a\n"), "only a header"),
@@ -249,7 +359,16 @@ BAD = {
         ("f.parquet", table(SIXTY, [1.0] * 59 + [np.nan])),
         "row 60: feature row 59, column 'b' is nan",
     ),
-    "features, parquet, text": (*RING_CSV, ("f.parquet", table(SIXTY, ["x"] * 60)), "features must be numbers"),
+    "features, parquet, names": (
+        *RING_CSV,
+        ("f.parquet", table(SIXTY, [f"x{node}" for node in SIXTY])),
+        "column 'b' has 60 different texts in 60 rows",
+    ),
+    "features, parquet, dates": (
+        *RING_CSV,
+        ("f.parquet", table(SIXTY, pa.array(SIXTY, pa.date32()))),
+        "column 'b' holds date32",
+    ),
     "features, too few rows": ("e.csv", LONG + "1,40\n", ("f.npy", np.ones((40, 2))), "line 61: target 40 is beyond"),
     "features, npy, nan": (
         *RING_CSV,

@@ -7,8 +7,9 @@ import pytest
 
 from l2g2g.errors import InputError
 from l2g2g.graphs import edge_sort
+from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.array_folder import manifest_hash
-from l2g2g.graphs.graph import BACK, FORTH, Graph
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.split_files import read_split, write_split
 from l2g2g.graphs.splits import split_edges, split_links

@@ -132,7 +132,10 @@ BAD_EDGES = {
     "only comments": ("# nothing\n\n", "the file is empty"),
     "only a header": ("source,target\n", "only a header"),
     "one column": ("node\n1\n2\n", "only 1 column"),
-    "four columns": ("1,2,3,4\n", "4 columns; keep source, target"),
+    "four columns": (
+        "1,2,3,4\n",
+        "4 columns .1, 2, 3, 4. of which none are called source and target; name them with --source",
+    ),
     "ragged": ("# c\n1,2\n3,4\n5\n", "line 4 has 1 columns but the first has 2"),
     "negative": ("source,target\n0,1\n# c\n-3,2\n", "line 4: source -3 is negative"),
     "negative and beyond 64 bits": (f"0,1\n{2**63},-2\n", "line 2: target -2 is negative"),
@@ -454,8 +457,8 @@ BAD_FEATURES = {
     "node twice": ("id,x\na,1\nb,2\n# c\na,3\nc,4\n", "node 'a' is in line 2 and again in line 5"),
     "NaN": ("id,x,y\na,1,1\nb,2,nan\nc,3,3\n", "line 3: feature row 1, column 'y' is nan"),
     "Inf": ("a,1,1\nb,2,inf\nc,3,3\n", "line 2: feature row 1, column 1 is inf"),
-    "text": ("id,x,y\na,1,1\nb,2,tall\nc,3,3\n", "line 3, column 3 .*'tall' is not a number"),
-    "gap": ("id,x,y\na,1,1\nb,2,\nc,3,3\n", "line 3, column 3 .*'' is not a number"),
+    "text": ("id,x,y\na,1,1\nb,2,tall\nc,3,3\n", "line 3, column y: 'tall' is not a number"),
+    "gap": ("id,x,y\na,1,1\nb,2,\nc,3,3\n", "line 3: y is missing; .* --missing zero"),
     "no numbers": ("id\na\nb\nc\n", "only one column"),
     "only a header": ("id,x\n", "only a header"),
     "empty": ("", "the file is empty"),
@@ -557,7 +560,7 @@ def test_directions_by_node_number_beside_features(tmp_path):
 def test_directions_that_are_not_there_are_refused(tmp_path):
     with pytest.raises(InputError, match="read it with directed=True"):
         read_graph(Graph.from_arcs([0, 1], [1, 2]), directed=True)
-    with pytest.raises(InputError, match="give a DiGraph"):
+    with pytest.raises(InputError, match="a DiGraph"):
         read_graph(nx.path_graph(3), directed=True)
     with pytest.raises(InputError, match="no direction"):
         read_graph("sbm-small", directed=True)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.write import read_embedding, write_embedding
+from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.write import write_embedding
 
 BOUNDED = settings(max_examples=40, deadline=None, derandomize=True)
 NUMBERS = st.integers(0, 2**63 - 1)

@@ -36,7 +36,7 @@ def cut(graph, method):
     if method == "whole":
         return whole_graph(graph.num_nodes)
     labels = partition(graph.adjacency, 4, method=method)
-    return make_patches(graph.adjacency, labels, min_overlap=5, target_overlap=10)
+    return make_patches(graph, labels, min_overlap=5, target_overlap=10)
 
 
 def test_sizes_and_disjoint_parts(planted):

@@ -130,7 +130,7 @@ def test_the_page_has_the_score_of_the_decoder(trained):
     model, _, _, folder = trained
     record = read_record(open_artefact(folder))
     assert np.array_equal(record.vectors, model.embedding_)
-    page = render_run(record, project(record.vectors))
+    page = render_run(record, {"pca": project(record.vectors)})
     decoder = model.fitted.model.decoder
     assert f"const scoreByDecoder = {decoder.page_score or 'null'};" in page
     assert np.isfinite(list(decoder.page_facts().values())).all()

@@ -24,7 +24,7 @@ def weighted(planted):
 
 @pytest.fixture(scope="module")
 def patch_set(planted):
-    return make_patches(planted.adjacency, partition(planted.adjacency, 4), min_overlap=8, target_overlap=16)
+    return make_patches(planted, partition(planted.adjacency, 4), min_overlap=8, target_overlap=16)
 
 
 @pytest.fixture(params=["native", "torch"])

@@ -81,7 +81,7 @@ def test_rows_beside_known_ones_get_what_the_whole_gives_them(noisy, options):
 
 
 def test_patches_have_states_and_degrees_of_their_own(noisy):
-    patch_set = make_patches(noisy.adjacency, np.arange(noisy.num_nodes) % 3, min_overlap=4, target_overlap=6)
+    patch_set = make_patches(noisy, np.arange(noisy.num_nodes) % 3, min_overlap=4, target_overlap=6)
     model = make_model(noisy.num_features, num_encoders=3)
     known = states_of(model, noisy, patch_set)
     assert (known.num_nodes, known.num_patches) == (noisy.num_nodes, 3)

@@ -91,9 +91,9 @@ def sorted_pairs(rows, columns):
 # --- which pairs -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by_degree", [False, True])
-def test_never_an_excluded_pair_nor_the_diagonal_nor_another_patch(block, by_degree):
-    plan, allowed = make_plan([19, 5, 30], [80, 15, 150], by_degree=by_degree)
+@pytest.mark.parametrize("how", ["uniform", "degree"])
+def test_never_an_excluded_pair_nor_the_diagonal_nor_another_patch(block, how):
+    plan, allowed = make_plan([19, 5, 30], [80, 15, 150], sampling=how)
     counts = count_draws(plan, 60)
     assert (counts[~allowed] == 0).all()
     assert counts.sum() > 1000
@@ -133,12 +133,12 @@ def test_every_allowed_pair_of_stacked_patches_is_equally_likely(block):
         check_counts(own[chosen], np.full(chosen.sum(), own.sum() / chosen.sum()), 1)
 
 
-@pytest.mark.parametrize("by_degree", [False, True])
-def test_weights_of_the_negatives_add_up_to_the_share_on_average(block, by_degree):
+@pytest.mark.parametrize("how", ["uniform", "degree"])
+def test_weights_of_the_negatives_add_up_to_the_share_on_average(block, how):
     sizes, shares = [19, 6, 40], np.array([0.2, 0.1, 0.7])
     edges, held_out, offsets = patterns(sizes)
     plan = plan_negatives(
-        edges, held_out, nodes_of(sizes), offsets, np.array([60, 7, 300]), shares=shares, by_degree=by_degree
+        edges, held_out, nodes_of(sizes), offsets, np.array([60, 7, 300]), shares=shares, sampling=how
     )
     totals, counts = [], []
     patch_of_row = np.repeat(np.arange(3), sizes)
@@ -182,13 +182,11 @@ def test_a_patch_in_which_every_pair_is_excluded_has_no_negatives(block):
     complete = 1 - np.eye(12, dtype=np.float32)
     edges = block_diagonal([complete, np.zeros((9, 9), np.float32)])
     nothing = sp.csr_array((21, 21), dtype=np.float32)
-    for by_degree in (False, True):
-        plan = plan_negatives(
-            edges, nothing, np.arange(21), np.array([0, 12, 21]), np.array([50, 40]), by_degree=by_degree
-        )
+    for how in ("uniform", "degree"):
+        plan = plan_negatives(edges, nothing, np.arange(21), np.array([0, 12, 21]), np.array([50, 40]), sampling=how)
         rows = plan.list_pairs(seed=0, epoch=0).rows
         # By degree a patch without edges has no far ends either.
-        assert len(rows) == 0 if by_degree else (rows.min() >= 12 and len(rows) > 20)
+        assert len(rows) == 0 if how == "degree" else (rows.min() >= 12 and len(rows) > 20)
     only = plan_negatives(sp.csr_array(complete), nothing[:12, :12], np.arange(12), np.array([0, 12]), np.array([50]))
     assert only.list_pairs(seed=0, epoch=0).num_pairs == 0
 
@@ -217,12 +215,12 @@ def test_where_nearly_all_pairs_are_excluded_the_rest_is_found_evenly(block):
 # --- the same draws everywhere ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by_degree", [False, True])
-def test_native_and_torch_draw_the_same_pairs(block, restored, by_degree):
+@pytest.mark.parametrize("how", ["uniform", "degree"])
+def test_native_and_torch_draw_the_same_pairs(block, restored, how):
     found = []
     for backend in ("auto", "torch"):
         core.set_backend(backend)
-        plan, _ = make_plan([19, 5, 60, 1], [80, 15, 700, 3], patches=np.array([4, 9, 2, 0]), by_degree=by_degree)
+        plan, _ = make_plan([19, 5, 60, 1], [80, 15, 700, 3], patches=np.array([4, 9, 2, 0]), sampling=how)
         lists = [plan.list_pairs(seed=5, epoch=epoch) for epoch in (0, 1, 199)]
         found.append([sorted_pairs(each.rows, each.columns) for each in lists])
         assert all(each.rows.dtype == each.columns.dtype == np.int32 for each in lists)
@@ -242,9 +240,9 @@ def test_rows_drawn_from_disk_have_the_same_draws(block):
         assert sorted_pairs(own[kept], columns[kept]) == sorted_pairs(listed.rows[chosen], listed.columns[chosen])
 
 
-@pytest.mark.parametrize("by_degree", [False, True])
-def test_negatives_of_some_rows_are_those_that_all_together_have(block, by_degree):
-    plan, _ = make_plan([30, 20], [200, 90], by_degree=by_degree)
+@pytest.mark.parametrize("how", ["uniform", "degree"])
+def test_negatives_of_some_rows_are_those_that_all_together_have(block, how):
+    plan, _ = make_plan([30, 20], [200, 90], sampling=how)
     every, wanted = plan.list_pairs(seed=1, epoch=2), np.random.default_rng(0).random(50) < 0.4
     some, chosen = plan.list_pairs(seed=1, epoch=2, wanted=wanted), wanted[every.rows]
     assert sorted_pairs(some.rows, some.columns) == sorted_pairs(every.rows[chosen], every.columns[chosen])
@@ -272,8 +270,8 @@ def test_patch_by_patch_draws_what_all_together_draw(block):
     sizes, counts = [19, 5, 30], np.array([80, 15, 150])
     edges, held_out, offsets = patterns(sizes)
     nodes = nodes_of(sizes)
-    for by_degree in (False, True):
-        together = plan_negatives(edges, held_out, nodes, offsets, counts, by_degree=by_degree)
+    for how in ("uniform", "degree"):
+        together = plan_negatives(edges, held_out, nodes, offsets, counts, sampling=how)
         expected, alone = together.list_pairs(seed=2, epoch=7), []
         for patch in range(3):
             own = slice(offsets[patch], offsets[patch + 1])
@@ -284,7 +282,7 @@ def test_patch_by_patch_draws_what_all_together_draw(block):
                 np.array([0, sizes[patch]]),
                 counts[patch : patch + 1],
                 patches=np.array([patch]),
-                by_degree=by_degree,
+                sampling=how,
             )
             drawn = plan.list_pairs(seed=2, epoch=7)
             alone += sorted_pairs(drawn.rows + own.start, drawn.columns + own.start)
@@ -324,7 +322,7 @@ def test_far_ends_by_degree_follow_the_power_of_the_degree(block):
     held_out = sp.csr_array(np.diag(np.ones(4, np.float32), 10) + np.diag(np.ones(4, np.float32), -10))
     offsets, degrees = np.array([0, 14]), np.diff(edges.indptr)
     allowed = allowed_pairs(edges, held_out, offsets) & (degrees > 0)
-    plan = plan_negatives(edges, held_out, np.arange(14), offsets, np.array([300]), by_degree=True)
+    plan = plan_negatives(edges, held_out, np.arange(14), offsets, np.array([300]), sampling="degree")
     counts = count_draws(plan, 800)
     assert (counts[~allowed] == 0).all()
     share = np.broadcast_to(degrees**0.75, allowed.shape)[allowed]
@@ -334,7 +332,7 @@ def test_far_ends_by_degree_follow_the_power_of_the_degree(block):
 def test_equal_degrees_draw_evenly(block):
     ring = np.roll(np.eye(11), 1, axis=1)
     edges, nothing = sp.csr_array((ring + ring.T).astype(np.float32)), sp.csr_array((11, 11), dtype=np.float32)
-    plan = plan_negatives(edges, nothing, np.arange(11), np.array([0, 11]), np.array([150]), by_degree=True)
+    plan = plan_negatives(edges, nothing, np.arange(11), np.array([0, 11]), np.array([150]), sampling="degree")
     counts = count_draws(plan, 1000)
     allowed = allowed_pairs(edges, nothing, np.array([0, 11]))
     assert (counts[~allowed] == 0).all()
@@ -343,7 +341,7 @@ def test_equal_degrees_draw_evenly(block):
 
 def test_units_fit_their_range_however_large_the_degrees():
     degrees = np.random.default_rng(0).integers(0, 2**31, 3000)
-    units = sampling.TargetUnits.by_degree(degrees, np.array([0, 1000, 1000, 3000]))
+    units = sampling.TargetUnits.make("degree", degrees, np.array([0, 1000, 1000, 3000]))
     assert (np.diff(units.starts[[0, 1000, 3000]]) < 2**31).all()
     assert ((np.diff(units.starts) > 0) == (degrees > 0)).all()
 

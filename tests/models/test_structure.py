@@ -150,9 +150,9 @@ def test_new_nodes_get_the_columns_that_they_would_have_had(planted):
     """Ten nodes are hidden; those who knew them all along give them nearly the same directions."""
     known, new = np.arange(planted.num_nodes - 10), np.arange(planted.num_nodes - 10, planted.num_nodes)
     structure = fit_structure(planted.induce(known).adjacency, 4)
-    newcomers = planted[np.ix_(new, known)]
+    new_nodes = planted[np.ix_(new, known)]
     degrees = weigh_nodes(planted.induce(known).adjacency)
-    found = structure.extend(newcomers.propagation(degrees, loops=False), newcomers.degrees)
+    found = structure.extend(new_nodes.propagation(degrees, loops=False), new_nodes.degrees)
     assert found.shape == (10, 5)
     assert found.dtype == np.float32
     truth = fit_structure(planted.adjacency, 4).columns

@@ -5,7 +5,7 @@ import torch
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders import DECODERS, read_decoder
 from l2g2g.models.decoders.inner import InnerDecoder
-from l2g2g.neighbours.decoding import sides_of
+from l2g2g.neighbours.decoding import factors_of
 
 KINDS = list(DECODERS)
 
@@ -36,17 +36,17 @@ def test_scores_are_those_of_the_model(kind, vectors):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "product"])
-def test_sides_give_the_same_scores(kind, vectors):
+def test_factors_give_the_same_scores(kind, vectors):
     decoder = make(kind).decoder
-    sides = sides_of(decoder, vectors)
+    factors = factors_of(decoder, vectors)
     sources, targets = np.divmod(np.arange(900), 30)
     expected = decoder.score(vectors, sources, targets).reshape(30, 30)
-    np.testing.assert_allclose(sides.left @ sides.right.T + sides.bias, expected, rtol=1e-3, atol=1e-4)
-    assert sides.one_way == decoder.is_directed == (kind == "asymmetric")
+    np.testing.assert_allclose(factors.left @ factors.right.T + factors.bias, expected, rtol=1e-3, atol=1e-4)
+    assert factors.one_way == decoder.is_directed == (kind == "asymmetric")
 
 
-def test_a_learned_decoder_has_no_sides(vectors):
-    assert sides_of(make("product").decoder, vectors) is None
+def test_a_learned_decoder_has_no_factors(vectors):
+    assert factors_of(make("product").decoder, vectors) is None
 
 
 def test_by_default_the_inner_product(vectors):

@@ -14,6 +14,7 @@ def run(capfd, *arguments):
     return stop.value.code, *capfd.readouterr()
 
 
+@pytest.mark.slow
 def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_path):
     monkeypatch.setattr(ablation, "QUICK_EPOCHS", 2)
     command = ["ablation", "--quick", "--datasets", "tiny", "--data-dir", data_dir, "--out", tmp_path, "--threads", 1]

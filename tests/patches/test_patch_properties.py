@@ -34,7 +34,7 @@ def patch_nodes(patch_set):
 @given(cut=cut_graphs(), overlap=st.integers(1, 6))
 def test_every_node_is_in_the_patch_of_its_cluster(cut, overlap):
     graph, labels = cut
-    patches = patch_nodes(make_patches(graph.adjacency, labels, min_overlap=overlap, target_overlap=2 * overlap))
+    patches = patch_nodes(make_patches(graph, labels, min_overlap=overlap, target_overlap=2 * overlap))
     assert len(patches) == labels.max() + 1
     for cluster, nodes in enumerate(patches):
         assert (np.diff(nodes) > 0).all()  # in order, none twice
@@ -45,7 +45,7 @@ def test_every_node_is_in_the_patch_of_its_cluster(cut, overlap):
 @given(cut=cut_graphs(), overlap=st.integers(1, 6))
 def test_the_patch_graph_is_connected_and_its_pairs_share_nodes(cut, overlap):
     graph, labels = cut
-    patch_set = make_patches(graph.adjacency, labels, min_overlap=overlap, target_overlap=2 * overlap)
+    patch_set = make_patches(graph, labels, min_overlap=overlap, target_overlap=2 * overlap)
     patches, index = patch_nodes(patch_set), patch_set.overlaps
     edges, size = index.edges.numpy(), patch_set.num_patches
     pattern = coo_matrix((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(size, size))
@@ -58,7 +58,7 @@ def test_the_patch_graph_is_connected_and_its_pairs_share_nodes(cut, overlap):
 @given(cut=cut_graphs())
 def test_overlaps_add_at_most_half_of_the_nodes_and_one_for_every_side_of_a_pair(cut):
     graph, labels = cut
-    patch_set = make_patches(graph.adjacency, labels, min_overlap=3, target_overlap=6)
+    patch_set = make_patches(graph, labels, min_overlap=3, target_overlap=6)
     num_pairs = len(patch_set.overlaps.edges)
     assert patch_set.num_rows - graph.num_nodes <= max(graph.num_nodes // 2, 2 * num_pairs)
 
@@ -67,8 +67,8 @@ def test_overlaps_add_at_most_half_of_the_nodes_and_one_for_every_side_of_a_pair
 @given(cut=cut_graphs(), overlap=st.integers(1, 6))
 def test_an_edge_is_inside_a_patch_or_cut(cut, overlap):
     graph, labels = cut
-    patch_set = make_patches(graph.adjacency, labels, min_overlap=overlap, target_overlap=overlap)
+    patch_set = make_patches(graph, labels, min_overlap=overlap, target_overlap=overlap)
     patches = [set(nodes.tolist()) for nodes in patch_nodes(patch_set)]
-    cut_edges = set(zip(*(part.tolist() for part in patch_set.cut_edges(graph.adjacency)), strict=True))
+    cut_edges = set(zip(*(part.tolist() for part in patch_set.cut_edges(graph)), strict=True))
     for u, v in zip(*(part.tolist() for part in graph.edges()), strict=True):
         assert ((u, v) in cut_edges) == (not any(u in nodes and v in nodes for nodes in patches))

@@ -11,10 +11,9 @@ from l2g2g.graphs.array_folder import HEADER_BYTES
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
 from l2g2g.patches import store_writer
-from l2g2g.patches.overlap import count_cut_edges, make_patches, whole_graph
+from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import has_patches, open_patches, write_patches
-from l2g2g.patches.stored_overlap import count_stored_cut_edges, make_stored_patches
 
 KINDS = ["dense", "half", "sparse", "none"]
 
@@ -42,7 +41,7 @@ def small_blocks(monkeypatch):
 
 
 def cut(graph, num_patches, **options):
-    return make_patches(graph.adjacency, partition(graph.adjacency, num_patches, method="fennel"), **options)
+    return make_patches(graph, partition(graph.adjacency, num_patches, method="fennel"), **options)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -73,7 +72,7 @@ def test_patches_come_back(kind, weighted, tmp_path):
     assert np.array_equal(found.offsets, patches.offsets)
     for part in ("edges", "pointers", "first_rows", "second_rows"):
         assert getattr(found.overlaps, part).equal(getattr(patches.overlaps, part))
-    assert store.num_covered_edges == patches.count_covered_edges(graph.adjacency)
+    assert patches.count_covered_edges(stored) == patches.count_covered_edges(graph)
     assert (store.num_edges, store.settings) == (graph.num_edges, {"patches": 6})
 
 
@@ -83,31 +82,6 @@ def test_the_whole_graph_is_one_patch(tmp_path):
     adjacency, features = store.load_patch(0)
     assert (adjacency != graph.adjacency).nnz == 0
     assert np.array_equal(features, graph.features)
-    assert store.num_covered_edges == graph.num_edges
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("wanted", [4, 10, 40])
-@pytest.mark.parametrize("method", ["metis", "random"])
-def test_overlaps_from_disk_are_those_from_memory(seed, wanted, method, tmp_path):
-    num_edges = [120, 400, 1500][seed % 3]  # the sparse ones fall into pieces, where boundaries are too short
-    graph = make_graph("none", seed=seed, num_edges=num_edges)
-    labels = partition(graph.adjacency, 7, method=method, seed=seed)
-    options = {"min_overlap": wanted // 2, "target_overlap": wanted}
-    expected = make_patches(graph.adjacency, labels, **options)
-    found = make_stored_patches(write_graph(graph, tmp_path), labels.astype(np.int32), **options)
-    assert np.array_equal(found.global_nodes, expected.global_nodes)
-    assert np.array_equal(found.offsets, expected.offsets)
-    assert found.overlaps.edges.equal(expected.overlaps.edges)
-    assert found.overlaps.first_rows.equal(expected.overlaps.first_rows)
-    assert found.num_joined == expected.num_joined
-
-
-def test_cut_edges_are_counted_from_disk(tmp_path):
-    graph = make_graph("none")
-    labels = partition(graph.adjacency, 8)
-    found = count_stored_cut_edges(write_graph(graph, tmp_path), labels, 8)
-    assert (found != count_cut_edges(graph.adjacency, labels, 8)).nnz == 0
 
 
 def test_other_patches_replace_those_that_were_there(tmp_path):
@@ -167,7 +141,7 @@ def test_a_changed_manifest_is_refused(tmp_path):
     damaged(tmp_path, lambda file: None)
     path = tmp_path / "patches" / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["values"]["num_covered_edges"] += 1
+    manifest["values"]["num_edges"] += 1
     path.write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=r"manifest.json: is damaged \(its checksum differs\)"):
         open_patches(tmp_path)

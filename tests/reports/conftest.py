@@ -44,7 +44,7 @@ def record():
     return RunRecord(
         name="embed",
         row={"seconds": {"train": 2.5, "total": 3.0}, "peak_memory_bytes": 2**30, "epochs": 4},
-        settings={"method": "l2g2g", "preset": "default", "seed": 0, "decoder": "inner", "lr": None},
+        settings={"method": "l2g2g", "preset": "default", "seed": 0, "decoder": "inner", "rotate": True, "lr": None},
         graph=GraphFacts(HOSTILE, 40, edges.nnz, 5, cleaning=Cleaning(num_arcs_read=200, num_self_loops=3)),
         history=History([3.0, 2.0, 1.5, 1.4], [0.1] * 4, [(2, 0.7), (4, 0.8)], [], 4),
         patches=PatchFacts([22, 20], [[0, 1]], [2], [0.25], [0.1, 0.15], 0.5, 0.25),

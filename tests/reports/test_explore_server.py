@@ -1,5 +1,6 @@
 """The server: one page and its nodes for one browser on this machine, and nothing for anybody else."""
 
+import base64
 import http.client
 import json
 import threading
@@ -16,6 +17,7 @@ class FewPartners:
     """Answers without a search: the three nodes after the one asked for."""
 
     vectors = np.zeros((10, 2), np.float32)
+    has_links = True
 
     def neighbours(self, rows):
         return (rows[:, None] + [1, 2, 3]) % 10, np.full((len(rows), 3), 0.5, np.float32)
@@ -53,6 +55,35 @@ def test_the_page_and_the_partners_of_a_node(server):
     status, content, _ = ask(server, f"/{server.token}/node?row=7")
     assert status == 200
     assert json.loads(content) == {"neighbours": [[8, 0.5], [9, 0.5], [0, 0.5]], "links": [[4, 0.25]]}
+
+
+def test_a_projection_that_takes_long_is_given_when_it_is_there():
+    go, calls = threading.Event(), []
+
+    def compute():
+        go.wait(10)
+        calls.append(1)
+        return np.array([[0.0, 0.0], [4.0, 1.0], *[[2.0, 0.5]] * 8])
+
+    def fail():
+        raise ValueError("no room")
+
+    with make_server("<p>page", FewPartners(), 0, {"tsne": compute, "bad": fail}) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        path = f"/{server.token}/places?projection="
+        assert ask(server, f"{path}tsne")[0] == 202
+        go.set()
+        server.pending["tsne"].result(timeout=10)
+        for _ in range(2):
+            status, content, _ = ask(server, f"{path}tsne")
+            points = np.frombuffer(base64.b64decode(json.loads(content)["points"]), np.uint16)
+            assert (status, points[:4].tolist()) == (200, [0, 16384, 65535, 0])
+        assert calls == [1]
+        assert ask(server, f"{path}other")[0] == 400
+        assert ask(server, f"{path}bad")[:2] == (500, "no room\n")
+        server.shutdown()
+        thread.join()
 
 
 def test_it_listens_on_this_machine_only_and_every_token_is_new(server):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from l2g2g.reports import map_data
+from l2g2g.reports.map_columns import make_columns
 from l2g2g.reports.map_data import lead_columns, make_map, quantise_places, quantise_vectors
 
 
@@ -25,7 +26,7 @@ def contents(data):
 
 @pytest.fixture
 def places(record):
-    return record.vectors[:, :2]
+    return {"pca": record.vectors[:, :2]}
 
 
 def test_places_keep_their_proportions():
@@ -53,7 +54,7 @@ def test_leading_columns_keep_inner_products(record):
 
 
 def test_lists_for_few_nodes(record, places):
-    data = make_map(record, places)
+    data = make_map(record, places, make_columns(record))
     found = contents(data)
     assert found["names"] == record.names()
     assert np.array_equal(found["degree"], record.degrees)
@@ -64,12 +65,12 @@ def test_lists_for_few_nodes(record, places):
 
 def test_vectors_and_edges_for_many(record, places, monkeypatch):
     monkeypatch.setattr(map_data, "_MAX_NODES_FOR_LISTS", 0)
-    found = contents(make_map(record, places))
+    found = contents(make_map(record, places, make_columns(record)))
     assert np.array_equal(np.cumsum(found["edge-ends"]), record.edges.indices)
     assert np.array_equal(found["edge-starts"], record.edges.indptr)
     assert found["vectors"].shape == (240,)
     monkeypatch.setattr(map_data, "_MAX_VECTOR_BYTES", 40 * 2 * 3)
-    fewer = make_map(record, places)
+    fewer = make_map(record, places, make_columns(record))
     assert contents(fewer)["vectors"].shape == (120,)
     assert fewer.facts["partners"]["note"] == "Found by the 3 leading directions of the 6 dimensions."
 
@@ -77,29 +78,29 @@ def test_vectors_and_edges_for_many(record, places, monkeypatch):
 def test_what_cannot_be_scored_from_fewer_columns_is_said(with_decoder, places, monkeypatch):
     monkeypatch.setattr(map_data, "_MAX_NODES_FOR_LISTS", 0)
     monkeypatch.setattr(map_data, "_MAX_VECTOR_BYTES", 40 * 2 * 3)
-    partners = make_map(with_decoder("product"), places).facts["partners"]
+    partners = make_map(with_decoder("product"), places, []).facts["partners"]
     assert partners["decoder"] is None
     assert "l2g2g explore" in partners["missing"]
 
 
 def test_live_pages_carry_no_vectors(record, places):
-    data = make_map(record, places, "live")
-    assert data.facts["partners"] == {"mode": "live"}
+    data = make_map(record, places, [], "live")
+    assert data.facts["partners"] == {"mode": "live", "links": True}
     assert not [name for name in contents(data) if name.startswith(("vectors", "neighbours", "edge"))]
 
 
 def test_little_is_enough(record, places):
     bare = replace(record, **dict.fromkeys(("degrees", "home", "node_ids", "classes", "labels", "residuals", "edges")))
-    data = make_map(bare, places)
+    data = make_map(bare, places, make_columns(bare))
     assert data.facts["columns"] == []
     assert "may be known ones" in data.facts["partners"]["note"]
     assert "names" not in contents(data)
 
 
 def test_nothing_from_data_begins_a_tag(record, places, hostile):
-    text = make_map(record, places).render()
+    text = make_map(record, places, make_columns(record)).render()
     assert hostile not in text
     assert not re.search(r"<(?!/?script)", text)
     facts = re.search(r'id="map-facts">(.*?)</script>', text)[1]
-    assert json.loads(facts)["columns"][0]["classes"][2] == hostile
+    assert hostile in json.loads(facts)["columns"][0]["classes"]
     assert json.loads(facts)["fileName"].replace("-", "").isalnum()

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial import KDTree
 
 from l2g2g.config import make_config
 from l2g2g.graphs.read import read_graph
 from l2g2g.reports.partners import Partners
-from l2g2g.reports.projection import project
+from l2g2g.reports.projection import neighbours_kept, project
 from l2g2g.reports.run_page import render_run
 from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.evaluate import evaluate_graph
@@ -18,6 +19,8 @@ from l2g2g.runs.finished import keep_run
 from l2g2g.runs.record import GraphFacts, PatchFacts, RunRecord, read_record
 from l2g2g.runs.run_directory import open_run
 from l2g2g.training.state import History
+
+pytestmark = pytest.mark.slow
 
 DATA = Path(os.environ.get("L2G2G_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 LONGEST_LOAD = 10  # seconds
@@ -43,10 +46,16 @@ def test_cora_ml(map_page, tmp_path):
         keep_run(directory, "l2g2g-seed-0", graph, run, row)
     record = read_record(open_artefact(tmp_path))
     page = tmp_path / "report.html"
-    page.write_text(render_run(record, project(record.vectors)), encoding="utf-8")
+    places = {name: project(record.vectors, name) for name in ("tsne", "pca")}
+    kept = {name: neighbours_kept(record.vectors, each) for name, each in places.items()}
+    assert kept["tsne"] > 1.5 * kept["pca"]
+    page.write_text(render_run(record, places), encoding="utf-8")
     assert map_page.open(page) < LONGEST_LOAD
     assert map_page.troubles() == []
     assert len(map_page.texts("#map-legend .entry")) == 7  # classes
+    assert f"Of the 15 nearest nodes {100 * kept['tsne']:.0f} %" in map_page.texts("#map-about")[0]
+    nearest = KDTree(places["tsne"]).query(places["tsne"], 16)[1][:, 1:]
+    assert (record.labels[nearest] == record.labels[:, None]).mean() > 0.6  # classes lie together
     assert map_page.find("2994")[0] == "2994"
     map_page.press("Enter")
     map_page.wait_for_lists()
@@ -83,7 +92,8 @@ def test_npm_deps(map_page, tmp_path):
         edges=sp.csr_array((np.ones(upper.nnz, bool), upper.indices, upper.indptr), shape=upper.shape),
     )
     page = tmp_path / "report.html"
-    page.write_text(render_run(record, project(record.vectors)), encoding="utf-8")
+    places = {name: project(record.vectors, name) for name in ("tsne", "pca")}
+    page.write_text(render_run(record, places), encoding="utf-8")
     assert page.stat().st_size < 40e6
     assert map_page.open(page) < LONGEST_LOAD
     assert map_page.troubles() == []

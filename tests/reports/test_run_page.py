@@ -1,5 +1,6 @@
 """The page of a run: as text, and in a real browser with its map, search, lists, lasso, keys and themes."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from l2g2g.reports import map_data
+from l2g2g.reports.map_columns import make_columns
 from l2g2g.reports.partners import Partners
 from l2g2g.reports.run_page import render_run
 from l2g2g.training.state import History
@@ -28,7 +30,7 @@ VIEW = "[pointMap.centreX, pointMap.centreY, pointMap.scale]"
 
 def write_page(record, folder, **options):
     path = folder / "report.html"
-    path.write_text(render_run(record, record.vectors[:, :2], **options), encoding="utf-8")
+    path.write_text(render_run(record, {"pca": record.vectors[:, :2]}, **options), encoding="utf-8")
     return path
 
 
@@ -229,3 +231,118 @@ def test_a_bare_record_has_a_page_too(map_page, record, tmp_path):
     map_page.wait_for_lists()
     assert map_page.texts("#map-chosen") == ["12"]
     assert map_page.troubles() == []
+
+
+@pytest.fixture(scope="module")
+def rich_page(record, tmp_path_factory, hostile):
+    """Two projections, clusters, and columns of a table: text, numbers with a gap, another value for each node."""
+    columns = {
+        hostile: np.array(["a", "b", "", "b"] * 10, dtype=object),
+        "size": np.where(np.arange(40) == 3, np.nan, np.arange(40.0)),
+        "remark": np.array([f"remark {row}" for row in range(40)], dtype=object),
+    }
+    rich = replace(record, columns=columns)
+    clusters = np.repeat([0, 1], 20)
+    path = tmp_path_factory.mktemp("rich") / "report.html"
+    places = {"tsne": record.vectors[:, 1:3], "pca": record.vectors[:, :2]}
+    path.write_text(render_run(rich, places, make_columns(rich, clusters, ["one", "two"])), encoding="utf-8")
+    return path
+
+
+def test_projections_are_switched(map_page, rich_page):
+    map_page.open(rich_page)
+    assert map_page.texts("#map-projection option") == ["t-SNE (neighbours)", "PCA (variance)"]
+    assert map_page.texts("#map-about")[0].startswith("t-SNE: nodes that are near")
+    before = map_page.run("pointMap.toScreen(5)")
+    map_page.set("map-projection", "pca")
+    assert map_page.texts("#map-about")[0].startswith("PCA:")
+    assert re.search(r"Of the 15 nearest nodes \d+ % are near on this map.$", map_page.texts("#map-about")[0])
+    assert map_page.run("pointMap.toScreen(5)") != before
+    map_page.click_node(5)
+    assert map_page.texts("#map-chosen") == ["node 5"]
+    assert map_page.troubles() == []
+
+
+def test_every_column_colours_and_is_told(map_page, rich_page, hostile):
+    map_page.open(rich_page)
+    offered = ["Label", hostile, "size", "remark", "Cluster", "Patch", "Degree", "Residual", "none"]
+    assert map_page.texts("#map-colour option") == offered
+    map_page.set("map-colour", "column-0")
+    assert map_page.texts("#map-legend .entry") == ["b20", "a10", "not known10"]
+    assert map_page.run("state.classNames.map(({ name }) => name)") == ["b", "a"]  # names on the map
+    map_page.set("map-colour", "column-1")
+    assert map_page.texts(".ramp-ends span") == ["0", "38 and more, up to 39"]
+    assert map_page.texts("#map-legend .hint") == ["grey: 1 not known"]
+    assert map_page.run("state.classNames") == []
+    map_page.set("map-colour", "cluster")
+    assert map_page.texts("#map-legend .entry-name") == ["one", "two"]
+    map_page.run("document.getElementById('map-names').click()")
+    assert map_page.run("state.classNames") == []
+    x, y = map_page.place_of(3)
+    map_page.browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    map_page.browser.wait_for("!document.getElementById('map-tip').hidden")
+    told = dict(zip(map_page.texts("#map-tip dt"), map_page.texts("#map-tip dd"), strict=True))
+    assert map_page.texts("#map-tip b") == ["node 3"]
+    assert (told[hostile], told["size"], told["remark"], told["Cluster"]) == ("b", "not known", "remark 3", "one")
+    assert map_page.run("window.hacked") is None
+    assert map_page.troubles() == []
+
+
+def test_a_link_leads_to_a_node(map_page, rich_page, hostile):
+    map_page.browser.open(f"{rich_page.as_uri()}#node=node%2017")
+    map_page.wait_for_lists()
+    assert map_page.texts("#map-chosen") == ["node 17"]
+    map_page.run(f"location.hash = '#node=' + encodeURIComponent({json.dumps(hostile)})")
+    map_page.browser.wait_for(f"document.getElementById('map-chosen').textContent === {json.dumps(hostile)}")
+    map_page.show("map-overlay")
+    map_page.click_node(7)
+    assert map_page.run("decodeURIComponent(location.hash)") == "#node=node 7"
+    map_page.run("location.hash = '#node=nobody'")
+    map_page.browser.wait_for("document.getElementById('map-status').textContent.includes('not in the embedding')")
+    map_page.browser.click("#map-clear")
+    assert map_page.run("location.hash") == ""
+    assert map_page.troubles() == []
+
+
+def test_size_opacity_and_density_change_what_is_drawn(map_page, rich_page):
+    map_page.open(rich_page)
+    map_page.set("map-colour", "")
+    blue = "0,119,187"
+
+    def count():
+        map_page.run("pointMap.drawNow()")
+        return map_page.run(COUNT_COLOURS).get(blue, 0)
+
+    usual = count()
+    map_page.set("map-size", "2.5")
+    assert count() > 2 * usual > 0
+    map_page.set("map-opacity", "0.4")
+    assert count() < 0.2 * usual  # mixed with the paper
+    map_page.set("map-opacity", "1")
+    map_page.set("map-mode", "density")
+    count()
+    assert map_page.run("pointMap.isDensity")
+    assert len(map_page.run(COUNT_COLOURS)) > 5  # shades
+    map_page.set("map-mode", "auto")
+    count()
+    assert not map_page.run("pointMap.isDensity")  # forty points are no crowd
+    map_page.run("Object.defineProperty(pointMap, 'numPoints', { value: 1e6 })")
+    assert map_page.run("pointMap.isCrowded()")
+    map_page.run("pointMap.scale *= 10")
+    assert not map_page.run("pointMap.isCrowded()")  # near enough to see single ones
+    assert [one for one in map_page.troubles() if "Canvas2D" not in str(one)] == []  # that this test reads pixels often
+
+
+def test_what_does_not_concern_the_run_is_not_shown(record, tmp_path):
+    def sections(shown):
+        return re.findall(r'<section id="(\w+)"', write_page(shown, tmp_path).read_text())
+
+    assert sections(record) == ["summary", "map", "scores", "training", "patches", "details"]
+    unaligned = replace(record, settings={**record.settings, "rotate": None})
+    text = write_page(unaligned, tmp_path).read_text()
+    assert "patches" in sections(unaligned)
+    assert "esidual" not in text.split("<script>")[0]
+    chosen = {"vectors": "spectral", "validation_auc": {"spectral": 0.95, "trained": 0.93}}
+    spectral = replace(record, row={**record.row, "chosen": chosen})
+    assert sections(spectral) == ["summary", "map", "scores", "details"]
+    assert "preferred to the trained ones: AUC 95.00 % against 93.00 %" in write_page(spectral, tmp_path).read_text()

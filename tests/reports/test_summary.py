@@ -60,7 +60,10 @@ def test_trouble_and_limits_are_said(scored):
 
 def test_patches(scored):
     text = " ".join(summarise(replace(scored, patches=PatchFacts([40]))))
-    assert "one patch" in text
+    assert "patch" not in text
+    unaligned = replace(scored, settings={**scored.settings, "rotate": None})
+    assert "of which 1 pairs overlap." in " ".join(summarise(unaligned))
+    assert "apart on average" not in " ".join(summarise(unaligned))
     joined = replace(scored.patches, num_joined=1, final_pass=True, before=0.25)
     text = " ".join(summarise(replace(scored, patches=joined)))
     assert "1 overlaps were added" in text

@@ -18,9 +18,9 @@ def test_nodes_keep_what_is_theirs(record):
     assert np.array_equal(few.edges.toarray(), record.edges.toarray()[np.ix_(rows, rows)])
     assert few.graph == record.graph
     assert few.edges.has_sorted_indices
-    page = render_run(few, few.vectors[:, :2])
+    page = render_run(few, {"pca": few.vectors[:, :2]})
     assert "15 of 40 nodes, a random sample" in page
-    assert "a random sample" not in render_run(record, record.vectors[:, :2])
+    assert "a random sample" not in render_run(record, {"pca": record.vectors[:, :2]})
 
 
 def test_numbers_stay_names(record):

@@ -65,6 +65,7 @@ def test_directions_count(store):
     assert directed.trained.history.losses[0] != pytest.approx(plain.trained.history.losses[0], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_two_ranks_and_one_process_score_the_same(graph, store):
     options = ["--directed", "--patches", 3, "--dim", 4, "--hidden", 8, "--epochs", 8, "--threads", 1, "--json"]
     command = ["evaluate", store.directory, *options]

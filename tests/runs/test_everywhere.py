@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 from l2g2g import cli
 from l2g2g.estimators.estimator import load_model
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.store import write_graph
-from l2g2g.graphs.write import read_embedding
 from l2g2g.runs import storage
 from l2g2g.runs.artefact import open_artefact
+
+pytestmark = pytest.mark.slow
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "l2g2g"]
 SMALL = ["--patches", 3, "--dim", 4, "--hidden", 8, "--epochs", 6, "--threads", 1]

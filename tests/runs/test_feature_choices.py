@@ -3,7 +3,7 @@
 import pytest
 
 from l2g2g.config import make_config
-from l2g2g.runs.feature_choices import draws_by_degree
+from l2g2g.runs.feature_choices import choose_sampling
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from l2g2g.runs.feature_choices import draws_by_degree
 )
 def test_negatives_by_degree_for_few_arcs_and_many_features(num_arcs, options, expected):
     config = make_config(**{"method": "l2g2g", "preset": "accurate", **options})
-    assert draws_by_degree(100, num_arcs, config) is expected
+    assert choose_sampling(100, num_arcs, config) == ("degree" if expected else "uniform")
 
 
 def test_never_without_features():
-    assert not draws_by_degree(0, 10, make_config("l2g2g", "accurate"))
+    assert choose_sampling(0, 10, make_config("l2g2g", "accurate")) == "uniform"

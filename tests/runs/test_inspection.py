@@ -12,7 +12,7 @@ from l2g2g.runs.inspection import patch_residuals
 
 def test_residuals_are_those_of_align(planted):
     labels = np.arange(planted.num_nodes) // 40
-    patch_set = make_patches(planted.adjacency, labels, min_overlap=6, target_overlap=8)
+    patch_set = make_patches(planted, labels, min_overlap=6, target_overlap=8)
     generator = np.random.default_rng(0)
     stacked = generator.normal(size=(patch_set.num_rows, 3))
     split = np.split(stacked, patch_set.offsets[1:-1])

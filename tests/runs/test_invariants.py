@@ -18,6 +18,8 @@ from l2g2g.runs.embed import embed_graph
 
 from .invariant_jobs import OPTIONS, SAME, SMALL, make_graph, run
 
+pytestmark = pytest.mark.slow
+
 PLENTY = 10**11
 STORAGES = ["disk", "2 ranks", "3 ranks"]
 # Columns made from the structure, and principal directions, are found by sums in another order.

@@ -22,8 +22,8 @@ def test_links_of_new_nodes_are_hidden_and_found_again(noisy):
     known = graph.induce(np.arange(90))
     trained, untrained = (GAE(dim=8, epochs=epochs, patience=0).fit(known) for epochs in (60, 0))
     assert trained.score(graph) > untrained.score(graph) + 0.03
-    newcomers = graph[np.ix_(np.arange(90, 120), np.arange(90))]
-    assert trained.score(newcomers) == trained.score(graph)
+    new_nodes = graph[np.ix_(np.arange(90, 120), np.arange(90))]
+    assert trained.score(new_nodes) == trained.score(graph)
 
 
 def test_hidden_links_do_not_help(noisy):

@@ -43,6 +43,7 @@ print(estimate_memory(graph, config), read("VmHWM") - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gae", "l2g2g"])
 def test_the_estimate_is_near_what_training_takes(method):
     if not os.access("/proc/self/clear_refs", os.W_OK):

@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.non_edges import sample_non_edges
 from l2g2g.graphs.splits import Pairs
-from l2g2g.runs.new_nodes import NewNodeWarning, embed_newcomers, share_patches
+from l2g2g.runs.new_nodes import NewNodeWarning, embed_new_nodes, share_patches
 
 NUM_NEW = 12
 CASES = {
@@ -75,7 +75,7 @@ def test_a_copy_of_a_known_node_lands_on_it(known, case):
     """New nodes with the features and neighbours of known ones; patches and frames must be the same for both."""
     model = CASES[case].fit(known)
     nodes = np.arange(0, known.num_nodes, 7)
-    twins = Newcomers(
+    twins = NewNodes(
         sp.csr_array(known.adjacency[nodes]),
         sp.csr_array((len(nodes), len(nodes)), dtype=np.float32),
         known.features[nodes],
@@ -125,13 +125,13 @@ def test_structure_alone_needs_a_way_to_known_nodes(mixed):
     assert evaluate_links(vectors, pairs).auc > 0.7
     with pytest.raises(InputError, match="no edge leads to a known node"):
         model.transform(plain.induce(new), new_graph=True)
-    newcomers = plain[np.ix_(new, known)]
-    cut = sp.csr_array(newcomers.to_known)
+    new_nodes = plain[np.ix_(new, known)]
+    cut = sp.csr_array(new_nodes.to_known)
     cut.data[: cut.indptr[1]] = 0
     cut.eliminate_zeros()
-    lost = replace(newcomers, to_known=cut, among=sp.csr_array((20, 20), dtype=np.float32))
+    lost = replace(new_nodes, to_known=cut, among=sp.csr_array((20, 20), dtype=np.float32))
     with pytest.warns(NewNodeWarning, match="1 new nodes are linked to no known one"):
-        assert np.isfinite(embed_newcomers(model.fitted, lost)).all()
+        assert np.isfinite(embed_new_nodes(model.fitted, lost)).all()
 
 
 @pytest.mark.parametrize("case", ["gae", "whole pass", "separate encoders"])
@@ -168,7 +168,7 @@ def test_patches_are_shared_out_by_neighbours():
     to_known = sp.csr_array(np.array([[1.0, 1, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 2]], np.float32))
     among = np.zeros((5, 5), np.float32)
     among[0, 1] = among[1, 0] = among[1, 2] = among[2, 1] = 1
-    shares = share_patches(membership, Newcomers(to_known, sp.csr_array(among)))
+    shares = share_patches(membership, NewNodes(to_known, sp.csr_array(among)))
     assert shares[0].tolist() == [0.75, 0.25, 0]
     assert (shares[[1, 2]] == shares[0]).all()  # heard of through others, one after the other
     assert shares[3] == pytest.approx(np.full(3, 1 / 3))  # nobody leads to it

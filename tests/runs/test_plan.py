@@ -12,7 +12,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs.plan import GraphSizes, Sample, make_plan, show_seconds
+from l2g2g.runs.plan import GraphSizes, Sample, make_plan
 
 LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)
 
@@ -97,10 +97,6 @@ def test_only_long_runs_are_announced(quick, monkeypatch, planted):
     line = plan_commands.look_ahead(planted, make_config(threads=1))
     assert line is not None
     assert "planted" in line
-
-
-def test_seconds():
-    assert [show_seconds(value) for value in (59.6, 600, 36_000)] == ["60 s", "10 min", "10.0 h"]
 
 
 def test_the_plan_of_a_small_graph_is_near_its_run():

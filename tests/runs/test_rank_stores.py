@@ -11,13 +11,15 @@ import pytest
 
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
+from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.store import open_graph, write_graph
-from l2g2g.graphs.write import read_embedding
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
 from ..training.rank_jobs import make_graph
 from .rank_store_jobs import CASES, SMALL, WHOLE_GRAPH, run
+
+pytestmark = pytest.mark.slow
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 

@@ -50,6 +50,7 @@ def embed(graph, config, folder=None, *, resume=False, stop=None, **options):
         return embed_graph(graph, config, directory=directory, on_epoch=on_epoch, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_resumed_runs_end_with_the_same_bits(noisy, tmp_path, name):
     whole = embed(noisy, config_of(name))
@@ -79,6 +80,7 @@ def test_a_run_that_ended_early_ends_there_again(noisy, tmp_path):
     assert again.embedding.tobytes() == first.embedding.tobytes()
 
 
+@pytest.mark.slow
 def test_a_training_that_recovered_is_resumed_with_its_smaller_steps(noisy, tmp_path):
     config = config_of("gae", epochs=40, lr=5.0)
     whole = embed(noisy, config)

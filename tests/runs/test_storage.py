@@ -12,10 +12,11 @@ from l2g2g import L2G2G, cli
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.splits import split_edges
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.training_store import write_training_graph
-from l2g2g.graphs.write import read_embedding, write_embedding
+from l2g2g.graphs.write import write_embedding
 from l2g2g.patches.store import has_patches, open_patches
 from l2g2g.runs import patches as run_patches
 from l2g2g.runs import sources, storage

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.held_out import drop_entries
 from l2g2g.graphs.splits import keep_all, split_edges
@@ -21,7 +22,7 @@ from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
-from l2g2g.training.batches import BatchOptions, PatchBatches, group_patches
+from l2g2g.training.batches import BatchOptions, KeptBytes, PatchBatches, group_patches
 from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches, train
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.pair_source import PairOptions
@@ -33,6 +34,7 @@ from l2g2g.training.whole_pass import InputRows, RowSource
 
 from .in_memory import prepare_batches, prepare_global_pairs
 
+STATES, EDGES = 400, 20_000  # bytes for one number per row, and for one per arc and row
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
 
@@ -49,16 +51,16 @@ def stored(request, tmp_path_factory):
     graph = request.getfixturevalue(request.param)
     if request.param == "planted":
         graph = replace(graph, features=sp.csr_array(graph.features))
-    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=8, target_overlap=12)
+    patch_set = make_patches(graph, partition(graph.adjacency, 3), min_overlap=8, target_overlap=12)
     on_disk = write_graph(graph, tmp_path_factory.mktemp("store"))
     return on_disk, write_patches(on_disk, patch_set), patch_set
 
 
-def stored_batches(store, inputs, held_out, *, rule=None, keep_bytes=0, **options):
+def stored_batches(store, inputs, held_out, *, rule=None, keep_bytes=0, kept_bytes=None, **options):
     """One batch for each patch, made when its turn comes."""
     groups = group_patches(np.arange(store.num_patches), together=False)
     source = StoredPatches(store, inputs, rule)
-    return PatchBatches(source, groups, held_out, BatchOptions(**options), keep_bytes=keep_bytes)
+    return PatchBatches(source, groups, held_out, BatchOptions(**options), keep_bytes=keep_bytes, kept_bytes=kept_bytes)
 
 
 def dense(matrix):
@@ -148,7 +150,7 @@ def test_a_graph_of_nearly_all_pairs(tmp_path):
     graph = Graph.from_arcs(sources[~left_out], targets[~left_out], num_nodes=12)
     on_disk = write_graph(graph, tmp_path / "store")
     split = keep_all(graph)
-    patch_set = make_patches(graph.adjacency, np.arange(12) % 2, min_overlap=1, target_overlap=2)
+    patch_set = make_patches(graph, np.arange(12) % 2, min_overlap=1, target_overlap=2)
     expected = prepare_global_pairs(patch_set, graph.adjacency, split.held_out).pairs
     found = NodePairs(TrainingRows(on_disk, block_arcs=20), split.held_out)
     for epoch in range(5):
@@ -231,8 +233,12 @@ def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
         ("inside", 0.5, {"num_encoders": 3}, {"alignment": "after"}),
     ],
 )
-@pytest.mark.parametrize("keep_bytes", [0, 40_000])
-def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes):
+@pytest.mark.parametrize(
+    ("keep_bytes", "kept_bytes"),
+    [(0, None), (40_000, None), (STATES, KeptBytes(10**6, 10**6, 1)), (STATES + EDGES, KeptBytes(1, 1, 1, 10**6))],
+    ids=["nothing", "some", "states", "states and edges"],
+)
+def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes, kept_bytes):
     graph, store, patch_set = stored
     split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
     link_split = split.of(graph.to_graph())
@@ -244,7 +250,13 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
         patch_set, adjacency, features, split.held_out, together=False, propagate_once=plain
     )
     batches = stored_batches(
-        store, inputs, split.held_out, rule=split.rule, propagate_once=plain, keep_bytes=keep_bytes
+        store,
+        inputs,
+        split.held_out,
+        rule=split.rule,
+        propagate_once=plain,
+        keep_bytes=keep_bytes,
+        kept_bytes=kept_bytes,
     )
     expected_pairs = found_pairs = None
     if scope == "global":
@@ -260,29 +272,60 @@ def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_byt
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-5)
     torch.testing.assert_close(results[1][1], results[0][1], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(results[1][2], results[0][2], rtol=1e-3, atol=1e-4)
-    assert bool(batches._kept) == bool(keep_bytes)
+    assert bool(batches._kept) == (keep_bytes > STATES)
+    assert bool(batches._whole) == (keep_bytes == 40_000)
+    assert batches.keeps_states == (kept_bytes is not None)
 
 
-def test_batches_are_forgotten_unless_there_is_room(stored, monkeypatch):
+def test_what_fits_the_budget_is_read_once(stored, monkeypatch):
     _, store, _ = stored
     nothing = sp.csr_array((120, 120), dtype=np.float32)
     loads = []
     load = store.load_patch
     monkeypatch.setattr(store, "load_patch", lambda patch: loads.append(patch) or load(patch))
-    batches = stored_batches(store, InputMap(store.num_features, "raw"), nothing)
-    for _ in range(2):
-        assert [int(batch.patches[0]) for batch in batches] == [0, 1, 2]
-    assert loads == [0, 1, 2] * 2
-    loads.clear()
-    size = batches.size_of(batches[0])
-    loads.clear()
-    roomy = stored_batches(store, InputMap(store.num_features, "raw"), nothing, keep_bytes=int(1.5 * size))
-    for _ in range(3):
-        assert len(list(roomy)) == 3
-    assert loads.count(0) == 1
-    assert loads.count(2) == 3
-    assert roomy[0] is roomy[0]
-    assert [int(batch.patches[0]) for batch in roomy[1:]] == [1, 2]
+    how = {"mask": 0.5, "scored": 0.5, "feature_dropout": 0.3, "seed": 1, "epoch": 2}
+
+    def three_passes(**budget):
+        loads.clear()
+        inputs = InputMap(store.num_features, "raw")
+        batches = stored_batches(store, inputs, nothing, propagate_once=False, draws_pairs=False, **budget)
+        for _ in range(3):
+            seen = [batch.training_inputs(**how) for batch in batches]
+        dense = [
+            part.features if torch.is_tensor(part.features) else part.features.to_scipy().toarray() for part in seen
+        ]
+        return batches, [part.propagation.to_scipy().toarray() for part in seen], dense
+
+    batches, expected, rows = three_passes(keep_bytes=10**9)
+    assert loads == [0, 1, 2]
+    assert len(batches._whole) == 3
+    assert all(batches.holds(batch) for batch in batches)
+    for keep_bytes, kept_bytes, expected_loads in [
+        (0, None, [0, 1, 2] * 2),  # read twice, and then from the file
+        (STATES, KeptBytes(10**6, 10**6, 1), [0, 1, 2] * 2),
+        (EDGES, KeptBytes(1, 1, 0, 10**6), [0, 1, 2]),  # the features from the file
+    ]:
+        batches, found, found_rows = three_passes(keep_bytes=keep_bytes, kept_bytes=kept_bytes)
+        assert loads == expected_loads
+        assert not any(batches.holds(batch) for batch in batches)
+        assert (batches[0] is batches[0]) == (keep_bytes == EDGES)
+        for one, other in zip(found + found_rows, expected + rows, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    assert [int(batch.patches[0]) for batch in batches[1:]] == [1, 2]
+
+
+def test_a_full_disk_is_told_with_a_remedy(stored, monkeypatch):
+    _, store, _ = stored
+    nothing = sp.csr_array((120, 120), dtype=np.float32)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", fail)
+    batches = stored_batches(store, InputMap(store.num_features, "raw"), nothing, propagate_once=False)
+    list(batches)
+    with pytest.raises(ResourceError, match=r"No space left on device.*allow more --memory"):
+        list(batches)
 
 
 @pytest.mark.parametrize(
@@ -367,8 +410,8 @@ def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
         how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
         return [batch.training_inputs(**how).propagation.to_scipy().toarray() for batch in made]
 
-    again = stored_batches(patches, inputs, held_out, draws_pairs=False)
-    kept = stored_batches(patches, inputs, held_out, draws_pairs=False, keep_bytes=10**9)
+    again = stored_batches(patches, inputs, held_out, draws_pairs=False, propagate_once=False)
+    kept = stored_batches(patches, inputs, held_out, draws_pairs=False, propagate_once=False, keep_bytes=10**9)
     first, second, of_kept, third = see(again, 0), see(again, 0), [*see(kept, 0)], see(kept, 1)
     for one, same, kept_one, other, batch in zip(first, second, of_kept, third, again, strict=True):
         np.testing.assert_array_equal(one, same)

@@ -34,7 +34,7 @@ def split(noisy):
 @pytest.fixture(scope="module")
 def patch_set(split):
     labels = partition(split.train.adjacency, 3, method="fennel")
-    return make_patches(split.train.adjacency, labels, min_overlap=5, target_overlap=10)
+    return make_patches(split.train, labels, min_overlap=5, target_overlap=10)
 
 
 @pytest.fixture
@@ -250,9 +250,9 @@ def test_fastgae_scores_a_sample_of_the_size_asked_for(split):
     def watched(inputs, patch=0):
         encoding = begin(inputs, patch)
 
-        def backward(gradient):
+        def backward(gradient, inputs):
             touched.append(set(gradient.abs().sum(1).nonzero()[:, 0].tolist()))
-            encoding.backward(gradient)
+            encoding.backward(gradient, inputs)
 
         return Encoding(encoding.vectors, backward)
 

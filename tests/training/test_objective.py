@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre
@@ -34,7 +35,7 @@ def split(noisy):
 
 @pytest.fixture(scope="module")
 def patch_set(split):
-    return make_patches(split.train.adjacency, partition(split.train.adjacency, 3), min_overlap=5, target_overlap=10)
+    return make_patches(split.train, partition(split.train.adjacency, 3), min_overlap=5, target_overlap=10)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +228,7 @@ def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_
 
 
 def test_the_global_loss_scores_edges_that_no_patch_holds(split, patch_set, global_pairs):
-    cut = as_set(*patch_set.cut_edges(split.train.adjacency))
+    cut = as_set(*patch_set.cut_edges(split.train))
     assert len(cut) > 20
     edges = global_pairs.pairs.source.edges
     assert cut < as_set(*ends(edges))
@@ -347,7 +348,7 @@ def test_no_encoder_sees_an_edge_that_is_to_be_predicted(split, patch_set, scope
         assert not seen & predicted
         assert not (seen | predicted) & held_back
         assert seen | predicted <= everything
-        cut = as_set(*patch_set.cut_edges(split.train.adjacency)) if scope == "inside" else set()
+        cut = as_set(*patch_set.cut_edges(split.train)) if scope == "inside" else set()
         if score_fraction == 1.0 and scope == "inside":
             assert seen | predicted == everything - cut  # an edge inside a patch is one or the other
         assert len(predicted) > 100
@@ -378,7 +379,7 @@ def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_se
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
 def test_no_held_out_pair_nor_edge_is_drawn_as_a_negative(noisy, protocol):
     split = split_links(noisy, seed=0, protocol=protocol)
-    patch_set = make_patches(split.train.adjacency, partition(split.train.adjacency, 3))
+    patch_set = make_patches(split.train, partition(split.train.adjacency, 3))
     pairs = global_pairs_of(split, patch_set, negatives_per_edge=5.0)
     never = (split.held_out.toarray() != 0) | (noisy.adjacency.toarray() != 0) | np.eye(noisy.num_nodes, dtype=bool)
     drawn = np.zeros(never.shape, bool)
@@ -448,7 +449,7 @@ def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit)
     batches = batches_of(split, patch_set, together=False, units=units)
     source = global_pairs_of(split, patch_set, units=units).pairs.source
     everything = as_set(*sp.coo_array(split.train.adjacency).coords)
-    cut = as_set(*patch_set.cut_edges(split.train.adjacency))
+    cut = as_set(*patch_set.cut_edges(split.train))
     counts, previous = [], None
     for epoch in range(20):
         seen = set()
@@ -469,7 +470,7 @@ def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit)
 def test_fixed_patches_as_mask_predict_exactly_the_edges_that_no_patch_holds(split, patch_set):
     pairs = global_pairs_of(split, patch_set, only_between=True)
     edges = pairs.pairs.source.edges
-    cut = as_set(*patch_set.cut_edges(split.train.adjacency))
+    cut = as_set(*patch_set.cut_edges(split.train))
     assert as_set(*ends(edges)) == cut
     assert edges.listed.num_pairs == len(cut)
     never = (split.held_out.toarray() != 0) | (split.train.adjacency.toarray() != 0)
@@ -484,7 +485,7 @@ def test_fixed_patches_as_mask_predict_exactly_the_edges_that_no_patch_holds(spl
 def test_edges_between_patches_keep_their_weights(split, patch_set):
     weighted = split.train.adjacency.copy()
     weighted.data = np.arange(1, weighted.nnz + 1, dtype=np.float32)
-    between = edges_between(patch_set, weighted)
+    between = edges_between(patch_set, Graph(weighted))
     assert between.nnz > 0
     assert (between.toarray()[between.nonzero()] == weighted.toarray()[between.nonzero()]).all()
     assert not (patch_set.induce(between) != 0).nnz

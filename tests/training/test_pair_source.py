@@ -96,7 +96,7 @@ def test_weights_of_drawn_edges_are_those_of_the_graph(planted):
     sources, targets = planted.edges()
     weights = np.random.default_rng(1).random(len(sources)) + 0.1
     graph = Graph.from_arcs(sources, targets, weights, num_nodes=planted.num_nodes)
-    patch_set = make_patches(graph.adjacency, partition(graph.adjacency, 3), min_overlap=5, target_overlap=10)
+    patch_set = make_patches(graph, partition(graph.adjacency, 3), min_overlap=5, target_overlap=10)
     source = pairs_of(graph, keep_all(graph).held_out, PairOptions(weighted=True), patch_set)
     drawn = source.draw_edges(0.4, 0.4, seed=0, epoch=3).listed
     rows, columns = ends(drawn)
@@ -126,7 +126,7 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
     train = split.train
     patch_set = whole_graph(train.num_nodes)
     if num_patches > 1:
-        patch_set = make_patches(train.adjacency, partition(train.adjacency, 3), min_overlap=5, target_overlap=10)
+        patch_set = make_patches(train, partition(train.adjacency, 3), min_overlap=5, target_overlap=10)
     source = pairs_of(train, split.held_out, PairOptions(reversed_share=0.5), patch_set, train.arcs)
     nodes = patch_set.global_nodes
     arcs, joined = train.arcs.toarray() > 0, train.adjacency.toarray() > 0
@@ -172,7 +172,7 @@ def test_symmetric_decoders_get_no_reversed_arcs(one_way):
 
 def test_negatives_by_degree_are_never_known(planted):
     split = split_links(planted, seed=0)
-    source = pairs_of(split.train, split.held_out, PairOptions(by_degree=True))
+    source = pairs_of(split.train, split.held_out, PairOptions(negative_sampling="degree"))
     known = (planted.adjacency + split.held_out).toarray() > 0
     for epoch in range(20):
         rows, columns = ends(source.negatives.list_pairs(seed=0, epoch=epoch))
@@ -216,9 +216,11 @@ def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_gro
     train = split.train
     patch_set = None
     if kind == "between patches":
-        patch_set = make_patches(train.adjacency, partition(train.adjacency, 4), min_overlap=4, target_overlap=6)
+        patch_set = make_patches(train, partition(train.adjacency, 4), min_overlap=4, target_overlap=6)
     how = {
-        "options": PairOptions(weighted=kind == "weighted", by_degree=kind == "by degree"),
+        "options": PairOptions(
+            weighted=kind == "weighted", negative_sampling="degree" if kind == "by degree" else "uniform"
+        ),
         "patch_set": patch_set,
         "negatives_per_edge": 0.7,
     }

@@ -14,6 +14,8 @@ from l2g2g.training.assignment import assign_patches
 
 from .rank_jobs import CASES, SMALL, make_graph, run
 
+pytestmark = pytest.mark.slow
+
 ON_THREE = ["paper with all of the alignment", "default", "separate encoders", "negatives by degree"]
 
 

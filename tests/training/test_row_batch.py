@@ -55,8 +55,8 @@ def small_blocks(monkeypatch):
 class Case:
     """One training of a stored graph, in one block of memory and in rows."""
 
-    def __init__(self, graph, *, loop=None, model=None, by_degree=False, units=False):
-        self.graph, self.by_degree = graph, by_degree
+    def __init__(self, graph, *, loop=None, model=None, sampling="uniform", units=False):
+        self.graph, self.sampling = graph, sampling
         self.split = split_links(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
         self.train = self.split.train.to_graph()
         self.inputs = InputMap(graph.num_features, "centred")
@@ -73,7 +73,7 @@ class Case:
         self.settings = LoopSettings(**{**defaults, **(loop or {})})
         self.model_options = {"hidden": 6, **(model or {})}
         self.units = np.arange(graph.num_nodes) // 7 if units else None
-        self.options = PairOptions(by_degree=by_degree, weighted=graph.weighted)
+        self.options = PairOptions(negative_sampling=sampling, weighted=graph.weighted)
 
     def make_model(self):
         mean, scale = feature_centre(self.features)
@@ -150,7 +150,7 @@ CASES = {
     "old negatives": {"loop": {"mask": 0.0, "fresh_negatives": False}},
     "variational": {"model": {"variational": True}},
     "variational sage with a learned decoder": {"model": {"variational": True, "kind": "sage", "decoder": "product"}},
-    "negatives by degree": {"by_degree": True},
+    "negatives by degree": {"sampling": "degree"},
     "mask by nodes": {"loop": {"mask": 1.0, "mask_groups": 3}},
     "mask by clusters": {"loop": {"mask": 1.0, "mask_groups": 3}, "units": True},
     "node sample": {"loop": {"mask": 0.0, "pairs": "subgraph"}},

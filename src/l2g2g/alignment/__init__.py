@@ -1,1 +1,11 @@
-"""Room 4: alignment: patch embeddings are brought into one frame."""
+"""Alignment: brings patch embeddings into one frame."""
+
+from l2g2g.lazy import lazy_names
+
+_MODULES = {
+    "AlignedEmbedding": "align",
+    "Frame": "frame",
+    "align_sequence": "sequence",
+}
+__all__ = list(_MODULES)
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -24,7 +24,7 @@ WeightsOption = Annotated[
         help="Pairs count by shared nodes (overlap) or alike (uniform).", autocompletion=complete_words(WEIGHTS)
     ),
 ]
-RobustOption = Annotated[bool, typer.Option("--robust", help="Distrust nodes and pairs that fit badly.")]
+RobustOption = Annotated[bool, typer.Option("--robust", help="Give less weight to nodes and pairs that fit badly.")]
 
 party = App(
     help="Align embeddings of parties that share only the vectors of their common nodes.",
@@ -56,7 +56,8 @@ def align(
     """Bring embeddings trained apart into one space by the nodes they share."""
     _check_choice("weights", weights, WEIGHTS)
     _check_choice("assembly", assembly, ASSEMBLIES)
-    from l2g2g.graphs.write import check_output, check_place, read_embedding, write_embedding, write_text
+    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.write import check_output, check_place, write_embedding, write_text
 
     check_output(output)
     if report is not None:
@@ -112,7 +113,8 @@ def export_party(
 ) -> None:
     """At a party: write the vectors of shared nodes, and nothing else, for the coordinator."""
     from l2g2g.alignment.parties import export_overlaps, read_ids
-    from l2g2g.graphs.write import check_place, read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.write import check_place
 
     nodes, coordinates = read_embedding(embedding)
     export = export_overlaps(nodes.astype(str), coordinates, read_ids(shared))
@@ -149,7 +151,8 @@ def apply_party(
 ) -> None:
     """At a party: bring its own embedding into the common frame."""
     from l2g2g.alignment.parties import apply_transform
-    from l2g2g.graphs.write import check_output, read_embedding, write_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.write import check_output, write_embedding
 
     check_output(output)
     ids, coordinates = read_embedding(embedding)

@@ -18,7 +18,9 @@ _RARE_OUTPUT = panel_name("output", rare=True)
 
 def _graph() -> Any:
     return typer.Argument(
-        help="A data set, .npz, edge list (.csv/.tsv/.txt[.gz]/.parquet), or a store (l2g2g prepare).",
+        metavar="GRAPH",
+        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of Parquet parts), .npz, .mtx, .graphml, the "
+        "name of a data set, or a store (l2g2g prepare).",
         autocompletion=complete_graph,
     )
 
@@ -31,7 +33,7 @@ FeaturesOption = Annotated[
 ]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option(help="Where named data sets lie, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
+    typer.Option(help="Folder of named data sets, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
 ]
 MethodOption = Annotated[str | None, table_option("method", "-m")]
 MethodsOption = Annotated[
@@ -57,9 +59,7 @@ RunDirOption = Annotated[
         help="Directory of the run: its state is kept there, and a killed run can be resumed.", rich_help_panel=_OUTPUT
     ),
 ]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on with the run in --run-dir.", rich_help_panel=_OUTPUT)
-]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)]
 CheckpointOption = Annotated[
     float | None,
     typer.Option(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import typer
 
+from l2g2g.graphs.formats import ENDINGS
+
 BASELINE_NAMES = (  # those of `evaluation.baselines`, whose import would load torch
     "spectral",
     "adamic-adar",
@@ -15,7 +17,6 @@ BASELINE_NAMES = (  # those of `evaluation.baselines`, whose import would load t
     "l3",
     "preferential-attachment",
 )
-_GRAPH_ENDINGS = (".npz", ".npy", ".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
 def complete_words(words: Iterable[str]) -> Callable[[str], list[str]]:
@@ -55,5 +56,5 @@ def _graph_files(incomplete: str) -> Iterator[str]:
             shown = incomplete[: len(incomplete) - len(start)] + path.name
             if path.is_dir():
                 yield f"{shown}/"
-            elif path.suffix.lower() in _GRAPH_ENDINGS:
+            elif path.suffix.lower() in ENDINGS:
                 yield shown

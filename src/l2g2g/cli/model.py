@@ -1,4 +1,4 @@
-"""Command line of finished models: `embed --model` for new nodes, `embed --warm-start` to go on training."""
+"""Command line of finished models: `embed --model` for new nodes, `embed --warm-start` to continue training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.graph_store import GraphStore
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.artefact import Artefact
+    from l2g2g.runs.run import Run
+    from l2g2g.runs.warm_start import Movement
 
 _PANEL = panel_name("input")
 ModelOption = Annotated[
@@ -32,7 +36,7 @@ NewGraphOption = Annotated[
 WarmStartOption = Annotated[
     Path | None,
     typer.Option(
-        help="A finished run: go on training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
+        help="A finished run: continue training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
     ),
 ]
 
@@ -53,6 +57,7 @@ def embed_with_model(
     output: Path,
     *,
     new_graph: bool,
+    tables: TableOptions,
     given: dict[str, Any],
     as_json: bool,
     quiet: bool,
@@ -67,7 +72,7 @@ def embed_with_model(
     from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.new_nodes import embed_grown
-    from l2g2g.runs.record import read_ids, read_vectors
+    from l2g2g.runs.record import read_columns_of, read_ids, read_vectors
     from l2g2g.runs.resources import peak_memory
     from l2g2g.runs.saved_model import read_fitted
     from l2g2g.runs.sources import read_whole
@@ -78,14 +83,15 @@ def embed_with_model(
         artefact = open_artefact(folder)
         fitted, vectors, ids = read_fitted(artefact), read_vectors(artefact), read_ids(artefact)
         config, known_ids = fitted.config, None if new_graph else ids
-        loaded = read_whole(graph, features, directed=config.directed, data_dir=data_dir, known_ids=known_ids)
+        reading: dict[str, Any] = {"known_ids": known_ids, "tables": tables, "columns": read_columns_of(artefact)}
+        loaded = read_whole(graph, features, directed=config.directed, data_dir=data_dir, **reading)
     check_output(output, loaded.node_ids)
     with clock.measure("embed"):
         vectors, matched = embed_grown(fitted, vectors, ids, loaded, all_new=new_graph)
     with clock.measure("write"):
         write_embedding(output, vectors, loaded.node_ids)
     clock.seconds["total"] = sum(clock.seconds.values())
-    num_new = matched.newcomers.num_new
+    num_new = matched.new_nodes.num_new
     row = {
         "method": config.method,
         "preset": config.preset,
@@ -100,20 +106,23 @@ def embed_with_model(
         "model": str(folder),
         "seconds": clock.seconds,
         "peak_memory_bytes": peak_memory(),
+        "validation_auc": None,
+        "validation_ap": None,
+        "spectral_auc": None,
         "output": str(output),
     }
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
         typer.echo(
-            f"{output}: {loaded.num_nodes:,} vectors of {config.dim} numbers, {num_new:,} of them of new nodes, "
+            f"{output}: {loaded.num_nodes:,} vectors, {config.dim}-dimensional, {num_new:,} of them of new nodes, "
             f"{clock.seconds['total']:.1f} s"
         )
     return row
 
 
 def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config]:
-    """A finished run to go on with, and its settings with those that are given now."""
+    """A finished run to continue, and its settings with those that are given now."""
     from dataclasses import replace
 
     from l2g2g.runs.artefact import open_artefact
@@ -125,3 +134,20 @@ def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config
     before = open_artefact(folder)
     config = read_config(before)
     return before, check_continues(config, replace(config, **given))
+
+
+def continue_finished(
+    before: Artefact, loaded: GraphStore, config: Config, communicator: Any, **how: Any
+) -> tuple[Run, Movement]:
+    """Continue a finished run on a graph that has grown. how: more for `continue_training`."""
+    from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+    from l2g2g.runs.saved_model import read_fitted
+    from l2g2g.runs.storage import place_graph
+    from l2g2g.runs.warm_start import continue_training
+
+    placed = place_graph(loaded, config, communicator)
+    if not placed.resident:
+        raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
+    finished = (read_fitted(before), read_vectors(before), read_ids(before))
+    how["best_epoch"] = read_training_history(before).best_epoch
+    return continue_training(*finished, placed.to_graph(), config, **how)

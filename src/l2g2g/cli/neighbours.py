@@ -11,18 +11,20 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
+from l2g2g.cli.table_flags import takes_tables
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.neighbours.search import Neighbours
     from l2g2g.runs.link_prediction import PredictedLinks
     from l2g2g.runs.published import Published
 
-OutArgument = Annotated[
+EmbeddingArgument = Annotated[
     Path,
-    typer.Argument(metavar="OUT", help="An embedding file of any written format, a saved model or a run directory."),
+    typer.Argument(metavar="EMBEDDING", help="An embedding file, a saved model or a run directory."),
 ]
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
@@ -31,9 +33,9 @@ _MOST_PLACES = 4  # digits of a score for people
 
 
 def neighbours(
-    out: OutArgument,
+    out: EmbeddingArgument,
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE...", help="Nodes by their ids.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Ask for every node; best with --output.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Search for all nodes; best with --output.")] = False,
     k: Annotated[int, typer.Option("-k", help="Neighbours of each node.")] = 10,
     metric: Annotated[
         str,
@@ -43,18 +45,24 @@ def neighbours(
         ),
     ] = "cosine",
     exact: Annotated[
-        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is sooner done.")
+        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is faster.")
     ] = False,
     index: Annotated[
-        Path | None, typer.Option(help="Keep the approximate index in this file, and use it where it is there.")
+        Path | None,
+        typer.Option(help="Save the approximate index in this file (of usearch), and load it where it exists."),
     ] = None,
     training: TrainingOption = None,
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """The nearest nodes of some nodes, or of all."""
-    if bool(nodes) == every:
+    """The nearest nodes of some nodes, or of all.
+
+    With --index FILE and no node the index is written for others to use: a file of usearch, whose keys are the row
+    numbers of the embedding.
+    """
+    is_export = index is not None and not nodes and not every
+    if bool(nodes) == every and not is_export:
         raise InputError("name the nodes, or give --all for every node" + (", not both" if every else ""))
     if exact and index is not None:
         raise InputError("--exact needs no index, and --index is approximate; give one of them")
@@ -65,9 +73,15 @@ def neighbours(
     if output is not None:
         check_table(output)
     published = open_published(out, training)
-    rows = np.arange(len(published.node_ids)) if every else published.rows_of(nodes or [])
+    rows = np.arange(len(published.node_ids) if every else 0)
+    if nodes:
+        rows = published.rows_of(nodes)
     method: Any = "exact" if exact else "auto"
     found = published.neighbours(rows, k, metric=metric, method=method, index_file=index)
+    if is_export:
+        assert index is not None
+        _say_index(index, published, found, metric, as_json=as_json, quiet=quiet)
+        return
     if found.recall is not None and not (quiet or as_json):
         typer.echo(f"approximate: the index finds {100 * found.recall:.1f} % of the true neighbours", err=True)
     if output is not None:
@@ -80,8 +94,9 @@ def neighbours(
         _print_text(published, rows, found)
 
 
+@takes_tables
 def predict(
-    out: OutArgument,
+    out: EmbeddingArgument,
     pairs: Annotated[
         Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
     ] = None,
@@ -112,6 +127,7 @@ def predict(
     output: TableOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    tables: Any = None,
 ) -> None:
     """How likely pairs are linked, or which links are missing.
 
@@ -133,7 +149,9 @@ def predict(
         check_table(output)
     published = open_published(out, training)
     if graph is not None:
-        published = _with_edges(published, graph, features, data_dir)
+        published = _with_edges(published, graph, features, data_dir, tables)
+    elif tables.given():
+        raise InputError("options about columns, ids and missing values say how --graph is read; give it too")
     how: dict[str, Any] = {"scorer": scorer, "missing_share": missing_share}
     if pairs is not None:
         found = score_links(published, *published.read_pairs(pairs), **how)
@@ -166,7 +184,7 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
     training: which one of a run with several; the first where none is named.
     """
-    from l2g2g.graphs.write import read_embedding
+    from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.runs.published import Published, publish
 
     if not path.exists():
@@ -181,11 +199,14 @@ def open_published(path: Path, training: str | None = None) -> Published:
     return Published(node_ids, vectors, name=str(path))
 
 
-def _with_edges(published: Published, graph: str, features: Path | None, data_dir: Path | None) -> Published:
+def _with_edges(
+    published: Published, graph: str, features: Path | None, data_dir: Path | None, tables: TableOptions
+) -> Published:
     from l2g2g.runs.sources import read_whole
 
     directed = published.decoder.is_directed
-    return published.with_edges_of(read_whole(graph, features, directed=directed, data_dir=data_dir))
+    reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables, "columns": published.columns}
+    return published.with_edges_of(read_whole(graph, features, directed=directed, **reading))
 
 
 def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
@@ -223,6 +244,16 @@ def _write_neighbours(output: Path, published: Published, rows: np.ndarray, foun
     write_table(output, columns)
 
 
+def _say_index(path: Path, published: Published, found: Neighbours, metric: str, *, as_json: bool, quiet: bool) -> None:
+    num_nodes, dim = published.vectors.shape
+    if as_json:
+        line = {"index": str(path), "num_nodes": num_nodes, "dim": dim, "metric": metric, "recall": found.recall}
+        typer.echo(json.dumps(line))
+    elif not quiet:
+        share = "" if found.recall is None else f"; it finds {100 * found.recall:.1f} % of the true neighbours"
+        typer.echo(f"{path}: index of {num_nodes:,} vectors by {metric}{share}", err=True)
+
+
 def _print_json(published: Published, rows: np.ndarray, found: Neighbours, metric: str) -> None:
     for row, nodes, scores in zip(rows, found.nodes, found.scores, strict=True):
         near = [
@@ -249,6 +280,6 @@ def _print_text(published: Published, rows: np.ndarray, found: Neighbours) -> No
 
 
 def _shown(node: Any) -> str:
-    """A name for a screen, on which marks of control would do harm."""
+    """A name for a terminal, without control characters."""
     name = str(node)
     return name if name.isprintable() else repr(name)

@@ -17,12 +17,14 @@ from l2g2g.cli.common_options import (
     PresetOption,
 )
 from l2g2g.cli.help import panel_name
+from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.training_options import takes_settings
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
     from l2g2g.graphs.graph_store import GraphStore
+    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.plan import GraphSizes
 
 _LONG = 60.0
@@ -30,6 +32,7 @@ _LONG = 60.0
 _LITTLE_WORK = 400_000_000
 
 
+@takes_tables
 @takes_settings
 def plan(
     graph: GraphArgument,
@@ -41,16 +44,17 @@ def plan(
         int, typer.Option(help="Processes that share the work.", min=1, rich_help_panel=panel_name("machine"))
     ] = 1,
     as_json: JsonOption = False,
+    tables: Any = None,
     **options: Any,
 ) -> None:
-    """Say what a run will take: patches, memory, disk and time, from a few seconds of work on this machine."""
+    """Estimate patches, memory, disk and time of a run, from a few seconds of work on this machine."""
     from l2g2g.config import make_config
     from l2g2g.runs.plan import make_plan
 
     config = make_config(method or "l2g2g", preset or "default", **options)
     if config.directed:
         raise InputError("plan knows no directions; leave --directed out: it changes memory and time little")
-    found = make_plan(find_sizes(graph, features, data_dir), config, ranks=ranks)
+    found = make_plan(find_sizes(graph, features, data_dir, tables), config, ranks=ranks)
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
         return
@@ -59,7 +63,7 @@ def plan(
         typer.echo(f"  {stage:<12}{seconds:12.2f} s")
 
 
-def find_sizes(graph: str, features: Path | None, data_dir: Path | None) -> GraphSizes:
+def find_sizes(graph: str, features: Path | None, data_dir: Path | None, tables: TableOptions) -> GraphSizes:
     """The sizes of a graph; a data set or a store need not be read for them."""
     from l2g2g.graphs.read import find_graph_file, read_graph
     from l2g2g.graphs.stand_ins import find_stand_in
@@ -73,7 +77,7 @@ def find_sizes(graph: str, features: Path | None, data_dir: Path | None) -> Grap
         return GraphSizes(
             graph, stand_in.num_nodes, stand_in.num_edges, stand_in.num_features, float(stand_in.num_features)
         )
-    return GraphSizes.of(read_graph(graph, features, data_dir=data_dir))
+    return GraphSizes.of(read_graph(graph, features, data_dir=data_dir, tables=tables))
 
 
 def look_ahead(graph: GraphStore, config: Config) -> str | None:

@@ -12,6 +12,7 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
 from l2g2g.cli.completion import complete_words
+from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.training_options import table_option
 from l2g2g.errors import InputError, ResourceError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PARTITIONS = ("metis", "fennel", "streaming", "random")
 
 
+@takes_tables
 def prepare(
     graph: Annotated[str, typer.Argument(help="A graph as for embed; or a store, to cut other patches from it.")],
     store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
@@ -46,6 +48,7 @@ def prepare(
     directed: Annotated[bool, table_option("directed")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    tables: Any = None,
 ) -> None:
     """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
     if partition is not None and partition not in PARTITIONS:
@@ -58,7 +61,8 @@ def prepare(
     given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}
     config = make_config("l2g2g", "default", seed=seed, **given)
     clock = Stopwatch()
-    stored, is_new = _find_or_write(graph, store, features, budget, data_dir, seed, clock, directed=directed)
+    reading: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "tables": tables}
+    stored, is_new = _find_or_write(graph, store, features, budget, clock, reading)
     cut, is_cut = _find_or_cut(stored, partition, config, budget, clock)
     row = {
         **_describe(stored, cut),
@@ -81,23 +85,19 @@ def _find_or_write(
     directory: Path | None,
     features: Path | None,
     budget: int,
-    data_dir: Path | None,
-    seed: int,
     clock: Stopwatch,
-    *,
-    directed: bool,
+    reading: dict[str, Any],
 ) -> tuple[StoredGraph, bool]:
-    """The stored graph, and whether it was written now."""
+    """The stored graph, and whether it was written now. reading: how files are read, for `write_store`."""
     from l2g2g.graphs.store import is_store, open_graph
     from l2g2g.graphs.store_writer import describe_source, write_store
-    from l2g2g.runs.sources import check_directions
+    from l2g2g.runs.sources import check_directions, refuse_for_store
 
     if is_store(source):
         if directory is not None and directory.resolve() != Path(source).resolve():
             raise InputError(f"{source}: is a store already; leave --store out to cut other patches from it")
-        if features is not None:
-            raise InputError(f"{source}: is a store, with its features in it; leave --features out")
-        return check_directions(open_graph(source), directed=directed), False
+        refuse_for_store(source, features, reading["tables"])
+        return check_directions(open_graph(source), directed=reading["directed"]), False
     if directory is None:
         raise InputError("--store DIR is needed: the directory to write to")
     if is_store(directory):
@@ -106,12 +106,12 @@ def _find_or_write(
         except InputError as error:
             print(f"l2g2g: {error}: written again", file=sys.stderr)
         else:
-            if found.source == describe_source(source, features, seed, directed=directed):
+            described = {name: reading[name] for name in ("directed", "tables")}
+            if found.source == describe_source(source, features, reading["seed"], **described):
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
-    room = _room(budget)
-    how: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "measure": clock.measure}
-    return write_store(source, directory, features, memory_bytes=room, **how), True
+    room = _memory_left(budget)
+    return write_store(source, directory, features, memory_bytes=room, measure=clock.measure, **reading), True
 
 
 def _find_or_cut(
@@ -123,7 +123,7 @@ def _find_or_cut(
     from l2g2g.patches.store import has_patches, open_patches
     from l2g2g.runs.preparation import plan_cut
 
-    room = _room(budget)
+    room = _memory_left(budget)
     if method is None:
         method = "metis" if metis_memory(graph) <= room else "streaming"
     cut = plan_cut(graph, config.num_patches(graph.num_nodes), config, method)
@@ -135,7 +135,7 @@ def _find_or_cut(
     return cut_stored_graph(graph, cut, memory_bytes=room, prepared=True, measure=clock.measure), True
 
 
-def _room(budget: int) -> int:
+def _memory_left(budget: int) -> int:
     """What the budget leaves beside what the process holds."""
     from l2g2g.graphs.store_writer import LEAST_MEMORY
     from l2g2g.runs.memory import resident_memory
@@ -166,7 +166,7 @@ def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
         "num_isolated": graph.cleaning.num_isolated,
         "partition": settings["partition"],
         "num_patches": patches.num_patches,
-        "kept_edge_fraction": patches.num_covered_edges / graph.num_edges,
+        "kept_edge_fraction": patches.patch_set.count_covered_edges(graph) / graph.num_edges,
         "balance": settings.get("balance"),
         "node_duplication": float(sizes.sum() / graph.num_nodes),
         "largest_patch_nodes": int(sizes.max()),

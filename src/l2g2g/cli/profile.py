@@ -1,4 +1,4 @@
-"""The option --profile: a command under the clock, its stages and functions written to a file and shown on stderr."""
+"""The option --profile: a command is timed, its stages and functions written to a file and shown on stderr."""
 
 from __future__ import annotations
 

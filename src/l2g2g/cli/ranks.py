@@ -1,6 +1,6 @@
-"""Ranks on the command line: a command that torchrun starts on several ranks meets the others before it works.
+"""Ranks on the command line: a command that torchrun starts on several ranks connects to the others before it works.
 
-Only the first rank prints and writes. What went wrong is told once, by the first rank that noticed.
+Only the first rank prints and writes. An error is printed once, by the first rank that noticed it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _run_joined(command: Callable[..., None], timeout: float | None, given: dict
 
 
 def is_later_rank() -> bool:
-    """Whether torchrun started this process as another rank than the first; asked before the ranks have met."""
+    """Whether torchrun started this process as another rank than the first; called before the ranks are connected."""
     return os.environ.get("WORLD_SIZE", "1") not in ("", "1") and os.environ.get("RANK", "0") not in ("", "0")
 
 
@@ -104,3 +104,12 @@ def open_run_of(communicator: Communicator, folder: Path | None, **choices: Any)
         choices["resume"] = True
     with open_run(folder, **choices) as directory:
         yield directory
+
+
+def make_rank_config(method: str, preset: str, *, communicator: Any, **options: Any) -> Any:
+    """The settings on this rank, which takes the GPU of its number on its host."""
+    from l2g2g.config import make_config
+
+    if communicator.size > 1 and options.get("device") == "cuda":
+        options["device"] = f"cuda:{communicator.local_rank}"
+    return make_config(method, preset, **options)

@@ -1,4 +1,4 @@
-"""Command line for those who look: `l2g2g report` writes the page of a run, `l2g2g explore` serves it."""
+"""Command line of pages: `l2g2g report` writes the page of a run, `l2g2g explore` serves it."""
 
 from __future__ import annotations
 
@@ -9,45 +9,78 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.cli.common_options import JsonOption, QuietOption, TrainingOption
+from l2g2g.cli.browser import open_browser
+from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from l2g2g.reports.map_columns import MapColumn
     from l2g2g.runs.record import RunRecord
 
-RunArgument = Annotated[
-    Path, typer.Argument(help="A directory of embed or evaluate --run-dir, or a folder of model.save.", metavar="RUN")
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        help="A run directory, a folder of model.save, or any embedding file (.parquet, .csv, .npy, .txt).",
+        metavar="EMBEDDING",
+    ),
 ]
 ProjectionOption = Annotated[
     str,
     typer.Option(
-        help="The map by pca, umap (extra maps) or tsne (at most 20,000 nodes).",
-        autocompletion=complete_words(("pca", "umap", "tsne")),
+        help="What the map shows first: tsne keeps neighbours together, pca is there at once; auto is tsne where "
+        "openTSNE is installed.",
+        autocompletion=complete_words(("auto", "tsne", "pca")),
     ),
+]
+NodesOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--nodes",
+        help="A table with an id column (.csv, .parquet): its columns colour the map and are shown for each node; "
+        "repeatable.",
+    ),
+]
+GraphOption = Annotated[
+    str | None,
+    typer.Option("--graph", help="The graph of an embedding file, for degrees and missing links; a run has its own."),
 ]
 
 
 def report(
-    run: RunArgument,
+    embedding: SourceArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write (.html).", show_default="RUN/report.html")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where to write (.html).", show_default="RUN/report.html or FILE-report.html"
+        ),
     ] = None,
+    nodes: NodesOption = None,
+    graph: GraphOption = None,
+    projection: ProjectionOption = "auto",
+    data_dir: DataDirOption = None,
     training: TrainingOption = None,
-    projection: ProjectionOption = "pca",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write one page about a run that needs no network: how good, how sure, how long, curves, patches, and a map."""
+    """Write one offline page about a run or an embedding file: a map, scores, curves, settings."""
     from l2g2g.graphs.write import check_place, write_text
+    from l2g2g.reports.layout import open_layout
     from l2g2g.reports.run_page import render_run
 
     started = time.perf_counter()
-    record, places, others = _prepare(run, training, projection)
-    output = run / "report.html" if output is None else output
+    projection = _resolve(projection, quiet)
+    is_file = embedding.is_file()
+    beside = embedding.with_name(f"{embedding.stem}-report.html") if is_file else embedding / "report.html"
+    output = beside if output is None else output
+    record, others = _read(embedding, training, nodes or [], graph, data_dir, quiet)
     check_place(output, (".html",))
-    write_text(output, render_run(record, places, projection=projection, others=others))
+    layout = open_layout(record, None if is_file else embedding)
+    if projection == "tsne" and not quiet and not as_json and not layout.is_cached("tsne"):
+        typer.echo(f"laying out {record.num_nodes:,} nodes by their neighbours …", err=True)
+    places: dict[str, np.ndarray | None] = {name: layout.places(name) for name in dict.fromkeys((projection, "pca"))}
+    write_text(output, render_run(record, places, _columns(record), others=others))
     row: dict[str, Any] = {
         "training": record.name,
         "num_nodes": record.num_nodes,
@@ -63,23 +96,39 @@ def report(
 
 
 def explore(
-    run: RunArgument,
+    embedding: SourceArgument,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any that is free.")] = 0,
+    nodes: NodesOption = None,
+    graph: GraphOption = None,
+    projection: ProjectionOption = "auto",
+    data_dir: DataDirOption = None,
     training: TrainingOption = None,
-    projection: ProjectionOption = "pca",
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser, where there is a screen.")] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Serve the page of a run on this machine only, with neighbours found when they are asked for. Ctrl-C ends it."""
+    """Serve the page on this machine only, with neighbours searched on request. Ctrl-C ends it.
+
+    PCA is shown at once, and t-SNE as soon as it is computed.
+    """
     from l2g2g.reports.explore_server import make_server
+    from l2g2g.reports.layout import open_layout
     from l2g2g.reports.partners import Partners
     from l2g2g.reports.run_page import render_run
 
-    record, places, others = _prepare(run, training, projection)
-    page = render_run(record, places, projection=projection, answers="live", others=others)
-    with make_server(page, Partners(record), port) as server:
+    projection = _resolve(projection, quiet)
+    record, others = _read(embedding, training, nodes or [], graph, data_dir, quiet)
+    layout = open_layout(record, None if embedding.is_file() else embedding)
+    is_there = projection == "pca" or layout.is_cached(projection)
+    places: dict[str, np.ndarray | None] = {projection: layout.places(projection) if is_there else None}
+    places.setdefault("pca", layout.places("pca"))
+    pending = {} if is_there else {projection: lambda: layout.places(projection)}
+    page = render_run(record, places, _columns(record), answers="live", others=others)
+    with make_server(page, Partners(record), port, pending) as server:
         typer.echo(server.address)
+        is_open = browser and open_browser(server.address)
         if not quiet:
-            typer.echo("open this address in a browser on this machine; Ctrl-C ends it", err=True)
+            what = "opened in the browser" if is_open else "open this address in a browser on this machine"
+            typer.echo(f"{what}; Ctrl-C ends it", err=True)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
@@ -87,14 +136,47 @@ def explore(
                 typer.echo("stopped", err=True)
 
 
-def _prepare(run: Path, training: str | None, projection: str) -> tuple[RunRecord, np.ndarray, list[dict[str, Any]]]:
-    """(record, places on the map, rows of all trainings of the run)."""
-    from l2g2g.reports.projection import check_projection, project
+def _resolve(projection: str, quiet: bool) -> str:
+    """The projection that is meant by auto; one that cannot be made is refused."""
+    from l2g2g.reports.projection import check_projection, default_projection
+
+    if projection == "auto":
+        projection = default_projection()
+        if projection == "pca" and not quiet:
+            typer.echo("the map is PCA; for one that keeps neighbours together: pip install openTSNE", err=True)
+    check_projection(projection)
+    return projection
+
+
+def _read(
+    source: Path, training: str | None, nodes: list[Path], graph: str | None, data_dir: Path | None, quiet: bool
+) -> tuple[RunRecord, list[dict[str, Any]]]:
+    """(record, of very many nodes a sample; rows of all trainings of the run)."""
     from l2g2g.reports.thinning import thin
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.record import list_rows, read_record
+    from l2g2g.runs.vector_record import read_vector_record, with_edges, with_table
 
-    record = thin(read_record(open_artefact(run, training)))
-    check_projection(projection, record.num_nodes)
-    seed = int(record.settings.get("seed", 0))
-    return record, project(record.vectors, projection, seed), list_rows(run)
+    if source.is_file():
+        record, others = read_vector_record(source, training), []
+    else:
+        record, others = read_record(open_artefact(source, training)), list_rows(source)
+    if graph is not None:
+        from l2g2g.runs.sources import read_whole
+
+        record = with_edges(record, read_whole(graph, None, directed=False, data_dir=data_dir))
+    for path in nodes:
+        record, num_matched = with_table(record, path)
+        if num_matched < record.num_nodes and not quiet:
+            typer.echo(f"{path}: {num_matched:,} of {record.num_nodes:,} nodes have a row", err=True)
+    return thin(record), others
+
+
+def _columns(record: RunRecord) -> list[MapColumn]:
+    from l2g2g.evaluation.clusters import find_clusters, name_clusters
+    from l2g2g.reports.map_columns import make_columns
+
+    if record.num_nodes < 3:
+        return make_columns(record)
+    clusters = find_clusters(record.vectors, record.node_ids, edges=record.edges)
+    return make_columns(record, clusters.numbers, name_clusters(clusters, record.label_texts(), record.degrees))

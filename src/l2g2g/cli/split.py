@@ -10,6 +10,7 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, FeaturesOption, GraphArgument, JsonOption, QuietOption
 from l2g2g.cli.help import panel_name
+from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.training_options import table_option
 from l2g2g.errors import InputError
 
@@ -33,6 +34,7 @@ EmbeddingOption = Annotated[
 _VALIDATION_FRACTION, _TEST_FRACTION = 0.05, 0.10
 
 
+@takes_tables
 def split(
     graph: GraphArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the split, new, empty or a split.")],
@@ -43,6 +45,7 @@ def split(
     protocol: Annotated[str, typer.Option(help="heldout.")] = "heldout",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    tables: Any = None,
 ) -> None:
     """Write the split of evaluate as files: train, validation and test pairs (source, target, label).
 
@@ -61,7 +64,7 @@ def split(
     check_split_folder(output)
     config = make_config("l2g2g", "default", seed=seed, directed=directed)
     fractions: dict[str, Any] = {"validation_fraction": _VALIDATION_FRACTION, "test_fraction": _TEST_FRACTION}
-    with open_source(graph, features, config, data_dir=data_dir) as loaded:
+    with open_source(graph, features, config, data_dir=data_dir, tables=tables) as loaded:
         held_out = split_edges(loaded, **fractions, seed=seed)
         facts = {"seed": seed, **fractions, "fingerprint": fingerprint(loaded)}
         manifest = write_split(output, loaded, held_out, read_node_ids(loaded), **facts)
@@ -114,8 +117,8 @@ def score_embedding(folder: Path, embedding: Path, *, as_json: bool) -> dict[str
     import numpy as np
 
     from l2g2g.evaluation.vectors import score_vectors
+    from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.graphs.split_files import read_held_out
-    from l2g2g.graphs.write import read_embedding
 
     node_ids, vectors = read_embedding(embedding)
     validation, test = read_held_out(folder, node_ids, str(embedding))

@@ -29,7 +29,6 @@ class Purpose(IntEnum):
     NODE_SAMPLE = 3
     MASK = 4
     FEATURE_DROPOUT = 5
-    BETWEEN_PATCHES = 6
     INITIAL_WEIGHTS = 7
     STRUCTURE = 8
     MASK_GROUPS = 9

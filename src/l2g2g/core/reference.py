@@ -72,41 +72,47 @@ def draw_targets(
     return drawn_rows, drawn_columns
 
 
-def induced_indptr(indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """(num_rows + 1,) row bounds of the block-diagonal induced submatrices of all patches."""
-    return induce(indptr, indices, np.ones(len(indices), np.float32), nodes, offsets)[0]
+def induced_indptr(
+    indptr: np.ndarray, indices: np.ndarray, first_node: int, num_nodes: int, nodes: np.ndarray, offsets: np.ndarray
+) -> np.ndarray:
+    """(num_stacked + 1,) row bounds of the block-diagonal induced submatrices of all patches."""
+    return induce(indptr, indices, first_node, num_nodes, nodes, offsets)[0]
 
 
 def induce(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, nodes: np.ndarray, offsets: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, first_node: int, num_nodes: int, nodes: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(indptr, indices, values) of the block-diagonal induced submatrices of all patches.
+    """(indptr, columns, entries) of the block-diagonal induced submatrices of all patches.
 
-    nodes: (num_rows,) patch after patch; patch p has the rows offsets[p]:offsets[p + 1].
+    indptr, indices: rows of the nodes from first_node on; rows of other nodes are empty. entries: which of the graph's.
+    nodes: (num_stacked,) patch after patch; patch p has the rows offsets[p]:offsets[p + 1].
     """
     lengths = np.zeros(len(nodes), np.int64)
-    new_indices, new_values = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-    row_of_node = np.full(len(indptr) - 1, -1, np.int32)
+    columns, entries = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    row_of_node = np.full(num_nodes, -1, np.int32)
     for patch in range(len(offsets) - 1):
         rows = np.arange(offsets[patch], offsets[patch + 1])
         row_of_node[nodes[rows]] = rows
-        for row in rows:
-            entries = slice(indptr[nodes[row]], indptr[nodes[row] + 1])
-            columns = row_of_node[indices[entries]]
-            inside = columns >= 0
-            lengths[row] = inside.sum()
-            new_indices.append(columns[inside])
-            new_values.append(values[entries][inside])
+        for row in rows[(nodes[rows] >= first_node) & (nodes[rows] < first_node + len(indptr) - 1)]:
+            own = nodes[row] - first_node
+            places = np.arange(indptr[own], indptr[own + 1])
+            found = row_of_node[indices[places]]
+            lengths[row] = (found >= 0).sum()
+            columns.append(found[found >= 0])
+            entries.append(places[found >= 0])
         row_of_node[nodes[rows]] = -1
-    return _bounds(lengths), np.concatenate(new_indices), np.concatenate(new_values)
+    return _bounds(lengths), np.concatenate(columns), np.concatenate(entries)
 
 
 def cut_edges(
-    indptr: np.ndarray, indices: np.ndarray, held_indptr: np.ndarray, held: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, first_node: int, held_indptr: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(sources, targets), source < target, of the edges that no patch holds. held: CSR of the patches of each node."""
+    """(sources, targets), source < target, of the edges that no patch holds. held: CSR of the patches of each node.
+
+    indptr, indices: rows of the nodes from first_node on.
+    """
     patches = [set(held[begin:end].tolist()) for begin, end in pairwise(held_indptr)]
-    sources = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    sources = np.repeat(np.arange(first_node, first_node + len(indptr) - 1, dtype=np.int32), np.diff(indptr))
     targets = indices[indptr[0] : indptr[-1]]
     pairs = zip(sources.tolist(), targets.tolist(), strict=True)
     cut = np.array([source < target and patches[source].isdisjoint(patches[target]) for source, target in pairs], bool)
@@ -144,6 +150,17 @@ def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, colu
     wanted = rows.astype(np.int64) * width + columns
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[places] == wanted, places, -1)
+
+
+def sort_pairs(rows: np.ndarray, columns: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, columns, starts): pairs in the order of their rows, those of one row as they come."""
+    order = np.argsort(rows, kind="stable")
+    return rows[order], columns[order], np.searchsorted(rows[order], np.arange(num_rows + 1))
+
+
+def add_rows(rows: np.ndarray, places: np.ndarray, factors: np.ndarray, table: np.ndarray) -> None:
+    """Add to rows of a table, in place and in order: table[places[i]] += factors[i] rows[i]."""
+    np.add.at(table, places, factors[:, None] * rows)
 
 
 def hidden_edges(
@@ -233,50 +250,35 @@ def fennel(
     return num_moved
 
 
-def grow_overlaps(
+def boundary_nodes(
     indptr: np.ndarray,
     indices: np.ndarray,
+    first_node: int,
     labels: np.ndarray,
-    members: np.ndarray,
-    starts: np.ndarray,
     pairs: np.ndarray,
-    wanted: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(clusters, nodes): nodes to add to clusters, so that the two clusters of a pair share about `wanted`.
+    bounds: np.ndarray,
+    nodes: np.ndarray,
+    ties: np.ndarray,
+) -> None:
+    """Update in place the nodes of each cluster of a pair that have most edges to the other one.
 
-    Half come from either side: those with most edges to the other side first, then breadth first.
+    Place 2 p + s of the bounds has the nodes of pairs[p, s], most edges first and of equals the first node, -1 behind
+    the last. indptr, indices: rows of the nodes from first_node on. ties: their edges.
     """
-    clusters, nodes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    sizes = np.diff(starts)
-    for first, second in pairs:
-        from_first = min(sizes[first], max((wanted + 1) // 2, wanted - sizes[second]))
-        from_second = min(sizes[second], wanted - from_first)
-        for giver, taker, quota in ((first, second, from_first), (second, first, from_second)):
-            inside = members[starts[giver] : starts[giver + 1]]
-            nodes.append(_grow_from_boundary(indptr, indices, labels, inside, taker, quota))
-            clusters.append(np.full(quota, taker))
-    return np.concatenate(clusters), np.concatenate(nodes)
-
-
-def _grow_from_boundary(
-    indptr: np.ndarray, indices: np.ndarray, labels: np.ndarray, inside: np.ndarray, taker: int, quota: int
-) -> np.ndarray:
-    """(quota,) nodes of a cluster: those with most edges to the taker, then their neighbours, and so on."""
-    neighbours = {int(node): indices[indptr[node] : indptr[node + 1]] for node in inside}
-    ties = np.array([(labels[neighbours[int(node)]] == taker).sum() for node in inside], np.int64)
-    order = np.argsort(-ties, kind="stable")
-    queue = inside[order[ties[order] > 0]].tolist()[:quota]
-    rest = iter(inside[order].tolist())
-    head = 0
-    while len(queue) < quota:
-        if head == len(queue):  # the search is exhausted: a new start
-            queue.append(next(node for node in rest if node not in queue))
-            continue
-        for node in neighbours[queue[head]].tolist():
-            if node in neighbours and node not in queue and len(queue) < quota:
-                queue.append(node)
-        head += 1
-    return np.array(queue, np.int64)
+    num_clusters = int(labels.max(initial=0)) + 1
+    keys = pairs.ravel() * num_clusters + pairs[:, ::-1].ravel()
+    order = np.argsort(keys)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    wanted = labels[first_node + rows].astype(np.int64) * num_clusters + labels[indices]
+    places = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    inside = keys[places] == wanted
+    more, edges = np.unique(places[inside] * len(indptr) + rows[inside], return_counts=True)
+    place_of = np.concatenate([np.repeat(np.arange(len(keys)), np.diff(bounds)), more // len(indptr)])
+    all_nodes, all_ties = np.concatenate([nodes, first_node + more % len(indptr)]), np.concatenate([ties, edges])
+    best = np.lexsort((all_nodes, -all_ties, place_of))
+    ranks = np.arange(len(best)) - np.searchsorted(place_of[best], place_of[best])
+    kept = best[ranks < np.diff(bounds)[place_of[best]]]
+    nodes[:], ties[:] = all_nodes[kept], all_ties[kept]
 
 
 def inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:

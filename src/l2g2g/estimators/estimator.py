@@ -17,20 +17,22 @@ from sklearn.utils.validation import check_is_fitted
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimators.graph_input import read_grown, read_training, set_columns
+from l2g2g.estimators.notebook import is_notebook, show_progress
 from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
 from l2g2g.estimators.torch_module import EncoderModule
+from l2g2g.graphs.frames import embedding_frame
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.matching import match_nodes
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.finished import ESTIMATORS, describe_run
 from l2g2g.runs.fitted import Fitted
-from l2g2g.runs.link_questions import LinkQuestions
-from l2g2g.runs.link_score import score_links, score_newcomers
-from l2g2g.runs.new_nodes import embed_grown, embed_newcomers
-from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+from l2g2g.runs.link_methods import LinkMethods
+from l2g2g.runs.link_score import score_links, score_new_nodes
+from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
+from l2g2g.runs.record import read_columns_of, read_ids, read_training_history, read_vectors
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import open_run
 from l2g2g.runs.saved_model import read_config, read_fitted
@@ -41,8 +43,8 @@ from l2g2g.training.report import OnEpoch
 _TRAINING = "embed"  # its name among the trainings of a run directory, as the command gives it
 
 
-class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """What the estimators have in common. The parameters are those of the method, see `estimator_parameters`.
+class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What the estimators have in common. The parameters are those of the method, see `parameters`.
 
     Attributes set by `fit`:
         embedding_: (num_nodes, dim) float32, rows in input order.
@@ -96,13 +98,16 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
         """
         config = self.make_config()
-        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
+        with _as_python_signals(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
             if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
             if getattr(graph, "stored", None) is None:
                 graph = read_training(self, graph, directed=config.directed)
             else:
                 set_columns(self, graph)
+            if on_epoch is None and is_notebook():
+                length = config.num_epochs(graph.num_edges)
+                on_epoch = stack.enter_context(show_progress(type(self).__name__, length))
             run = embed_graph(
                 graph,
                 config,
@@ -116,12 +121,12 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def fit_transform(self, graph: Any, y: Any = None) -> np.ndarray:
         """Fit, and return the embedding."""
-        return self.fit(graph).embedding_
+        return self._output(self.fit(graph).embedding_, self.node_ids_)
 
     def transform(self, graph: Any, *, new_graph: bool = False) -> np.ndarray:
         """(num_nodes, dim) vectors of a graph of known and new nodes, in the coordinates of `embedding_`.
 
-        Known nodes are told by their ids, or by their numbers where the graph has no ids: the first ones are they.
+        Known nodes are found by their ids; without ids the first nodes are the known ones.
         Their vectors are those of `embedding_`, to the bit. New nodes need the features the model was trained on, if
         any, and their edges; edges between known nodes are not looked at. A (num_new, num_known) matrix holds the edges
         of new nodes only, with features as (matrix, features).
@@ -129,22 +134,28 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         new_graph: no node is known, whatever the ids or numbers say.
         """
         source = self._read_grown(graph, None if new_graph else self._known_ids())
-        if isinstance(source, Newcomers):
-            return embed_newcomers(self.fitted, source)
-        return embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+        if isinstance(source, NewNodes):
+            return self._output(embed_new_nodes(self.fitted, source), None)
+        vectors = embed_grown(self.fitted, self.embedding_, self.node_ids_, source, all_new=new_graph)[0]
+        return self._output(vectors, source.node_ids)
+
+    def _output(self, vectors: np.ndarray, node_ids: np.ndarray | None) -> Any:
+        """The vectors, as a DataFrame with the ids as index where `set_output` asks for pandas."""
+        return embedding_frame(vectors, node_ids, self._titles()) if self._wants_frames() else vectors
 
     def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
-        """Go on training on a graph that has grown, in the coordinates of `embedding_`; `movement_` tells what moved.
+        """Continue training on a graph that has grown, in the coordinates of `embedding_`.
 
-        Unless `lr` was given, steps are a tenth of those of `fit`. Without a fit before it this is `fit`.
+        `movement_` says how far vectors moved. Unless `lr` was given, steps are a tenth of those of `fit`. Without a
+        fit before it this is `fit`.
         """
         if not hasattr(self, "embedding_"):
             return self.fit(graph)
         source = self._read_grown(graph)
-        if isinstance(source, Newcomers):
+        if isinstance(source, NewNodes):
             raise InputError("partial_fit needs the whole graph as it is now, known nodes and new ones with all edges")
         config = self.make_config()
-        with _leaving_as_python_does(), open_run(self.run_dir, resume=self.resume) as directory:
+        with _as_python_signals(), open_run(self.run_dir, resume=self.resume) as directory:
             run, movement = continue_training(
                 self.fitted,
                 self.embedding_,
@@ -161,18 +172,18 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         return self
 
     def score(self, graph: Any, y: Any = None) -> float:
-        """How well links are told from pairs without one: the AUC.
+        """The AUC of links against pairs without one.
 
         Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
         made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
         """
         source = self._read_grown(graph, self._known_ids())
         fitted, embedding = self.fitted, self.embedding_
-        if isinstance(source, Newcomers):
-            return score_newcomers(fitted, embedding, source)
+        if isinstance(source, NewNodes):
+            return score_new_nodes(fitted, embedding, source)
         matched = match_nodes(source, self.node_ids_, len(embedding))
-        if matched.newcomers.num_new:
-            return score_newcomers(fitted, embedding, matched.newcomers)
+        if matched.new_nodes.num_new:
+            return score_new_nodes(fitted, embedding, matched.new_nodes)
         return score_links(fitted, embedding, source, matched.known)
 
     @property
@@ -211,7 +222,12 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def remember(self, run: Run, graph: GraphStore, movement: Movement | None = None) -> None:
         """Take over a finished run on a graph, as `fit` does, and keep it in the run directory."""
-        row = {**run.describe(), "seconds": run.seconds, **({} if movement is None else movement.describe())}
+        row = {
+            **run.describe(),
+            **run.describe_validation(),
+            "seconds": run.seconds,
+            **({} if movement is None else movement.describe()),
+        }
         edges = True if graph.resident else None
         contents = describe_run(graph, run, row, parameters=self._saved_parameters(run.config.seed), keeps_edges=edges)
         self.run_: Run | None = replace(run, fitted=None)
@@ -247,14 +263,15 @@ class GraphEmbedding(LinkQuestions, ClassNamePrefixFeaturesOutMixin, Transformer
         check_is_fitted(self, "embedding_")
         return self.node_ids_
 
-    def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | Newcomers:
+    def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | NewNodes:
         """known_ids: nodes that need no features."""
         check_is_fitted(self, "embedding_")
-        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, known_ids=known_ids)
+        how: dict[str, Any] = {"known_ids": known_ids, "columns": read_columns_of(self._artefact)}
+        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, **how)
 
 
 @contextmanager
-def _leaving_as_python_does() -> Iterator[None]:
+def _as_python_signals() -> Iterator[None]:
     """Turn the end by a signal into what Python itself raises for it."""
     try:
         yield

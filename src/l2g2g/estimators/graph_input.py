@@ -16,10 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.column_roles import names_ends
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.matching import newcomers_from_matrix
-from l2g2g.graphs.newcomers import Newcomers
-from l2g2g.graphs.read import read_graph
+from l2g2g.graphs.matching import new_nodes_from_matrix
+from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.read import is_edge_list, read_graph
 from l2g2g.graphs.read_edges import is_edge_table
 from l2g2g.graphs.read_npz import graph_from_adjacency
 
@@ -38,28 +40,34 @@ def read_training(estimator: BaseEstimator, source: Any, *, directed: bool) -> G
 
 
 def read_grown(
-    estimator: BaseEstimator, source: Any, num_known: int, *, directed: bool, known_ids: np.ndarray | None = None
-) -> Graph | Newcomers:
+    estimator: BaseEstimator,
+    source: Any,
+    num_known: int,
+    *,
+    directed: bool,
+    known_ids: np.ndarray | None = None,
+    columns: FeatureColumns | None = None,
+) -> Graph | NewNodes:
     """A graph of known and new nodes, or new nodes alone where a matrix has a column for every known node.
 
-    known_ids: as in `read_graph`.
+    known_ids, columns: as in `read_graph`.
     """
-    if isinstance(source, Newcomers):
+    if isinstance(source, NewNodes):
         return source
     if isinstance(source, tuple) and len(source) == 2 and is_matrix(source[0]) and source[1] is not None:
         matrix, features = source
         shape = _shape(matrix)
         if len(shape) == 2 and shape[0] != shape[1] and shape[1] == num_known:
-            return newcomers_from_matrix(check_array(matrix, **_CHECKS), features)
+            return new_nodes_from_matrix(check_array(matrix, **_CHECKS), features)
     if not is_matrix(source):
-        return read_graph(source, directed=directed, known_ids=known_ids)
+        return read_graph(source, directed=directed, known_ids=known_ids, columns=columns)
     shape = _shape(source)
     if len(shape) == 2 and shape[0] == shape[1] > num_known:
         return _from_matrix(check_array(source, **_CHECKS), directed)
     matrix = validate_data(estimator, source, reset=False, **_CHECKS)
     if matrix.shape[0] == matrix.shape[1]:
         return _from_matrix(matrix, directed)
-    return newcomers_from_matrix(sp.csr_array(matrix))
+    return new_nodes_from_matrix(sp.csr_array(matrix))
 
 
 def set_columns(estimator: BaseEstimator, graph: Graph) -> None:
@@ -73,15 +81,19 @@ def is_matrix(source: Any) -> bool:
     """Whether this is a matrix of pairs, or a try at one, and not a list of edges or something else to read."""
     if sp.issparse(source):
         return True
-    if isinstance(source, (str, Path, tuple, Graph, Newcomers)) or hasattr(source, "edge_index"):
+    if isinstance(source, (str, Path, tuple, Graph, NewNodes)) or hasattr(source, "edge_index"):
         return False
     if is_edge_table(source):
-        return len(getattr(source, "columns", ())) > _MOST_EDGE_COLUMNS
+        named = source if hasattr(source, "column_names") else None
+        titles = [str(title) for title in (getattr(source, "columns", ()) if named is None else named.column_names)]
+        return len(titles) > _MOST_EDGE_COLUMNS and not names_ends(titles)
+    if is_edge_list(source):
+        return False
     if not (isinstance(source, list) or hasattr(source, "__array__")):
         return False
     try:
         array = np.asarray(source)
-    except ValueError:  # rows of different lengths: an error that is best told by who reads matrices
+    except ValueError:  # rows of different lengths: reported by the reader of matrices
         return True
     return not (array.ndim == 2 and 2 in array.shape and array.dtype.kind in "iu")
 

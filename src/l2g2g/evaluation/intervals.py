@@ -1,4 +1,4 @@
-"""Intervals: how sure AUC and average precision are, given that other pairs could have been held out.
+"""Intervals: how sure AUC, average precision and accuracy are, given that others could have been held out.
 
 Pairs count as independent draws. The choice of the seed and of the split is not in the interval: for that, run several
 seeds.
@@ -65,6 +65,21 @@ def precision_interval(edges: np.ndarray, others: np.ndarray, seed: int = 0) -> 
     ends = np.quantile(_average_precision(*drawn), [0.025, 0.975]) + value - _average_precision(*counts)
     low, high = np.clip(ends, 0, 1)
     return Interval(value, float(low), float(high))
+
+
+def share_interval(count: int, total: int) -> Interval:
+    """A share with Wilson's interval, which never leaves 0 to 1.
+
+    Example:
+        >>> found = share_interval(90, 100)
+        >>> found.value, round(found.low, 3), round(found.high, 3)
+        (0.9, 0.826, 0.945)
+    """
+    square = _NORMAL_975**2
+    share, weight = count / total, 1 + square / total
+    centre = (share + square / (2 * total)) / weight
+    reach = _NORMAL_975 / weight * np.sqrt(share * (1 - share) / total + square / (4 * total**2))
+    return Interval(share, float(max(centre - reach, 0.0)), float(min(centre + reach, 1.0)))
 
 
 def _share_below(scores: np.ndarray, others: np.ndarray) -> np.ndarray:

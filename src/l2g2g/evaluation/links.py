@@ -17,7 +17,7 @@ PairScorer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class LinkScores:
-    """How well pairs are told apart, as fractions."""
+    """How well edges are separated from non-edges, as fractions."""
 
     auc: float
     average_precision: float

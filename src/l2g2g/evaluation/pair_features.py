@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.core import kernels
-from l2g2g.graphs.non_edges import EdgeSource
+from l2g2g.graphs.graph_store import EdgeSource
 
 _ENTRIES_AT_ONCE = 1 << 26  # neighbours of the nodes of some pairs, held in memory: 256 MB from a store
 

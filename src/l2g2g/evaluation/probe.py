@@ -18,13 +18,13 @@ PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 
 @dataclass(frozen=True)
 class ProbeScores:
-    """How well the test nodes' classes are told, as fractions.
+    """How well the classes of the test nodes are predicted, as fractions.
 
     Attributes:
-        accuracy: Share of the test nodes whose class is told. Always telling the largest class gives its share.
+        accuracy: Share of the test nodes whose class is predicted; predicting the largest class gives its share.
         macro_f1: Mean over the classes of the harmonic mean of precision and recall: small classes count as much.
         penalty: The weight of the L2 penalty that did best on the validation nodes.
-        num_classes: Classes that were told apart.
+        num_classes: Classes that were predicted.
         num_small_classes: Classes of fewer than 3 nodes, left out: each part needs one.
     """
 
@@ -78,16 +78,18 @@ def probe_labels(
     nodes = nodes[large[classes[nodes]]]
     numbers = (np.cumsum(large) - 1)[classes]  # right for the nodes that are left
     split = split_nodes(nodes, numbers[nodes], generator)
-    told, penalty = tell_classes(embedding, numbers, split, int(large.sum()))
+    predicted, penalty = predict_classes(embedding, numbers, split, int(large.sum()))
     truth = numbers[split.test]
-    return ProbeScores(float((told == truth).mean()), macro_f1(truth, told), penalty, int(large.sum()), num_small)
+    return ProbeScores(
+        float((predicted == truth).mean()), macro_f1(truth, predicted), penalty, int(large.sum()), num_small
+    )
 
 
-def macro_f1(truth: np.ndarray, told: np.ndarray) -> float:
-    """Mean over the classes that occur, in truth or as told, of 2 · right / (there + told)."""
-    size = int(max(truth.max(), told.max())) + 1
-    there, named = np.bincount(truth, minlength=size), np.bincount(told, minlength=size)
-    right = np.bincount(truth[truth == told], minlength=size)
+def macro_f1(truth: np.ndarray, predicted: np.ndarray) -> float:
+    """Mean over the classes that occur, in truth or as predicted, of 2 · right / (there + predicted)."""
+    size = int(max(truth.max(), predicted.max())) + 1
+    there, named = np.bincount(truth, minlength=size), np.bincount(predicted, minlength=size)
+    right = np.bincount(truth[truth == predicted], minlength=size)
     occurring = there + named > 0
     return float(np.mean(2 * right[occurring] / (there + named)[occurring]))
 
@@ -107,10 +109,10 @@ def split_nodes(nodes: np.ndarray, classes: np.ndarray, generator: np.random.Gen
     return NodeSplit(train, validation, test)
 
 
-def tell_classes(
+def predict_classes(
     embedding: np.ndarray, classes: np.ndarray, split: NodeSplit, num_classes: int
 ) -> tuple[np.ndarray, float]:
-    """(num_test,) classes told by the classifier that does best on the validation nodes, and its penalty."""
+    """(num_test,) classes predicted by the classifier that does best on the validation nodes, and its penalty."""
     train = torch.from_numpy(embedding[split.train]).float()
     mean, deviation = train.mean(0), train.std(0, correction=0)
     deviation = torch.where(deviation > 1e-6 * (mean.abs() + 1e-30), deviation, torch.ones(()))  # a constant column

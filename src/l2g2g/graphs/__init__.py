@@ -1,1 +1,16 @@
-"""Room 1: graphs, in and out: files and objects become a checked Graph."""
+"""Graphs: readers and writers, stores, data sets and splits."""
+
+from l2g2g.lazy import lazy_names
+
+_MODULES = {
+    "Graph": "graph",
+    "list_datasets": "datasets",
+    "load_dataset": "datasets",
+    "read_embedding": "write",
+    "read_graph": "read",
+    "split_edges": "splits",
+    "split_links": "splits",
+    "write_embedding": "write",
+}
+__all__ = list(_MODULES)
+__getattr__ = lazy_names(__name__, _MODULES)

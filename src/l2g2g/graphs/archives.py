@@ -130,10 +130,11 @@ def open_bytes(path: Path) -> Iterator[Any]:
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
-    """A Parquet file of numbers, text and lists of numbers, opened to be read in batches.
+    """A Parquet file, or the parts of a folder, of numbers, text and lists of numbers, opened to be read in batches.
 
     Attributes:
-        path: The file.
+        path: The file or folder.
+        parts: The files in order.
         schema: Names and types of its columns; text is a dictionary until it is unpacked.
         num_rows: Number of rows.
         num_bytes: Least number of bytes that the columns take in memory.
@@ -141,6 +142,7 @@ class ParquetTable:
     """
 
     path: Path
+    parts: list[Path]
     schema: pa.Schema
     num_rows: int
     num_bytes: int
@@ -153,28 +155,34 @@ class ParquetTable:
         """
         import pyarrow as pa
 
-        with self._opened() as file:
-            for batch in file.iter_batches(batch_size=num_rows):
-                if batch.num_rows:
-                    yield self._in_full(pa.Table.from_batches([batch]), memory_limit)
+        for part in self.parts:
+            with self._opened(part) as file:
+                for batch in file.iter_batches(batch_size=num_rows):
+                    if batch.num_rows:
+                        yield self._in_full(pa.Table.from_batches([batch]), memory_limit)
 
     def read(self, memory_limit: int | None = None) -> pa.Table:
         """All rows at once: column by column, which takes less memory than to join batches.
 
         memory_limit: bytes that the table may take; by default the free memory of the machine.
         """
+        import pyarrow as pa
+
         _refuse_size(self.path, self.num_bytes, memory_limit)
-        with self._opened() as file:
-            return self._in_full(file.read(), memory_limit)
+        tables = []
+        for part in self.parts:
+            with self._opened(part) as file:
+                tables.append(self._in_full(file.read(), memory_limit))
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
     @contextmanager
-    def _opened(self) -> Iterator[pq.ParquetFile]:
+    def _opened(self, part: Path) -> Iterator[pq.ParquetFile]:
         import pyarrow.parquet as pq
 
         buffer_size = max(1 << 14, min(1 << 20, _BUFFER_BYTES // max(1, len(self.schema))))
         with (
-            reading(self.path),
-            pq.ParquetFile(self.path, read_dictionary=self.texts, pre_buffer=False, buffer_size=buffer_size) as file,
+            reading(part),
+            pq.ParquetFile(part, read_dictionary=self.texts, pre_buffer=False, buffer_size=buffer_size) as file,
         ):
             yield file
 
@@ -194,14 +202,47 @@ class ParquetTable:
 
 
 def open_parquet(path: Path) -> ParquetTable:
-    """Open a Parquet file."""
+    """Open a Parquet file, or a folder of parts that have the same columns."""
+    if not path.is_dir():
+        return _open_part(path)
+    parts = [_open_part(part) for part in parquet_parts(path)]
+    if not parts:
+        raise InputError(f"{path}: no Parquet files in this folder; give a folder of .parquet parts, or a file")
+    for part in parts[1:]:
+        if not part.schema.equals(parts[0].schema):
+            raise InputError(
+                f"{part.path}: its columns are not those of {parts[0].path.name} ({_show(part.schema)} instead of "
+                f"{_show(parts[0].schema)}); write all parts with the same columns and types"
+            )
+    num_rows, num_bytes = (sum(getattr(part, name) for part in parts) for name in ("num_rows", "num_bytes"))
+    return ParquetTable(path, [part.path for part in parts], parts[0].schema, num_rows, num_bytes, parts[0].texts)
+
+
+def parquet_parts(folder: Path) -> list[Path]:
+    """The Parquet files of a folder in the order of their names, without those that begin with _ or a dot."""
+    with reading(folder):
+        found = sorted(folder.glob("*.parquet"))
+    return [path for path in found if path.is_file() and not path.name.startswith(("_", "."))]
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether this is a Parquet file, by its ending, or a folder of them."""
+    return bool(parquet_parts(path)) if path.is_dir() else path.suffix.lower() == ".parquet"
+
+
+def _open_part(path: Path) -> ParquetTable:
     import pyarrow.parquet as pq
 
     with reading(path):
         num_bytes = decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
         texts = _text_columns(pq.read_schema(path), path)
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            return ParquetTable(path, file.schema_arrow, file.metadata.num_rows, num_bytes, texts)
+            schema = file.schema_arrow.remove_metadata()  # what wrote it may differ from part to part
+            return ParquetTable(path, [path], schema, file.metadata.num_rows, num_bytes, texts)
+
+
+def _show(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
@@ -277,6 +318,8 @@ def _unpacked_size(path: Path, limit: int) -> int:
             while num_bytes <= limit and (block := stream.read(1 << 20)):
                 num_bytes += len(block)
         return num_bytes
+    if path.is_dir():
+        return sum(decoded_size(part) for part in parquet_parts(path))
     if suffix == ".parquet":
         return decoded_size(path)
     return path.stat().st_size

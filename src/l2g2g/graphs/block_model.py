@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Cleaning, Graph, symmetric_adjacency
+from l2g2g.graphs.adjacency import symmetric_adjacency
+from l2g2g.graphs.graph import Cleaning, Graph
 
 
 @dataclass(frozen=True, eq=False)

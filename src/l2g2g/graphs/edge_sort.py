@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.array_writer import ArrayWriter, FolderWriter
-from l2g2g.graphs.graph import BACK, FORTH, Cleaning
+from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.scratch import ScratchFile
 
 _PAIRS_AT_ONCE = 1 << 20

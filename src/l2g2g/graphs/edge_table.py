@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _WHOLE_NUMBER = r"^[+-]?[0-9]+$"
+_SURELY_FITS = r"^[+-]?0*[0-9]{1,18}$"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +79,6 @@ class EdgeTable:
         return columns[0], columns[1]
 
 
-def check_num_columns(num_columns: int, source_name: str) -> None:
-    """Refuse a table that cannot be one of edges."""
-    if num_columns < 2:
-        raise InputError(f"{source_name}: only {num_columns} column; it needs source and target")
-    if num_columns > 3:
-        raise InputError(f"{source_name}: {num_columns} columns; keep source, target and at most one weight")
-
-
 def plain_ids(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
     """One id column as int64 or text, without gaps."""
     import pyarrow as pa
@@ -134,6 +127,26 @@ def typed_ids(
     return ids
 
 
+def as_integers(column: pa.ChunkedArray, source_name: str, row_name: Callable[[int], str]) -> pa.ChunkedArray:
+    """Ids that must be integers as int64, also 007 and +7; anything else is refused."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_int64(column.type):
+        return column
+    wrong = pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER))
+    if not pc.any(wrong).as_py():
+        try:
+            return pc.utf8_ltrim(column, "+").cast(pa.int64())
+        except pa.ArrowInvalid:
+            wrong = pc.invert(pc.match_substring_regex(column, _SURELY_FITS))
+    row = _first(wrong)
+    raise InputError(
+        f"{source_name}: {row_name(row)}: id {column[row].as_py()!r} is no integer of 64 bits; "
+        f"correct it, or leave --ids integer out"
+    )
+
+
 def _refuse(
     ids: list[pa.ChunkedArray],
     is_wrong: Callable[[pa.ChunkedArray], pa.ChunkedArray],
@@ -155,7 +168,7 @@ def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: Cal
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    remedy = "weights must be positive and finite numbers; correct it or drop the third column"
+    remedy = "weights must be positive and finite numbers; correct it, or name the columns with --source and --target"
     if column.null_count:
         raise InputError(f"{source_name}: {row_name(_first(pc.is_null(column)))}: the weight is missing; {remedy}")
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

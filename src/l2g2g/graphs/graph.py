@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.core import kernels
 from l2g2g.errors import InputError
+from l2g2g.graphs.adjacency import (
+    FORTH,
+    Cleaning,
+    clean_arcs,
+    find_directions,
+    restrict,
+    sort_columns,
+    symmetric_adjacency,
+)
+from l2g2g.graphs.checks import Features, check_features, check_node_numbers, check_num_nodes, check_weights
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.graphs.labels import check_labels
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 
 if TYPE_CHECKING:
     from l2g2g.graphs.store import StoredGraph
 
-Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
-
-# Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
-_LARGEST_SPARE = 10_000_000
-_SPARE_NODES_PER_ARC = 100
-FORTH, BACK = np.uint8(1), np.uint8(2)  # bits: the arc row → column of an entry exists, and column → row
 _RULE_ENTRIES = 1 << 20  # of the graph looked at once where edges are held out
 
 
@@ -32,35 +36,6 @@ class EdgeModel(Protocol):
 
     def edge_probability(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """(num_pairs,) probability of an edge between each source and target."""
-
-
-@dataclass(frozen=True)
-class Cleaning:
-    """What was changed on the way in, in numbers.
-
-    Attributes:
-        num_arcs_read: Rows of the input, before cleaning.
-        num_self_loops: Arcs from a node to itself, dropped.
-        num_duplicates: Arcs that repeat an edge in the same direction, merged (weights are summed).
-        num_reversed: Edges that were given in both directions, joined into one (the heavier weight counts).
-        num_isolated: Nodes without any edge, kept.
-    """
-
-    num_arcs_read: int = 0
-    num_self_loops: int = 0
-    num_duplicates: int = 0
-    num_reversed: int = 0
-    num_isolated: int = 0
-
-    def describe(self) -> str:
-        """Say in one line what was cleaned, or an empty string if nothing was."""
-        parts = [
-            (self.num_self_loops, "self-loops dropped"),
-            (self.num_duplicates, "duplicate edges merged"),
-            (self.num_reversed, "edges given in both directions joined"),
-            (self.num_isolated, "isolated nodes kept"),
-        ]
-        return ", ".join(f"{count:,} {what}" for count, what in parts if count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +47,9 @@ class RowBlock:
         indptr: (high - low + 1,) int64, from 0.
         indices: int32 columns, ascending in each row.
         first_entry: Entries of the matrix before these.
-        weights: (num_entries,) float32; None where every weight is 1, or where they were not asked for.
+        weights: (num_entries,) float32; None where every weight is 1, or where they were not requested.
         directions: (num_entries,) uint8, FORTH where the arc row → column exists, BACK where column → row does; None
-            for an undirected graph, or where they were not asked for.
+            for an undirected graph, or where they were not requested.
         arc_weights: (num_entries,) float32 weight of the arc row → column, 0 where there is none; None where there are
             no directions, or every weight is 1.
     """
@@ -124,6 +99,7 @@ class Graph:
         block_model: The model that generated the graph, where one did.
         arcs: (num_nodes, num_nodes) CSR of the weights of the arcs, for a graph that is read as directed; None
             otherwise. `adjacency` joins their directions: patches are cut from it and encoders propagate over it.
+        columns: What the columns of the feature table became, where they were not all plain numbers.
 
     Example:
         >>> graph = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 2])
@@ -140,6 +116,14 @@ class Graph:
     cleaning: Cleaning = field(default_factory=Cleaning)
     block_model: EdgeModel | None = None
     arcs: sp.csr_array | None = None
+    columns: FeatureColumns | None = None
+
+    def __repr__(self) -> str:
+        """One line; the arrays are in the attributes."""
+        size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        more = [name for name in ("weighted", "directed") if getattr(self, name)]
+        more += [] if self.labels is None else ["labels"]
+        return f"Graph({self.name!r}: {', '.join([size, *more])})"
 
     @property
     def directed(self) -> bool:
@@ -300,7 +284,7 @@ class Graph:
         """(num_nodes, num_nodes): to scikit-learn a graph is a matrix of pairs."""
         return self.num_nodes, self.num_nodes
 
-    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | Newcomers:
+    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
         """What scikit-learn's cross-validation cuts out of a matrix of pairs.
 
         `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
@@ -315,16 +299,16 @@ class Graph:
             raise InputError(f"{self.name}: rows and columns must be the same nodes or share none (new, known)")
         features = None if self.features is None else self.features[rows]
         chosen = self.adjacency[rows]
-        return Newcomers(_in_order(chosen[:, columns]), _in_order(chosen[:, rows]), features, self.name)
+        return NewNodes(sort_columns(chosen[:, columns]), sort_columns(chosen[:, rows]), features, self.name)
 
     def induce(self, nodes: np.ndarray) -> Graph:
         """The graph of some nodes, in the given order, with the edges between them."""
         features, node_ids, labels = (
             None if part is None else part[nodes] for part in (self.features, self.node_ids, self.labels)
         )
-        adjacency = _in_order(self.adjacency[nodes][:, nodes])
-        arcs = None if self.arcs is None else _in_order(self.arcs[nodes][:, nodes])
-        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs)
+        adjacency = sort_columns(self.adjacency[nodes][:, nodes])
+        arcs = None if self.arcs is None else sort_columns(self.arcs[nodes][:, nodes])
+        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs, columns=self.columns)
 
     def to_networkx(self, embedding: np.ndarray | None = None) -> Any:
         """The graph for networkx, with its features, labels and an embedding as node attributes; see `convert`."""
@@ -371,7 +355,7 @@ class Graph:
             raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
         if weights is not None:
             weights = check_weights(weights, len(sources), name)
-        adjacency, arcs, cleaning = _clean(sources, targets, weights, num_nodes)
+        adjacency, arcs, cleaning = clean_arcs(sources, targets, weights, num_nodes)
         if directed and len(arcs.data) == adjacency.nnz > 0:
             raise InputError(f"{name}: every edge is given in both directions; there is no direction to learn")
         if adjacency.nnz == 0:
@@ -388,190 +372,3 @@ class Graph:
             block_model=block_model,
             arcs=arcs if directed else None,
         )
-
-
-def check_node_numbers(
-    sources: np.ndarray | list[int],
-    targets: np.ndarray | list[int],
-    num_nodes: int | None,
-    name: str,
-    first_row: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Refuse node numbers that are negative, not integers, or beyond num_nodes; name the row.
-
-    first_row: how many rows came before, where these are a part of the whole.
-    """
-    sources, targets = np.asarray(sources), np.asarray(targets)
-    if sources.shape != targets.shape or sources.ndim != 1:
-        raise InputError(f"{name}: {sources.shape} sources but {targets.shape} targets; give two equally long columns")
-    for column, numbers in (("source", sources), ("target", targets)):
-        if len(numbers) and not np.issubdtype(numbers.dtype, np.integer):
-            raise InputError(f"{name}: {column} numbers are {numbers.dtype}, not integers; number the nodes from 0")
-        if len(numbers) and numbers.min() < 0:
-            row = int(np.argmax(numbers < 0))
-            where = f"row {first_row + row}: negative {column} {numbers[row]}"
-            raise InputError(f"{name}: {where}; node numbers start at 0 (or use names)")
-        if num_nodes is not None and len(numbers) and numbers.max() >= num_nodes:
-            row = int(np.argmax(numbers >= num_nodes))
-            raise InputError(
-                f"{name}: row {first_row + row}: {column} {numbers[row]} is beyond the {num_nodes:,} nodes "
-                f"that the features or the shape give; add rows or correct the id"
-            )
-    return sources, targets
-
-
-def check_num_nodes(num_nodes: int, num_arcs: int, name: str) -> None:
-    """Refuse node numbers that cannot be meant as such."""
-    if num_nodes > _LARGEST_SPARE + _SPARE_NODES_PER_ARC * num_arcs:
-        raise InputError(
-            f"{name}: node number {num_nodes - 1} among only {num_arcs:,} edges; number the nodes from 0, "
-            f"or give an edge list or table, where ids may be any integers or names"
-        )
-
-
-def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
-    """Refuse weights that are not positive finite numbers; name the row."""
-    weights = np.asarray(weights)
-    if weights.shape != (num_arcs,):
-        raise InputError(f"{name}: {num_arcs:,} edges but weights of shape {weights.shape}; give one weight per edge")
-    if not (np.issubdtype(weights.dtype, np.floating) or np.issubdtype(weights.dtype, np.integer)):
-        raise InputError(f"{name}: weights are {weights.dtype}, not numbers; give positive numbers or no third column")
-    with np.errstate(over="ignore"):
-        weights = weights.astype(np.float32)
-    wrong = ~(np.isfinite(weights) & (weights > 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(f"{name}: row {row}: weight {weights[row]}; weights must be positive and finite")
-    return weights
-
-
-def check_features(
-    features: Features | sp.sparray | sp.spmatrix, num_nodes: int, name: str, first_row: int = 0
-) -> Features:
-    """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf.
-
-    first_row: how many rows came before, where these are a part of the whole.
-    """
-    is_sparse = sp.issparse(features)
-    dtype = features.dtype if hasattr(features, "dtype") else np.asarray(features).dtype
-    if dtype.kind == "b":
-        dtype = np.dtype(np.uint8)
-    if not (np.issubdtype(dtype, np.floating) or np.issubdtype(dtype, np.integer)):
-        raise InputError(f"{name}: features are {dtype}; convert them to real numbers first")
-    if features.ndim != 2 or features.shape[1] == 0:
-        raise InputError(f"{name}: features have shape {features.shape}; give one row per node and at least one column")
-    if features.shape[0] != num_nodes:
-        raise InputError(f"{name}: {features.shape[0]:,} feature rows but {num_nodes:,} nodes; they must be equal")
-    if is_sparse:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes Inf and is refused below
-            matrix = sp.csr_array(features).astype(np.float32)
-        matrix.sum_duplicates()
-        if not np.isfinite(matrix.data).all():
-            entry = int(np.argmin(np.isfinite(matrix.data)))
-            row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-            raise InputError(
-                f"{name}: feature row {first_row + row}, column {matrix.indices[entry]} is {matrix.data[entry]}; "
-                f"replace NaN and Inf by numbers"
-            )
-        return _narrow(matrix)
-    with np.errstate(over="ignore", invalid="ignore"):
-        dense = np.ascontiguousarray(features, dtype=np.float32)
-        total = dense.sum(dtype=np.float64)  # far cheaper than looking at every number
-    if not np.isfinite(total) and not np.isfinite(dense).all():
-        row, column = np.argwhere(~np.isfinite(dense))[0]
-        where = f"feature row {first_row + row}, column {column}"
-        raise InputError(f"{name}: {where} is {dense[row, column]}; replace NaN and Inf by numbers")
-    return dense
-
-
-def _in_order(matrix: sp.csr_array) -> sp.csr_array:
-    matrix = sp.csr_array(matrix)
-    matrix.sort_indices()
-    return _narrow(matrix)
-
-
-def _narrow(matrix: sp.csr_array) -> sp.csr_array:
-    """Use int32 indices where they fit, as the sparse kernels want them."""
-    if max(matrix.nnz, *matrix.shape) < 2**31 and matrix.indices.dtype != np.int32:
-        matrix.indices = matrix.indices.astype(np.int32)
-        matrix.indptr = matrix.indptr.astype(np.int32)
-    return matrix
-
-
-def _clean(
-    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
-) -> tuple[sp.csr_array, sp.csr_array, Cleaning]:
-    """(adjacency, arcs, what was changed)."""
-    loops = sources == targets
-    num_self_loops = int(loops.sum())
-    if num_self_loops:
-        sources, targets = sources[~loops], targets[~loops]
-        weights = None if weights is None else weights[~loops]
-    values = np.ones(len(sources), np.float32) if weights is None else weights
-    index_type = np.int32 if num_nodes < 2**31 else np.int64
-    directed = sp.coo_array(
-        (values, (sources.astype(index_type), targets.astype(index_type))), shape=(num_nodes, num_nodes)
-    ).tocsr()
-    num_given = len(sources)
-    directed.sum_duplicates()
-    num_distinct = directed.nnz
-    if weights is None:
-        directed.data[:] = 1
-    adjacency = directed.maximum(directed.T.tocsr())
-    adjacency.sort_indices()
-    cleaning = Cleaning(
-        num_arcs_read=num_given + num_self_loops,
-        num_self_loops=num_self_loops,
-        num_duplicates=num_given - num_distinct,
-        num_reversed=num_distinct - adjacency.nnz // 2,
-        num_isolated=int((np.diff(adjacency.indptr) == 0).sum()),
-    )
-    return _narrow(sp.csr_array(adjacency)), _narrow(sp.csr_array(directed)), cleaning
-
-
-def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
-    """The arcs whose two nodes the adjacency joins."""
-    pattern = sp.csr_array((np.ones_like(adjacency.data), adjacency.indices, adjacency.indptr), shape=arcs.shape)
-    kept = sp.csr_array(arcs.multiply(pattern))
-    kept.sort_indices()
-    return _narrow(kept)
-
-
-def find_directions(
-    arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray, *, weighted: bool
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist.
-
-    weighted: also the weights of the arcs row → column; otherwise None.
-    """
-    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
-    ends = rows.astype(np.int64), columns.astype(np.int64)
-    forth, back = (kernels().find_entries(indptr, indices, *pair) for pair in (ends, ends[::-1]))
-    directions = FORTH * (forth >= 0).astype(np.uint8) + BACK * (back >= 0).astype(np.uint8)
-    if not weighted:
-        return directions, None
-    return directions, np.where(forth >= 0, arcs.data[np.maximum(forth, 0)], 0).astype(np.float32)
-
-
-def select_arcs(
-    indptr: np.ndarray, indices: np.ndarray, directions: np.ndarray, weights: np.ndarray | None, num_columns: int
-) -> sp.csr_array:
-    """(num_rows, num_columns) CSR of the arcs row → column among the entries of a symmetric CSR.
-
-    directions, weights: (num_entries,) as in `RowBlock`.
-    """
-    is_arc = (directions & FORTH) > 0
-    before = np.concatenate([[0], np.cumsum(is_arc)])[indptr]
-    data = np.ones(int(before[-1]), np.float32) if weights is None else weights[is_arc]
-    return _narrow(sp.csr_array((data, indices[is_arc], before), shape=(len(indptr) - 1, num_columns)))
-
-
-def symmetric_adjacency(
-    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
-) -> sp.csr_array:
-    """(num_nodes, num_nodes) CSR adjacency of undirected edges, each given once and none a self-loop."""
-    values = np.ones(len(sources), np.float32) if weights is None else weights.astype(np.float32)
-    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
-    adjacency = sp.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
-    adjacency.sort_indices()
-    return _narrow(adjacency)

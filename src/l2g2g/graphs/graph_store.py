@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.held_out import HeldOutRule
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from l2g2g.graphs.store import StoredGraph
 
 
-class GraphStore(Protocol):
-    """Rows of the symmetric adjacency matrix and of the features of a graph, and what is known of it."""
+class EdgeSource(Protocol):
+    """The rows of a symmetric adjacency matrix, read in order: what splits, non-edges and spectral vectors need."""
 
     @property
     def name(self) -> str:
@@ -35,6 +36,17 @@ class GraphStore(Protocol):
         """Number of undirected edges."""
 
     @property
+    def directed(self) -> bool:
+        """Whether edges have a direction."""
+
+    def row_blocks(self, num_entries: int = ..., *, directions: bool = False) -> Iterator[RowBlock]:
+        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+
+
+class GraphStore(EdgeSource, Protocol):
+    """Rows of the symmetric adjacency matrix and of the features of a graph, and what is known of it."""
+
+    @property
     def num_features(self) -> int:
         """Number of feature columns, 0 without features."""
 
@@ -43,12 +55,12 @@ class GraphStore(Protocol):
         """Whether edge weights were given."""
 
     @property
-    def directed(self) -> bool:
-        """Whether edges have a direction."""
-
-    @property
     def cleaning(self) -> Cleaning:
         """What was changed on the way in."""
+
+    @property
+    def columns(self) -> FeatureColumns | None:
+        """What the columns of the feature table became, where they were not all plain numbers."""
 
     @property
     def block_model(self) -> EdgeModel | None:

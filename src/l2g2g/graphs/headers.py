@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from l2g2g.errors import one_line
+from l2g2g.graphs.column_roles import ENDS, Roles
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.text_tables import is_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ID_HEADERS = {
-    *("source", "target", "source_id", "target_id", "sourceid", "targetid", "source_node", "target_node"),
-    *("from", "to", "from_id", "to_id", "fromnodeid", "tonodeid", "from_node", "to_node"),
-    *("src", "dst", "dest", "destination", "u", "v"),
-    *("id1", "id2", "id_1", "id_2", "node1", "node2", "node_1", "node_2", "node_a", "node_b"),
-}
+_ID_HEADERS = {name for pair in ENDS for name in pair}
 _WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
 _log = logging.getLogger(__name__)
 
@@ -34,6 +30,7 @@ def may_be_header(first_row: list[str]) -> bool:
 def find_header(
     path: Path,
     first_row: list[str],
+    roles: Roles,
     other_rows: Callable[[], Iterable[list[pa.ChunkedArray]]],
     known_ids: Iterable[np.ndarray] = (),
 ) -> bool:
@@ -46,17 +43,26 @@ def find_header(
     Args:
         path: The file, for the log.
         first_row: Cells of the first row, two or three.
+        roles: Which columns these are, and whether that is decided already.
         other_rows: Columns of all other rows, in one piece or several; read only where they decide.
         known_ids: Ids that are nodes for sure (of a feature table, of a finished model).
     """
-    found = may_be_header(first_row) and _names_columns(first_row, other_rows, known_ids)
+    found = roles.header
+    if found is None:
+        found = may_be_header(first_row) and _names_columns(first_row, other_rows, known_ids)
     if found:
-        weight = f", weight {first_row[2]}" if len(first_row) > 2 else ""
-        decision = f"columns {first_row[0]} → {first_row[1]}{weight}, header skipped"
+        tell_columns(path, first_row, roles, ", header skipped")
     else:
-        decision = "no header, first row is an edge"
-    _log.info("%s", one_line(f"read {path}: {decision}"))
+        chosen = "" if not roles.left_out else f"columns {' → '.join(str(place + 1) for place in roles.places[:2])}, "
+        _log.info("%s", one_line(f"read {path}: {chosen}no header, first row is an edge"))
     return found
+
+
+def tell_columns(source: object, titles: Sequence[str], roles: Roles, more: str = "") -> None:
+    """Log which columns are read. titles: of those that are, in their order."""
+    weight = f", weight {titles[2]}" if len(titles) > 2 else ""
+    left = f", {', '.join(roles.left_out)} left out" if roles.left_out else ""
+    _log.info("%s", one_line(f"read {source}: columns {titles[0]} → {titles[1]}{weight}{more}{left}"))
 
 
 def _names_columns(

@@ -8,8 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Features, Graph, check_features, check_weights
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.checks import check_features, check_weights
+from l2g2g.graphs.graph import Features, Graph
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.node_ids import find_rows
 
 
@@ -19,11 +20,11 @@ class Matched:
 
     Attributes:
         known: (num_nodes,) number of each node among the known ones, -1 for a new one.
-        newcomers: The new ones, in the order of the graph.
+        new_nodes: The new ones, in the order of the graph.
     """
 
     known: np.ndarray
-    newcomers: Newcomers
+    new_nodes: NewNodes
 
     @property
     def is_new(self) -> np.ndarray:
@@ -61,10 +62,10 @@ def match_nodes(graph: Graph, known_ids: np.ndarray | None, num_known: int, *, a
         part.sort_indices()
         parts.append(part)
     features = None if graph.features is None else graph.features[new]
-    return Matched(known, Newcomers(parts[0], parts[1], features, graph.name))
+    return Matched(known, NewNodes(parts[0], parts[1], features, graph.name))
 
 
-def newcomers_from_matrix(matrix: sp.csr_array, features: Features | None = None, name: str = "matrix") -> Newcomers:
+def new_nodes_from_matrix(matrix: sp.csr_array, features: Features | None = None, name: str = "matrix") -> NewNodes:
     """New nodes from (num_new, num_known) weights of their edges to known nodes."""
     matrix = sp.csr_array(matrix, dtype=np.float32)
     matrix.sum_duplicates()
@@ -72,4 +73,4 @@ def newcomers_from_matrix(matrix: sp.csr_array, features: Features | None = None
     check_weights(matrix.data, matrix.nnz, name)
     num_new = matrix.shape[0]
     checked = None if features is None else check_features(features, num_new, name)
-    return Newcomers(matrix, sp.csr_array((num_new, num_new), dtype=np.float32), checked, name)
+    return NewNodes(matrix, sp.csr_array((num_new, num_new), dtype=np.float32), checked, name)

@@ -18,10 +18,17 @@ Numbers = IntegerNumbers | TextNumbers
 
 
 def match_features(
-    features: NamedFeatures, numbers: Numbers, rows: RowSorter, graph_name: str, *, may_add: bool
+    features: NamedFeatures,
+    numbers: Numbers,
+    rows: RowSorter,
+    graph_name: str,
+    *,
+    may_add: bool,
+    labels: LabelsByNode | None = None,
 ) -> Numbers:
     """Hand all feature rows to rows, under their node numbers. Returns the numbers, with those of new nodes.
 
+    labels: takes the labels of the rows, where they have some.
     may_add: whether an id that is no node of the graph becomes an isolated node; otherwise it is refused.
     """
     known = numbers.num_ids
@@ -51,13 +58,19 @@ def match_features(
             )
         row_of_node[found] = num_rows + np.arange(len(found))
         rows.add(found, table.vectors)
+        if table.labels is not None and labels is not None:
+            labels.add(found, table.labels)
         num_rows += len(found)
     missing = row_of_node[: matched.num_ids] < 0
-    if missing.any():
+    fill = None if features.columns is None else features.columns.fill
+    if fill is not None:
+        rows.fill(np.flatnonzero(missing), fill)
+    elif missing.any() and features.num_features:
         node = int(np.argmax(missing))
         raise InputError(
             f"{features.source_name}: {num_rows:,} feature rows but {matched.num_ids:,} nodes in {graph_name}: no row "
-            f"for node {quoted(matched.ids[node])} and {int(missing.sum()) - 1:,} others; add a row for each node"
+            f"for node {quoted(matched.ids[node])} and {int(missing.sum()) - 1:,} others; add a row for each node, "
+            f"or choose --missing"
         )
     return matched if matched.num_ids > known else numbers
 
@@ -84,6 +97,40 @@ def _in_text(numbers: IntegerNumbers) -> TextNumbers:
     return texts
 
 
+class LabelsByNode:
+    """Collects the labels of numbered rows: a number for each node, and the distinct labels.
+
+    Example:
+        >>> labels = LabelsByNode()
+        >>> labels.add(np.array([2, 0]), np.array(["b", "a"], object))
+        >>> labels.by_node(4).tolist()
+        ['a', '', 'b', '']
+    """
+
+    def __init__(self) -> None:
+        self._codes: np.ndarray = np.empty(0, np.int32)
+        self._distinct: dict[int | str, int] = {}
+
+    def add(self, numbers: np.ndarray, labels: np.ndarray) -> None:
+        """Take (num_rows,) labels with their node numbers."""
+        largest = int(numbers.max(initial=-1))
+        if largest >= len(self._codes):
+            more = np.full(max(largest + 1, 3 * len(self._codes) // 2) - len(self._codes), -1, np.int32)
+            self._codes = np.concatenate([self._codes, more])
+        known = self._distinct
+        self._codes[numbers] = [known.setdefault(label, len(known)) for label in labels.tolist()]
+
+    def by_node(self, num_nodes: int) -> np.ndarray | None:
+        """(num_nodes,) labels, -1 or an empty text for a node without one; None where no rows had labels."""
+        if not self._distinct:
+            return None
+        is_text = isinstance(next(iter(self._distinct)), str)
+        names = np.array([*self._distinct, "" if is_text else -1], object if is_text else np.int64)
+        codes = np.full(num_nodes, -1, np.int32)
+        codes[: len(self._codes)] = self._codes[:num_nodes]
+        return names[codes]
+
+
 class RowSorter:
     """Collects numbered feature rows, then writes them in order: a bucket sort, as in `edge_sort`.
 
@@ -97,6 +144,8 @@ class RowSorter:
 
     def add(self, numbers: np.ndarray, rows: np.ndarray) -> None:
         """Take (num_rows, num_features) rows with their node numbers."""
+        if self._num_features == 0:
+            return
         bucket_of = numbers // self._rows_per_bucket
         for bucket in np.unique(bucket_of).tolist():
             if bucket not in self._buckets:
@@ -107,8 +156,16 @@ class RowSorter:
             number_file.write(numbers[inside].astype(np.int64))
             row_file.write(rows[inside].astype(np.float32, copy=False))
 
+    def fill(self, numbers: np.ndarray, row: np.ndarray) -> None:
+        """Give nodes that have no row the same one."""
+        for low in range(0, len(numbers), 1 << 12):
+            part = numbers[low : low + (1 << 12)]
+            self.add(part, np.broadcast_to(row, (len(part), len(row))))
+
     def write_rows(self, writer: FolderWriter, dtype: np.dtype) -> None:
         """Write all rows in the order of their numbers; every number up to the largest has one."""
+        if self._num_features == 0:
+            return
         features = writer.array("features", dtype, (self._num_features,))
         for bucket in sorted(self._buckets):
             number_file, row_file = self._buckets[bucket]

@@ -4,42 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
 from l2g2g.core import kernels
 from l2g2g.core.randomness import hash_node_pairs, random_words, scale_all_bits
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import RowBlock
+from l2g2g.graphs.graph_store import EdgeSource
 from l2g2g.graphs.held_out import smallest_pairs
 
 BLOCK_ENTRIES = 1 << 20
 _MOST_ATTEMPTS, _CANDIDATES = 32, 1 << 18  # looked up in one pass over the graph
 _TABLE_CELLS = 1 << 22
-
-
-class EdgeSource(Protocol):
-    """A graph in memory or on disk whose rows can be read in order."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes."""
-
-    @property
-    def num_edges(self) -> int:
-        """Number of undirected edges."""
-
-    @property
-    def directed(self) -> bool:
-        """Whether edges have a direction."""
-
-    def row_blocks(self, num_entries: int = ..., *, directions: bool = False) -> Iterator[RowBlock]:
-        """All rows of the symmetric adjacency matrix in order, about num_entries of its entries at a time."""
 
 
 def sample_non_edges(graph: EdgeSource, count: int, generator: np.random.Generator) -> np.ndarray:

@@ -15,7 +15,7 @@ Columns = list["pa.ChunkedArray"]
 
 
 def kept(stream: Stream[Item]) -> Stream[Item]:
-    """The same stream, each item read once, when it is first asked for, and in memory from then on.
+    """The same stream, each item read once, on first use, and in memory from then on.
 
     Example:
         >>> numbers = kept(lambda: map(int, "123"))

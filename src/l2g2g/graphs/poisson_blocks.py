@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.adjacency import symmetric_adjacency
 from l2g2g.graphs.block_model import sorted_distinct
-from l2g2g.graphs.graph import Cleaning, Features, Graph, symmetric_adjacency
+from l2g2g.graphs.graph import Cleaning, Features, Graph
 
 
 @dataclass(frozen=True, eq=False)

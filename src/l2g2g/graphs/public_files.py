@@ -2,7 +2,7 @@
 
 Nothing is kept unless its SHA-256 is the expected one. None of these files could be had where this was written, so the
 sums that are built in are those that others have published (jackd/graph-tfds, checksums.tsv of amazon and coauthor;
-yuehhua/GraphMLDatasets.jl for Cora); for the rest whoever gives the sum vouches for the file.
+yuehhua/GraphMLDatasets.jl for Cora); for the rest the user who gives the sum vouches for the file.
 """
 
 from __future__ import annotations

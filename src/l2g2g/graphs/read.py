@@ -10,20 +10,32 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size
+from l2g2g.graphs.archives import check_unpacked_size, is_parquet
+from l2g2g.graphs.checks import check_features
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.edge_table import EdgeTable
-from l2g2g.graphs.graph import Graph, check_features
+from l2g2g.graphs.feature_columns import FeatureColumns
+from l2g2g.graphs.formats import describe_endings, whole_reader
+from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
+from l2g2g.graphs.labels import check_labels
+from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
 from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
-from l2g2g.graphs.read_edges import edges_from_table, is_edge_table, read_parquet_edges, read_text_edges
+from l2g2g.graphs.read_edges import (
+    edges_from_pairs,
+    edges_from_table,
+    is_edge_table,
+    read_parquet_edges,
+    read_text_edges,
+)
 from l2g2g.graphs.read_features import read_features
-from l2g2g.graphs.read_npz import graph_from_adjacency, read_npz_graph
+from l2g2g.graphs.read_npz import graph_from_adjacency
+from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 from l2g2g.graphs.text_tables import is_text_file
 from l2g2g.graphs.vector_table import VectorTable
 
-GRAPH_ENDINGS = ".npz, .npy, .csv, .tsv, .txt (also .gz) or .parquet"
+GRAPH_ENDINGS = describe_endings()
 
 
 def read_graph(
@@ -36,24 +48,30 @@ def read_graph(
     directed: bool = False,
     memory_limit: int | None = None,
     known_ids: np.ndarray | None = None,
+    tables: TableOptions = AS_FOUND,
+    columns: FeatureColumns | None = None,
 ) -> Graph:
     """Read a graph from wherever it is.
 
     Args:
-        source: A path (`.npz`; an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; node numbers in
-            an `.npy`; a folder of GraphSAINT's files), the name of a dataset, a Graph, a SciPy sparse matrix,
-            edges as an integer array (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx
-            graph, a PyG `Data`, a pandas DataFrame or an Arrow table of two or three columns (source, target,
-            weight). A file wins over a dataset of the same name; a (2, 2) array is taken as two columns of edges.
+        source: A path (an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`, or a folder of its parts; `.npz`;
+            node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files), the name of a
+            dataset, a Graph, a SciPy sparse matrix, a list of (u, v) or (u, v, weight), edges as an integer array
+            (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx or igraph graph, a PyG `Data`, or a
+            table of pandas, polars, Arrow or any library with the Arrow C stream interface, of source, target and
+            perhaps weight. A file wins over a dataset of the same name; a (2, 2) array is two columns of edges.
         features: A path (`.npy`, `.npz`: rows by node number; `.csv`, `.parquet`: an id column first), an
             array or sparse matrix (rows by node number, or in the order of the nodes of a networkx
-            graph), or a table with an id column first. They replace features that the source has.
+            graph), or a table with an id column first. Columns of text become one column for each value. They
+            replace features that the source has.
         name: What to call the graph; by default after its file.
         data_dir: Where named datasets are looked for.
         seed: Of the draw, where the source is the name of a block model.
         directed: Keep the directions of the edges, from source to target (rows to columns of a matrix).
         memory_limit: Bytes that a file may unpack to; by default the free memory of the machine.
         known_ids: Nodes that need no row in a feature table; they get zeros, which nobody should read.
+        tables: What is said about the columns of edge list and feature table: see `TableOptions`.
+        columns: Of the feature table that a model was trained on, to read this one in the same way.
 
     Returns:
         The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance,
@@ -73,29 +91,63 @@ def read_graph(
     if isinstance(source, tuple) and len(source) == 2:
         source, own_features = source
         features = own_features if features is None else features
-    vectors = None if features is None else replace(read_features(features, memory_limit), spared=known_ids)
+    vectors = None
+    if features is None:
+        tables.refuse_for_features(str(source) if isinstance(source, (str, Path)) else "the graph")
+    else:
+        vectors = replace(read_features(features, memory_limit, tables, columns), spared=known_ids)
     if is_edge_table(source):
-        return _from_edges(edges_from_table(source, name or "edge table"), vectors, name or "graph", directed)
+        return _from_edges(edges_from_table(source, name or "edge table", tables), vectors, name or "graph", directed)
     if isinstance(source, (str, Path)):
+        path = None if is_graphsaint_folder(Path(source)) else find_graph_file(source)
+        if path is not None:
+            return _read_file(path, vectors, name, memory_limit, directed, known_ids, tables)
+        tables.refuse_for_edges(str(source))
         if is_graphsaint_folder(Path(source)):
             return _with_features(read_graphsaint(Path(source), directed=directed), vectors, name)
-        path = find_graph_file(source)
-        if path is not None:
-            return _read_file(path, vectors, name, memory_limit, directed, known_ids)
         return _with_features(load_dataset(str(source), data_dir, seed, directed=directed), vectors, name)
+    tables.refuse_for_edges(type(source).__name__)
+    if is_edge_list(source):
+        return _from_edge_list(source, vectors, name, directed)
     return _with_features(*_from_object(source, vectors, directed), name)
 
 
 def find_graph_file(source: str | Path) -> Path | None:
-    """The file that is meant, or None where it must be the name of a dataset."""
+    """The file that is meant, or the folder of Parquet parts; None where it must be the name of a dataset."""
     path = Path(source)
-    if path.is_file():
+    if path.is_file() or (path.is_dir() and is_parquet(path)):
         return path
     if isinstance(source, Path) or path.suffix or path.parent != Path("."):
         if path.is_dir():
-            raise InputError(f"{path}: is a folder; give a file ({GRAPH_ENDINGS})")
+            raise InputError(f"{path}: is a folder without Parquet files; give a file ({GRAPH_ENDINGS})")
         raise InputError(f"{path}: no such file")
     return None
+
+
+def is_streamed(path: Path) -> bool:
+    """Whether a graph file is read piece by piece, so that it may be larger than memory."""
+    return is_parquet(path) or path.suffix.lower() == ".npy" or is_text_file(path)
+
+
+def is_edge_list(source: Any) -> bool:
+    """Whether this is a list of (u, v) or (u, v, weight): of tuples, or with text among its ids.
+
+    A list of lists of numbers may be a matrix, and is read as NumPy reads it.
+    """
+    if not isinstance(source, list) or not source or not all(isinstance(edge, (tuple, list)) for edge in source):
+        return False
+    return isinstance(source[0], tuple) or any(isinstance(part, str) for edge in source for part in edge[:2])
+
+
+def _from_edge_list(edges: list[Any], vectors: VectorTable | None, name: str | None, directed: bool) -> Graph:
+    """Integers are node numbers, as in an array; text, and integers beside text, are ids."""
+    table = edges_from_pairs(edges)
+    if not table.has_integer_ids:
+        return _from_edges(table, vectors, name or "graph", directed)
+    num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
+    ends = table.sources.to_numpy(), table.targets.to_numpy()
+    graph = Graph.from_arcs(*ends, table.weights, num_nodes=num_nodes, directed=directed)
+    return _with_features(graph, vectors, name)
 
 
 def _read_file(
@@ -105,27 +157,30 @@ def _read_file(
     memory_limit: int | None,
     directed: bool,
     known_ids: np.ndarray | None,
+    tables: TableOptions,
 ) -> Graph:
-    ending = path.suffix.lower()
     check_ending(path)
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
-    if ending == ".npz":
-        return _with_features(read_npz_graph(path, directed=directed), vectors, name)
-    if ending == ".npy":
-        num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
-        sources, targets = open_npy_edges(path, num_nodes).collected()
-        graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
+    if is_parquet(path):
+        return _from_edges(read_parquet_edges(path, memory_limit, tables), vectors, name, directed)
+    if is_text_file(path):
+        nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
+        return _from_edges(read_text_edges(path, nodes, tables), vectors, name, directed)
+    read_whole = whole_reader(path)
+    if read_whole is not None:
+        graph = read_whole(path, directed=directed, tables=tables, memory_limit=memory_limit)
         return _with_features(graph, vectors, name)
-    if ending == ".parquet":
-        return _from_edges(read_parquet_edges(path, memory_limit), vectors, name, directed)
-    nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
-    return _from_edges(read_text_edges(path, nodes), vectors, name, directed)
+    tables.refuse_for_edges(str(path))
+    num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
+    sources, targets = open_npy_edges(path, num_nodes).collected()
+    graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
+    return _with_features(graph, vectors, name)
 
 
 def check_ending(path: Path) -> None:
     """Refuse a file that no reader is for."""
-    if path.suffix.lower() not in (".npz", ".npy", ".parquet") and not is_text_file(path):
+    if not is_streamed(path) and whole_reader(path) is None:
         raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
 
 
@@ -147,12 +202,12 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, direct
         )
         return graph.renamed(name)
     sources, targets, node_ids = edges.numbered()
-    features = None
+    features, labels = None, None
     if vectors is not None and vectors.ids is not None:
         if edges.has_integer_ids:
             refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
         node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
-        features = vectors.by_node(node_ids, source_name)
+        features, labels = _joined_rows(vectors, node_ids, source_name)
     graph = Graph.from_arcs(
         sources,
         targets,
@@ -160,10 +215,21 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, direct
         num_nodes=len(node_ids),
         features=features,
         node_ids=node_ids,
+        labels=labels,
         name=source_name,
         directed=directed,
     )
-    return graph.renamed(name)
+    return replace(graph.renamed(name), columns=None if vectors is None else vectors.columns)
+
+
+def _joined_rows(
+    vectors: VectorTable, node_ids: np.ndarray, graph_name: str
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Features and labels of these nodes; a table of labels alone has no features."""
+    labels = vectors.labels_by_node(node_ids)
+    if vectors.vectors.shape[1] == 0:
+        return None, labels
+    return vectors.by_node(node_ids, graph_name), labels
 
 
 def _joined(node_ids: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -188,7 +254,13 @@ def _with_features(graph: Graph, vectors: VectorTable | None, name: str | None) 
             f"{vectors.source_name}: {len(vectors.ids):,} feature rows but {graph.num_nodes:,} nodes in {graph.name}: "
             f"{quoted(unknown[0])} is no node of the graph; drop that row or correct the id"
         )
-    return replace(graph, features=vectors.by_node(node_ids, graph.name))
+    features, labels = _joined_rows(vectors, node_ids, graph.name)
+    return replace(
+        graph,
+        features=graph.features if features is None else features,
+        labels=graph.labels if labels is None else check_labels(labels, graph.num_nodes, graph.name),
+        columns=vectors.columns,
+    )
 
 
 def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tuple[Graph, VectorTable | None]:
@@ -202,14 +274,16 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
     if hasattr(source, "edge_index"):
         return _from_pyg(source, vectors, directed), vectors
     if hasattr(source, "adj") and hasattr(source, "edges") and hasattr(source, "nodes"):
-        return _from_networkx(source, vectors, directed), vectors
+        return graph_from_networkx(source, directed=directed, with_features=vectors is None), vectors
+    if hasattr(source, "get_edgelist") and hasattr(source, "vs"):
+        return _from_igraph(source, directed), vectors
     if isinstance(source, (np.ndarray, list)) or type(source).__module__.split(".")[0] == "torch":
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
         sources, targets = edge_columns(source)
         return Graph.from_arcs(sources, targets, num_nodes=num_nodes, directed=directed), vectors
     raise InputError(
         f"cannot read a graph from {type(source).__name__}; give a path, a dataset name, a SciPy matrix, "
-        f"(edges, features), an edge table, or a networkx or PyG graph"
+        f"(edges, features), a list of edges, an edge table, or a networkx, igraph or PyG graph"
     )
 
 
@@ -241,50 +315,22 @@ def _from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:
     )
 
 
-def _from_networkx(source: Any, vectors: VectorTable | None, directed: bool) -> Graph:
-    """A networkx graph; nodes in its order, their names as ids, the attribute `weight` where all edges have it.
-
-    So with `features` and `label` of the nodes, as `Graph.to_networkx` writes them.
-    """
+def _from_igraph(source: Any, directed: bool) -> Graph:
+    """An igraph graph, known by its methods: the vertex attribute `name` as ids, the edge attribute `weight`."""
     if directed and not source.is_directed():
-        raise InputError("the networkx graph is undirected; give a DiGraph, or leave directed out")
-    names = list(source.nodes)
-    numbers = {node: number for number, node in enumerate(names)}
-    arcs = list(source.edges(data="weight", default=None))
-    sources = np.array([numbers[first] for first, _, _ in arcs], dtype=np.int64)
-    targets = np.array([numbers[second] for _, second, _ in arcs], dtype=np.int64)
-    given = [weight for _, _, weight in arcs]
-    weights = np.array(given) if given and all(weight is not None for weight in given) else None
-    node_ids = as_node_ids(names, "networkx graph")
-    check_unique(node_ids, "networkx graph")
-    features = _attributes(source, "features") if vectors is None else None
-    labels = np.array(_attributes(source, "label"))
+        raise InputError("the igraph graph is undirected; give a directed one, or leave directed out")
+    edges = np.array(source.get_edgelist(), dtype=np.int64).reshape(-1, 2)
+    node_ids = None
+    if "name" in source.vs.attributes():
+        node_ids = as_node_ids(list(source.vs["name"]), "igraph graph")
+        check_unique(node_ids, "igraph graph")
+    weights = source.es["weight"] if "weight" in source.es.attributes() else None
     return Graph.from_arcs(
-        sources,
-        targets,
-        weights,
-        num_nodes=len(names),
-        features=None if features is None else _stacked(features),
+        edges[:, 0],
+        edges[:, 1],
+        None if weights is None else np.array(weights, dtype=np.float64),
+        num_nodes=source.vcount(),
         node_ids=node_ids,
-        labels=labels if labels.dtype.kind in "iuU" else None,
-        name="networkx graph",
+        name="igraph graph",
         directed=directed,
     )
-
-
-def _attributes(source: Any, title: str) -> list[Any] | None:
-    """An attribute of all nodes of a networkx graph in their order; None where one of them does not have it."""
-    values = [value for _, value in source.nodes(data=title)]
-    return values if values and all(value is not None for value in values) else None
-
-
-def _stacked(rows: list[Any]) -> np.ndarray:
-    """(num_nodes, num_features) of one vector per node."""
-    lengths = [np.shape(row) for row in rows]
-    wrong = next((place for place, length in enumerate(lengths) if length != lengths[0] or len(length) != 1), None)
-    if wrong is not None:
-        raise InputError(
-            f"networkx graph: the attribute 'features' of node number {wrong} has shape {lengths[wrong]}, that of the "
-            f"first {lengths[0]}; give every node a vector of the same length, or call the attribute otherwise"
-        )
-    return np.stack([np.asarray(row) for row in rows])

@@ -12,10 +12,12 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_parquet
-from l2g2g.graphs.edge_table import EdgeTable, check_num_columns, check_weight_column, plain_ids, typed_ids
-from l2g2g.graphs.headers import find_header, may_be_header
+from l2g2g.graphs.column_roles import Roles, find_roles
+from l2g2g.graphs.edge_table import EdgeTable, as_integers, check_weight_column, plain_ids, typed_ids
+from l2g2g.graphs.headers import find_header, may_be_header, tell_columns
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.passes import Columns, Stream, collected, kept
+from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
 from l2g2g.graphs.text_tables import TextTable, find_line, open_text_table
 
 if TYPE_CHECKING:
@@ -61,45 +63,67 @@ class EdgeBatches:
             yield EdgeTable(sources, targets, weights, self.source_name, row_name)
 
 
-def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = ()) -> EdgeTable:
+def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), options: TableOptions = AS_FOUND) -> EdgeTable:
     """Read an edge list of any common dialect into memory. known_ids: see `find_header`."""
-    return next(open_text_edges(path, known_ids, keep=True).tables())
+    return next(open_text_edges(path, known_ids, keep=True, options=options).tables())
 
 
-def read_parquet_edges(path: Path, memory_limit: int | None = None) -> EdgeTable:
-    """Read an edge list from a Parquet file of two or three columns into memory."""
-    return next(open_parquet_edges(path, memory_limit, keep=True).tables())
+def read_parquet_edges(path: Path, memory_limit: int | None = None, options: TableOptions = AS_FOUND) -> EdgeTable:
+    """Read an edge list from a Parquet file, or from a folder of its parts, into memory."""
+    return next(open_parquet_edges(path, memory_limit, keep=True, options=options).tables())
 
 
-def edges_from_table(table: Any, source_name: str) -> EdgeTable:
-    """Take a pandas DataFrame or an Arrow table of two or three columns; the names do not matter."""
+def edges_from_table(table: Any, source_name: str, options: TableOptions = AS_FOUND) -> EdgeTable:
+    """Take a pandas DataFrame, an Arrow table, or any object with the Arrow C stream interface (polars, DuckDB)."""
+    arrow = as_arrow_table(table, source_name)
+    roles = find_roles(arrow.column_names, options, source_name, titled=True)
+    stream = _chosen(lambda: iter([arrow]), roles)
+    return next(_open_columns(stream, roles, arrow.schema.types, arrow.num_rows, source_name, options).tables())
+
+
+def edges_from_pairs(edges: list[Any], source_name: str = "edges") -> EdgeTable:
+    """Take a list of (source, target) or (source, target, weight), ids integers or text."""
+    lengths = {len(edge) for edge in edges}
+    if lengths not in ({2}, {3}):
+        odd = next(place for place, edge in enumerate(edges) if len(edge) not in (2, 3) or len(edge) != len(edges[0]))
+        raise InputError(
+            f"{source_name}: edge number {odd} has {len(edges[odd])} parts, the first {len(edges[0])}; "
+            f"give (source, target) or (source, target, weight) for every edge"
+        )
     import pyarrow as pa
 
-    if not isinstance(table, pa.Table):
-        table = _from_pandas(table, source_name)
-    return next(_open_columns(lambda: iter([table.columns]), table.schema.types, table.num_rows, source_name).tables())
+    columns = [_from_values(list(column)) for column in zip(*edges, strict=True)]
+    table = pa.table(columns, names=["source", "target", "weight"][: len(columns)])
+    return edges_from_table(table, source_name)
 
 
-def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: bool = False) -> EdgeBatches:
+def open_text_edges(
+    path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: bool = False, options: TableOptions = AS_FOUND
+) -> EdgeBatches:
     """Open an edge list of any common dialect.
 
     known_ids: see `find_header`. keep: whether all rows are one batch, which stays in memory for further passes.
     """
     import pyarrow as pa
 
-    text = open_text_table(path, keep=keep)
-    check_num_columns(text.num_columns, str(path))
-    is_text = may_be_header(text.first_row)
+    whole = open_text_table(path, keep=keep, delimiter=options.delimiter)
+    first_cells = [row[0] for row in whole.sample[1:] if row]
+    roles = find_roles(whole.titles, options, str(path), titled=options.header, first_cells=first_cells)
+    text = whole.of_columns(roles.places)
+    is_text = may_be_header(text.first_row) if roles.header is None else roles.header
     integers: Stream[Columns] = partial(_integer_columns, text, is_text)
     integers = collected(integers) if keep else integers
-    try:
-        is_fast = sum(len(columns[0]) for columns in integers()) > 0
-    except pa.ArrowInvalid:
-        is_fast = False
+    is_fast = False
+    if options.ids != "text":
+        try:
+            is_fast = sum(len(columns[0]) for columns in integers()) > 0
+        except pa.ArrowInvalid:
+            is_fast = False
     texts: Stream[Columns] = partial(_text_columns, text, True)
     texts = collected(texts) if keep else texts
     # Of rows that are all integers a few tell as much as all.
-    skip_first = find_header(path, text.first_row, partial(_first_rows, integers) if is_fast else texts, known_ids)
+    others = partial(_first_rows, integers) if is_fast else texts
+    skip_first = find_header(path, text.first_row, roles, others, known_ids)
 
     def row_name(row: int) -> str:
         return f"line {find_line(path, row + int(skip_first))}"
@@ -110,56 +134,85 @@ def open_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: b
     if not skip_first:
         texts = partial(_text_columns, text, False)
         texts = collected(texts) if keep else texts
-    edges = _with_id_kind(texts, str(path), text.num_columns == 3, row_name, keep=keep)
+    edges = _with_id_kind(texts, str(path), text.num_columns == 3, row_name, keep=keep, ids=options.ids)
     if next(edges.checked(), None) is None:
         raise InputError(f"{path}: only a header; it needs at least one edge")
     return edges
 
 
-def open_parquet_edges(path: Path, memory_limit: int | None = None, *, keep: bool = False) -> EdgeBatches:
-    """Open an edge list in a Parquet file of two or three columns.
+def open_parquet_edges(
+    path: Path, memory_limit: int | None = None, *, keep: bool = False, options: TableOptions = AS_FOUND
+) -> EdgeBatches:
+    """Open an edge list in a Parquet file, or in a folder of its parts.
 
     memory_limit: bytes that a batch may take. keep: whether all rows are one batch, which stays in memory.
     """
     file = open_parquet(path)
+    roles = find_roles(file.schema.names, options, str(path), titled=True)
 
-    def columns() -> Iterator[Columns]:
-        for table in [file.read(memory_limit)] if keep else file.batches(_ROWS_AT_ONCE, memory_limit):
-            yield table.columns
+    def tables() -> Iterator[pa.Table]:
+        yield from [file.read(memory_limit)] if keep else file.batches(_ROWS_AT_ONCE, memory_limit)
 
-    return _open_columns(columns, file.schema.types, file.num_rows, str(path), keep=keep)
+    tell_columns(path, [file.schema.names[place] for place in roles.places], roles)
+    stream = _chosen(tables, roles)
+    return _open_columns(stream, roles, file.schema.types, file.num_rows, str(path), options, keep=keep)
+
+
+def _chosen(tables: Stream[pa.Table], roles: Roles) -> Stream[Columns]:
+    """The columns of an edge list out of tables."""
+    return lambda: ([table.column(place) for place in roles.places] for table in tables())
 
 
 def _open_columns(
-    columns: Stream[Columns], types: list[pa.DataType], num_rows: int, source_name: str, *, keep: bool = True
+    columns: Stream[Columns],
+    roles: Roles,
+    types: list[pa.DataType],
+    num_rows: int,
+    source_name: str,
+    options: TableOptions,
+    *,
+    keep: bool = True,
 ) -> EdgeBatches:
-    """A table whose columns have types already."""
+    """A table whose columns have types already. types: of all of them."""
     import pyarrow as pa
 
-    check_num_columns(len(types), source_name)
     if num_rows == 0:
         raise InputError(f"{source_name}: the table is empty; it needs at least one edge")
+    is_weighted = len(roles.places) == 3
 
     def row_name(row: int) -> str:
         return f"row {row + 1}"
 
-    if all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in types[:2]):
+    kinds = [types[place] for place in roles.places[:2]]
+    is_integer = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in kinds)
+    if is_integer and options.ids != "text":
         checked = partial(_checked, columns, source_name, row_name)
-        return EdgeBatches(source_name, len(types) == 3, IdKind.INTEGERS, checked)
-    return _with_id_kind(columns, source_name, len(types) == 3, row_name, keep=keep)
+        return EdgeBatches(source_name, is_weighted, IdKind.INTEGERS, checked)
+    return _with_id_kind(columns, source_name, is_weighted, row_name, keep=keep, ids=options.ids)
 
 
 def _with_id_kind(
-    columns: Stream[Columns], source_name: str, weighted: bool, row_name: RowName, *, keep: bool
+    columns: Stream[Columns],
+    source_name: str,
+    weighted: bool,
+    row_name: RowName,
+    *,
+    keep: bool,
+    ids: IdChoice | None,
 ) -> EdgeBatches:
-    """A table of which a pass over all ids tells what they are."""
-    checked: Stream[_Checked] = partial(_checked, columns, source_name, row_name)
+    """A table of which a pass over all ids tells what they are, unless the user says it."""
+    checked: Stream[_Checked] = partial(_checked, columns, source_name, row_name, ids=ids)
     checked = kept(checked) if keep else checked
-    id_kind = find_id_kind(column for batch in checked() for column in batch.ids)
+    if ids is None:
+        id_kind = find_id_kind(column for batch in checked() for column in batch.ids)
+    else:
+        id_kind = IdKind.INTEGERS if ids == "integer" else IdKind.NAMES
     return EdgeBatches(source_name, weighted, id_kind, checked)
 
 
-def _checked(columns: Stream[Columns], source_name: str, row_name: RowName) -> Iterator[_Checked]:
+def _checked(
+    columns: Stream[Columns], source_name: str, row_name: RowName, *, ids: IdChoice | None = None
+) -> Iterator[_Checked]:
     """Every batch that has rows; weights are positive and finite, ids int64 or text without gaps."""
     first_row = 0
     for batch in columns():
@@ -167,7 +220,10 @@ def _checked(columns: Stream[Columns], source_name: str, row_name: RowName) -> I
         if num_rows:
             here = partial(_name_row, row_name, first_row)
             weights = check_weight_column(batch[2], source_name, here) if len(batch) == 3 else None
-            yield _Checked([plain_ids(column, source_name, here) for column in batch[:2]], weights, here)
+            found = [plain_ids(column, source_name, here) for column in batch[:2]]
+            if ids == "integer":
+                found = [as_integers(column, source_name, here) for column in found]
+            yield _Checked(found, weights, here)
         first_row += num_rows
 
 
@@ -189,6 +245,24 @@ def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
         yield [text.trimmed(column) for column in block.texts(skip_first=skip_first and number == 0)]
 
 
+def as_arrow_table(table: Any, source_name: str) -> pa.Table:
+    """A pandas DataFrame, an Arrow table or any object with the Arrow C stream interface as an Arrow table."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.Table):
+        return table
+    if is_pandas(table):
+        return _from_pandas(table, source_name)
+    try:
+        found = pa.table(table)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"{source_name}: {error}; give a table of integers, text and numbers") from error
+    columns = [
+        column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column for column in found.columns
+    ]
+    return pa.table(columns, names=found.column_names)
+
+
 def _from_pandas(frame: Any, source_name: str) -> pa.Table:
     import pyarrow as pa
 
@@ -196,7 +270,7 @@ def _from_pandas(frame: Any, source_name: str) -> pa.Table:
         columns = [_from_series(frame.iloc[:, index]) for index in range(frame.shape[1])]
     except pa.ArrowException as error:
         raise InputError(f"{source_name}: {error}; use integers or text as ids and numbers as weights") from error
-    return pa.table(columns, names=[str(index) for index in range(len(columns))])
+    return pa.table(columns, names=[str(title) for title in frame.columns])
 
 
 def _from_series(series: Any) -> pa.Array:
@@ -208,7 +282,22 @@ def _from_series(series: Any) -> pa.Array:
         return pa.Array.from_pandas(series.where(series.isna(), series.map(str)))
 
 
+def _from_values(values: list[Any]) -> pa.Array:
+    """A column of Python's or NumPy's values."""
+    import pyarrow as pa
+
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):  # integers and text in one column, or beyond 64 bits: all are names
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
 def is_edge_table(source: object) -> bool:
-    """Whether this is a pandas DataFrame or an Arrow table, found out without importing pandas."""
-    module = type(source).__module__.split(".")[0]
-    return (module, type(source).__name__) in {("pandas", "DataFrame"), ("pyarrow", "Table")}
+    """Whether this is a pandas DataFrame, an Arrow table or a table of another library that Arrow can read."""
+    return is_pandas(source) or hasattr(source, "__arrow_c_stream__")
+
+
+def is_pandas(source: object) -> bool:
+    """Whether this is a pandas DataFrame, found out without importing pandas."""
+    return (type(source).__module__.split(".")[0], type(source).__name__) == ("pandas", "DataFrame")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,18 +14,30 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import (
     check_unpacked_size,
+    is_list,
+    is_parquet,
     load_arrays,
     open_parquet,
     plain_npy_shape,
     read_npy_rows,
 )
-from l2g2g.graphs.graph import Features, check_features
+from l2g2g.graphs.checks import check_features
+from l2g2g.graphs.edge_table import as_integers
+from l2g2g.graphs.feature_columns import (
+    FeatureColumns,
+    check_label_type,
+    find_feature_columns,
+    label_kind,
+    read_labels,
+    tell_features,
+)
+from l2g2g.graphs.graph import Features
 from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
 from l2g2g.graphs.passes import Columns, Stream, collected, kept
+from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas
 from l2g2g.graphs.read_npz import features_from_arrays
+from l2g2g.graphs.table_options import AS_FOUND, Missing, TableOptions
 from l2g2g.graphs.text_tables import (
-    NUMBER,
-    TextBlock,
     TextTable,
     find_line,
     is_number,
@@ -42,7 +54,6 @@ from l2g2g.graphs.vector_table import (
     check_shape,
     id_column,
     rows_from_table,
-    vectors_from_table,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +61,7 @@ if TYPE_CHECKING:
 
 _BYTES_AT_ONCE = 1 << 25
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
+_INDEX_HEADERS = {"", "index", "unnamed: 0", "__index_level_0__"}
 _NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
 
 
@@ -80,6 +92,7 @@ class NamedFeatures:
         has_integer_ids: Whether ids are integers; otherwise all are text.
         tables: Batches with their ids, one of a file that is kept in memory; an id may occur again.
         row_name: From a row number to what errors call that row ("line 7").
+        columns: What the columns of a table became; None where they are a list, or numbers without titles.
     """
 
     source_name: str
@@ -87,150 +100,388 @@ class NamedFeatures:
     has_integer_ids: bool
     tables: Stream[VectorTable]
     row_name: RowName
+    columns: FeatureColumns | None = None
 
 
-def read_features(source: Any, memory_limit: int | None = None) -> VectorTable:
-    """Read features from a path, an array, a sparse matrix, a pandas DataFrame or an Arrow table."""
+def read_features(
+    source: Any,
+    memory_limit: int | None = None,
+    options: TableOptions = AS_FOUND,
+    known: FeatureColumns | None = None,
+) -> VectorTable:
+    """Read features from a path, an array, a sparse matrix, or a table of pandas, Arrow or polars.
+
+    known: the columns of a finished model, to read a table in the same way.
+    """
     if isinstance(source, (str, Path)):
-        return _read_feature_file(Path(source), memory_limit)
+        return _read_feature_file(Path(source), memory_limit, options, known)
+    if is_edge_table(source):
+        return _only(_open_table(_as_table(source), "features", options, known))
+    if options.label_column is not None:
+        raise InputError("--label-column names a column of a feature table; these features have no titles")
     if sp.issparse(source):
-        return VectorTable(sp.csr_array(source), None, "features")
-    module = type(source).__module__.split(".")[0]
-    if module in ("pandas", "pyarrow"):
-        return vectors_from_table(_as_table(source), "features")
-    if module == "torch":
-        return VectorTable(_from_tensor(source), None, "features")
+        return VectorTable(_filled(sp.csr_array(source), options.missing, "features"), None, "features")
+    if type(source).__module__.split(".")[0] == "torch":
+        return VectorTable(_filled(_from_tensor(source), options.missing, "features"), None, "features")
     array = np.asarray(source)
     if array.ndim != 2:
         raise InputError(f"features have shape {array.shape}; give one row per node")
-    return VectorTable(array, None, "features")
+    return VectorTable(_filled(array, options.missing, "features"), None, "features")
 
 
 def read_vector_file(path: Path, memory_limit: int | None = None) -> VectorTable:
     """Read an id column and a vector per row from a text table or a Parquet file into memory."""
-    vectors = next(_open_vector_file(path, memory_limit, keep=True).tables())
+    features = _open_vector_file(path, memory_limit, AS_FOUND, None, keep=True)
+    words = [] if features.columns is None else [each.title for each in features.columns.columns if each.values]
+    if words:
+        raise InputError(f"{path}: column {words[0]!r} holds text; a vector needs numbers after its id")
+    return _only(features)
+
+
+def _only(features: NamedFeatures) -> VectorTable:
+    """The one table of features in memory, each id once."""
+    vectors = next(features.tables())
     assert vectors.ids is not None
     check_distinct(vectors.ids, vectors.source_name, vectors.row_name)
     return vectors
 
 
-def open_features(path: Path, memory_limit: int) -> NumberedFeatures | NamedFeatures:
+def open_features(path: Path, memory_limit: int, options: TableOptions = AS_FOUND) -> NumberedFeatures | NamedFeatures:
     """Open a feature file. memory_limit: bytes that one batch may take, or an archive, which is read as a whole."""
     ending = path.suffix.lower()
-    if not path.is_file():
-        raise InputError(f"{path}: no such feature file")
+    _check_file(path)
+    if ending in (".npy", ".npz"):
+        _refuse_label(path, options)
     shape = plain_npy_shape(path, "biuf") if ending == ".npy" else None
     if shape is not None and len(shape) == 2 and 0 not in shape:
-        return NumberedFeatures(str(path), shape, False, partial(_npy_batches, path, shape))
+        fill = _column_means(path, shape) if options.missing == "mean" else None
+        batches = partial(_npy_batches, path, shape, options.missing, fill)
+        return NumberedFeatures(str(path), shape, False, batches)
     if ending in (".npy", ".npz"):  # not in rows that could be read by themselves
-        features = _read_feature_file(path, memory_limit).vectors
+        features = _read_feature_file(path, memory_limit, options, None).vectors
         checked = check_features(features, features.shape[0], str(path))
         return NumberedFeatures(str(path), checked.shape, sp.issparse(checked), lambda: iter([checked]))
     _check_ending(path)
-    return _open_vector_file(path, memory_limit)
+    return _open_vector_file(path, memory_limit, options, None)
 
 
-def _npy_batches(path: Path, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+def _npy_batches(path: Path, shape: tuple[int, ...], missing: Missing, fill: np.ndarray | None) -> Iterator[np.ndarray]:
     num_rows = max(1, _BYTES_AT_ONCE // (4 * shape[1]))
     for low in range(0, shape[0], num_rows):
-        block = read_npy_rows(path, low, low + num_rows)
+        block = _filled(read_npy_rows(path, low, low + num_rows), missing, str(path), fill)
         yield check_features(block, len(block), str(path), low)
 
 
+def _column_means(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """(num_columns,) mean of the numbers of each column, by a pass over the file."""
+    total, count = np.zeros(shape[1]), np.zeros(shape[1], np.int64)
+    num_rows = max(1, _BYTES_AT_ONCE // (4 * shape[1]))
+    for low in range(0, shape[0], num_rows):
+        block = read_npy_rows(path, low, low + num_rows)
+        known = ~np.isnan(block)
+        total += np.where(known, block, 0).sum(axis=0, dtype=np.float64)
+        count += known.sum(axis=0)
+    return total / np.maximum(count, 1)
+
+
+def _filled(features: Features, missing: Missing, source_name: str, fill: np.ndarray | None = None) -> Features:
+    """The same features, NaN replaced as asked. fill: the means of the columns, where they are known already."""
+    values = features.data if sp.issparse(features) else features
+    if missing == "error" or values.dtype.kind != "f" or not np.isnan(values).any():
+        return features
+    if sp.issparse(features):
+        if missing == "mean":
+            raise InputError(f"{source_name}: sparse features have no mean to fill in; choose --missing zero")
+        filled = features.copy()
+        filled.data = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        return filled
+    if fill is None:
+        known = ~np.isnan(values)
+        total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
+        fill = total / np.maximum(known.sum(axis=0), 1) if missing == "mean" else np.zeros(values.shape[1])
+    return np.where(np.isnan(values), fill.astype(values.dtype), values)
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file() and not (path.is_dir() and is_parquet(path)):
+        raise InputError(f"{path}: no such feature file")
+
+
 def _check_ending(path: Path) -> None:
-    if path.suffix.lower() != ".parquet" and not is_text_file(path):
+    if not is_parquet(path) and not is_text_file(path):
         raise InputError(f"{path}: unknown ending of a feature file; use .npy, .npz, .csv, .tsv, .txt or .parquet")
 
 
-def _open_vector_file(path: Path, memory_limit: int | None, *, keep: bool = False) -> NamedFeatures:
-    """Open a text table or a Parquet file.
+def _refuse_label(path: Path, options: TableOptions) -> None:
+    if options.label_column is not None:
+        raise InputError(f"{path}: has no titled columns; --label-column needs a .csv or .parquet with ids")
+
+
+def _open_vector_file(
+    path: Path,
+    memory_limit: int | None,
+    options: TableOptions,
+    known: FeatureColumns | None,
+    *,
+    keep: bool = False,
+) -> NamedFeatures:
+    """Open a text table, a Parquet file or a folder of its parts.
 
     memory_limit: bytes that a batch of Parquet may take. keep: whether all rows are one batch, which stays in memory.
     """
-    if path.suffix.lower() == ".parquet":
-        return _open_parquet(path, memory_limit, keep=keep)
-    return _open_text(path, keep=keep)
-
-
-def _open_parquet(path: Path, memory_limit: int | None, *, keep: bool) -> NamedFeatures:
-    import pyarrow as pa
-
+    if not is_parquet(path):
+        return _open_text(path, options, known, keep=keep)
     file = open_parquet(path)
-    check_shape(len(file.schema), file.num_rows, str(path))
     rows_at_once = max(1, _BYTES_AT_ONCE * file.num_rows // max(1, file.num_bytes))
 
-    def read() -> Iterator[VectorTable]:
-        first_row, num_features = 0, None
-        for table in [file.read(memory_limit)] if keep else file.batches(rows_at_once, memory_limit):
-            rows = rows_from_table(table, str(path), first_row, num_features)
-            first_row, num_features = first_row + table.num_rows, rows.vectors.shape[1]
-            yield rows
+    def read() -> Iterator[pa.Table]:
+        yield from [file.read(memory_limit)] if keep else file.batches(rows_at_once, memory_limit)
 
     batches = kept(read) if keep else read
-    num_features = next(batches()).vectors.shape[1]
-    has_integers = pa.types.is_integer(file.schema.types[0])
-    if pa.types.is_uint64(file.schema.types[0]):  # those beyond 64 bits are text
-        has_integers = all(batch.ids is not None and batch.ids.dtype.kind == "i" for batch in batches())
-
-    def tables() -> Iterator[VectorTable]:
-        for batch in batches():
-            assert batch.ids is not None
-            is_odd = batch.ids.dtype.kind == "i" and not has_integers
-            yield replace(batch, ids=as_text(batch.ids)) if is_odd else batch
-
-    return NamedFeatures(str(path), num_features, has_integers, tables, lambda row: f"row {row + 1}")
+    return _open_tables(batches, file.schema, file.num_rows, str(path), options, known)
 
 
-def _open_text(path: Path, *, keep: bool) -> NamedFeatures:
+def _open_table(
+    table: pa.Table, source_name: str, options: TableOptions, known: FeatureColumns | None
+) -> NamedFeatures:
+    return _open_tables(lambda: iter([table]), table.schema, table.num_rows, source_name, options, known)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Places of the columns of a feature table. titles: of the features; None where the table has none."""
+
+    ids: int
+    label: int | None
+    features: tuple[int, ...]
+    titles: list[str] | None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of all columns that are read: ids, perhaps labels, features."""
+        return (self.ids, *(() if self.label is None else (self.label,)), *self.features)
+
+    @property
+    def first_feature(self) -> int:
+        """Where features begin among these."""
+        return 1 if self.label is None else 2
+
+    def names(self) -> list[str]:
+        """What errors call the features."""
+        return self.titles or [f"column {place + 1}" for place in self.features]
+
+
+def _find_layout(
+    titles: list[str] | None,
+    num_columns: int,
+    options: TableOptions,
+    source_name: str,
+    known: FeatureColumns | None,
+    first_cells: list[str] | None = None,
+) -> _Layout:
+    """Which column holds ids, labels and features. first_cells: of the first column, where it may be pandas' index."""
+    ids = 0
+    if titles is not None and num_columns > 2 and titles[0].lower() in _INDEX_HEADERS:
+        is_index = first_cells is None or first_cells == [str(row) for row in range(len(first_cells))]
+        ids = int(titles[1].lower() in _ID_HEADERS - _INDEX_HEADERS and is_index)
+    label = None
+    if options.label_column is not None:
+        wanted = options.label_column
+        if titles is not None and wanted in titles[ids + 1 :]:
+            label = titles.index(wanted, ids + 1)
+        elif wanted.isdecimal() and ids + 1 < int(wanted) <= num_columns:
+            label = int(wanted) - 1
+        else:
+            shown = ", ".join(titles[ids + 1 :][:12]) if titles else f"no titles, but columns 2 to {num_columns}"
+            raise InputError(f"{source_name}: no column {wanted!r} for --label-column; it has {shown}")
+    places = [place for place in range(ids + 1, num_columns) if place != label]
+    if known is not None:
+        own = None if titles is None else [titles[place] for place in places]
+        places = [places[place] for place in known.matched(own, len(places), source_name)]
+    return _Layout(ids, label, tuple(places), None if titles is None else [titles[place] for place in places])
+
+
+def _open_tables(
+    batches: Stream[pa.Table],
+    schema: pa.Schema,
+    num_rows: int,
+    source_name: str,
+    options: TableOptions,
+    known: FeatureColumns | None,
+) -> NamedFeatures:
+    """Features in tables whose columns have types."""
     import pyarrow as pa
 
-    text = open_text_table(path, keep=keep)
-    if text.num_columns < 2:
+    check_shape(len(schema), num_rows, source_name)
+    layout = _find_layout(schema.names, len(schema), options, source_name, known)
+    kinds = [schema.types[place] for place in layout.features]
+    is_list_column = any(is_list(kind) for kind in kinds)
+    plain = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in kinds)
+    if is_list_column and options.missing != "error":
+        raise InputError(f"{source_name}: --missing is for columns of numbers and text, not for lists; leave it out")
+    columns = known
+    if columns is None and kinds and not is_list_column and not (plain and options.missing == "error"):
+        columns = find_feature_columns(
+            lambda: ([table.column(place) for place in layout.features] for table in batches()),
+            layout.names(),
+            options,
+            source_name,
+            _row,
+            titled=True,
+        )
+    if layout.label is not None:
+        check_label_type(schema.types[layout.label], schema.names[layout.label], source_name)
+    label = _label_kind_of(lambda: (table.column(layout.label) for table in batches()), layout)
+    if columns is not None or label is not None:
+        tell_features(source_name, schema.names[layout.ids], columns, options.label_column)
+
+    def read() -> Iterator[VectorTable]:
+        first_row, width = 0, None
+        for table in batches():
+            here = partial(_name_row, _row, first_row)
+            if columns is None and kinds:
+                chosen = table.select([layout.ids, *layout.features])
+                rows = rows_from_table(chosen, source_name, first_row, width)
+                width = rows.vectors.shape[1]
+            else:
+                empty = np.empty((table.num_rows, 0), np.float32)
+                features = [table.column(place) for place in layout.features]
+                vectors = empty if columns is None else columns.vectors(features, source_name, here)
+                rows = VectorTable(vectors, id_column(table.column(layout.ids), source_name, here), source_name, here)
+            if label is not None and layout.label is not None:
+                rows = replace(rows, labels=read_labels(table.column(layout.label), label, source_name))
+            first_row += table.num_rows
+            yield replace(rows, columns=columns, fill=None if columns is None else columns.fill)
+
+    num_features = columns.num_features if columns is not None else next(read()).vectors.shape[1]
+    id_type = schema.types[layout.ids]
+    has_integers = pa.types.is_integer(id_type)
+    if pa.types.is_uint64(id_type):  # those beyond 64 bits are text
+        has_integers = all(rows.ids is not None and rows.ids.dtype.kind == "i" for rows in read())
+    has_integers = has_integers if options.ids is None else options.ids == "integer"
+
+    def tables() -> Iterator[VectorTable]:
+        for rows in read():
+            yield replace(rows, ids=_of_kind(rows, has_integers))
+
+    return NamedFeatures(source_name, num_features, has_integers, tables, _row, columns)
+
+
+def _of_kind(rows: VectorTable, has_integers: bool) -> np.ndarray:
+    """The ids of some rows as integers or as text."""
+    import pyarrow as pa
+
+    assert rows.ids is not None
+    if has_integers == (rows.ids.dtype.kind == "i"):
+        return rows.ids
+    if not has_integers:
+        return as_text(rows.ids)
+    return as_integers(pa.chunked_array([pa.array(rows.ids, pa.string())]), rows.source_name, rows.row_name).to_numpy()
+
+
+def _label_kind_of(columns: Callable[[], Iterable[pa.ChunkedArray]], layout: _Layout) -> IdKind | None:
+    """Whether the labels of a table are integers or text, by a pass over it; None without labels."""
+    if layout.label is None:
+        return None
+    kind = IdKind.INTEGERS
+    for column in columns():
+        kind = label_kind(kind, column)
+    return IdKind.INTEGERS if kind is IdKind.INTEGERS else IdKind.NAMES
+
+
+def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, *, keep: bool) -> NamedFeatures:
+    import pyarrow as pa
+
+    whole = open_text_table(path, keep=keep)
+    if len(whole.titles) < 2:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
-    skip_first = has_header(text.first_row)
-    titles = text.first_row[1:] if skip_first else None
-    batches: Stream[Columns] = partial(_text_columns, text, skip_first)
+    skip_first = has_header(whole.titles)
+    first_cells = [row[0] for row in whole.sample[1:] if row]
+    titles = whole.titles if skip_first else None
+    layout = _find_layout(titles, len(whole.titles), options, str(path), known, first_cells)
+    text = whole.of_columns(layout.places)
+    batches: Stream[Columns] = partial(_typed_columns, text, skip_first, layout.first_feature)
     batches = collected(batches) if keep else batches
-    if not any(len(columns[0]) for columns in batches()):
+    is_plain = options.missing == "error" and known is None
+    try:
+        num_rows = sum(len(columns[0]) for columns in batches()) if is_plain else 0
+    except pa.ArrowInvalid:
+        is_plain = False
+    if not is_plain:
+        batches = partial(_text_columns, text, skip_first)
+        batches = collected(batches) if keep else batches
+        num_rows = sum(len(columns[0]) for columns in batches())
+    if num_rows == 0:
         raise InputError(f"{path}: only a header; it needs one row per node")
-    has_integers = find_id_kind(trimmed(columns[0]) for columns in batches()) is IdKind.INTEGERS
-    trim = trimmed_unless_quoted if not has_integers and text.quoted else trimmed
 
     def row_name(row: int) -> str:
         return f"line {find_line(path, row + int(skip_first))}"
 
+    columns = known
+    if not is_plain and known is None and layout.features:
+        columns = find_feature_columns(
+            lambda: (batch[layout.first_feature :] for batch in batches()),
+            layout.names(),
+            options,
+            str(path),
+            row_name,
+            titled=skip_first,
+        )
+    label = _label_kind_of(lambda: (batch[1] for batch in batches()), layout)
+    if columns is not None or label is not None:
+        tell_features(str(path), whole.titles[layout.ids] if skip_first else "column 1", columns, options.label_column)
+    if options.ids is None:
+        has_integers = find_id_kind(trimmed(batch[0]) for batch in batches()) is IdKind.INTEGERS
+    else:
+        has_integers = options.ids == "integer"
+    trim = trimmed_unless_quoted if not has_integers and text.quoted else trimmed
+
     def tables() -> Iterator[VectorTable]:
         first_row = 0
-        for ids, *columns in batches():
-            if len(ids):
+        for batch in batches():
+            if len(batch[0]):
                 here = partial(_name_row, row_name, first_row)
-                vectors = np.column_stack([column.to_numpy() for column in columns])
-                check_finite(vectors, str(path), here, titles, first_row)
-                names = trim(ids).cast(pa.int64()) if has_integers else trim(ids)
-                yield VectorTable(vectors, id_column(names, str(path), here), str(path), here)
-            first_row += len(ids)
+                features = batch[layout.first_feature :]
+                if columns is None:
+                    empty = np.empty((len(batch[0]), 0), np.float32)
+                    vectors = np.column_stack([column.to_numpy() for column in features]) if features else empty
+                    check_finite(vectors, str(path), here, layout.titles, first_row)
+                else:
+                    vectors = columns.vectors(features, str(path), here)
+                names = trim(batch[0])
+                if has_integers:
+                    names = as_integers(names, str(path), here)
+                ids = id_column(names, str(path), here)
+                labels = None if label is None else read_labels(batch[1], label, str(path))
+                fill = None if columns is None else columns.fill
+                yield VectorTable(vectors, ids, str(path), here, labels=labels, columns=columns, fill=fill)
+            first_row += len(batch[0])
 
-    return NamedFeatures(str(path), text.num_columns - 1, has_integers, tables, row_name)
+    num_features = len(layout.features) if columns is None else columns.num_features
+    return NamedFeatures(str(path), num_features, has_integers, tables, row_name, columns)
+
+
+def _typed_columns(text: TextTable, skip_first: bool, first_feature: int) -> Iterator[Columns]:
+    """Ids and labels as they are written, and numbers, block by block."""
+    import pyarrow as pa
+
+    types = [pa.string()] * first_feature + [pa.float32()] * (text.num_columns - first_feature)
+    for number, block in enumerate(text.blocks()):
+        yield block.columns(types, skip_first=skip_first and number == 0)
 
 
 def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
-    """Ids as they are written, and numbers, block by block."""
-    import pyarrow as pa
-
-    types = [pa.string(), *[pa.float32()] * (text.num_columns - 1)]
-    first_row = 0
+    """All cells as they are written, block by block."""
     for number, block in enumerate(text.blocks()):
-        skip = skip_first and number == 0
-        try:
-            columns = block.columns(types, skip_first=skip)
-        except pa.ArrowInvalid:
-            raise InputError(_text_among_numbers(text, block, skip, first_row + int(skip_first))) from None
-        yield columns
-        first_row += len(columns[0])
+        yield block.texts(skip_first=skip_first and number == 0)
 
 
 def _name_row(row_name: RowName, first_row: int, row: int) -> str:
     return row_name(first_row + row)
+
+
+def _row(row: int) -> str:
+    return f"row {row + 1}"
 
 
 def has_header(first_row: list[str]) -> bool:
@@ -240,47 +491,27 @@ def has_header(first_row: list[str]) -> bool:
     return not any(is_number(cell) or cell.lower() in _NOT_FINITE for cell in first_row[1:])
 
 
-def _text_among_numbers(text: TextTable, block: TextBlock, skip_first: bool, lines_before: int) -> str:
-    """Say where the first cell is that is no number. lines_before: lines with data before the rows of the block."""
-    import pyarrow.compute as pc
-
-    worst: tuple[int, int, str] | None = None
-    for column, cells in enumerate(map(text.trimmed, block.texts(skip_first=skip_first)[1:]), start=1):
-        wrong = pc.invert(pc.match_substring_regex(cells, NUMBER)).to_numpy()
-        row = int(np.argmax(wrong)) if wrong.any() else len(wrong)
-        if row < len(wrong) and (worst is None or row < worst[0]):
-            worst = (row, column, cells[row].as_py())
-    if worst is None:
-        return f"{text.path}: cannot be read as numbers; give an id column and numbers after it"
-    row, column, cell = worst
-    line = find_line(text.path, lines_before + row)
-    title = f" ({text.first_row[column]})" if has_header(text.first_row) else ""
-    return f"{text.path}: line {line}, column {column + 1}{title}: {cell!r} is not a number; features must be numbers"
-
-
 def _as_table(source: Any) -> pa.Table:
-    import pyarrow as pa
-
-    if isinstance(source, pa.Table):
-        return source
-    try:
-        return pa.Table.from_pandas(source, preserve_index=False)
-    except (pa.ArrowException, AttributeError, TypeError) as error:
-        raise InputError(f"features: {error}; give a table with an id column and number columns after it") from error
+    """A table with the ids first. Of pandas these are the index, unless it only numbers the rows."""
+    if is_pandas(source) and type(source.index).__name__ != "RangeIndex":
+        source = source.reset_index()
+    return as_arrow_table(source, "features")
 
 
-def _read_feature_file(path: Path, memory_limit: int | None) -> VectorTable:
+def _read_feature_file(
+    path: Path, memory_limit: int | None, options: TableOptions, known: FeatureColumns | None
+) -> VectorTable:
     ending = path.suffix.lower()
-    if not path.is_file():
-        raise InputError(f"{path}: no such feature file")
+    _check_file(path)
     check_unpacked_size(path, memory_limit)
     if ending in (".npy", ".npz"):
+        _refuse_label(path, options)
         vectors = features_from_arrays(load_arrays(path), path)
         if vectors.ndim != 2:
             raise InputError(f"{path}: features have shape {vectors.shape}; give one row per node")
-        return VectorTable(vectors, None, str(path))
+        return VectorTable(_filled(vectors, options.missing, str(path)), None, str(path))
     _check_ending(path)
-    return read_vector_file(path, memory_limit)
+    return _only(_open_vector_file(path, memory_limit, options, known, keep=True))
 
 
 def _from_tensor(tensor: Any) -> Features:

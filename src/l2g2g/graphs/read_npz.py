@@ -12,10 +12,19 @@ from l2g2g.graphs.archives import load_arrays
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
+from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 Arrays = dict[str, np.ndarray]
 # Names of nodes, columns and classes in the published archives; nothing here needs them.
 _NAMES = ("node_names", "attr_names", "class_names", "idx_to_node", "idx_to_attr", "idx_to_class")
+
+
+def read_npz_file(
+    path: Path, *, directed: bool = False, tables: TableOptions = AS_FOUND, memory_limit: int | None = None
+) -> Graph:
+    """The graph of an archive that a user names; its size was checked before."""
+    tables.refuse_for_edges(str(path))
+    return read_npz_graph(path, directed=directed)
 
 
 def read_npz_graph(path: Path, name: str | None = None, *, directed: bool = False) -> Graph:

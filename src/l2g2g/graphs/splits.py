@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from l2g2g.core import kernels
 from l2g2g.core.randomness import Purpose, hash_node_pairs, stream_key
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import BACK, FORTH
-from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.adjacency import BACK, FORTH
+from l2g2g.graphs.graph_store import EdgeSource, GraphStore
 from l2g2g.graphs.held_out import HeldOutRule, rule_of, smallest_pairs, split_key
-from l2g2g.graphs.non_edges import BLOCK_ENTRIES, EdgeSource, draw_non_edges
+from l2g2g.graphs.non_edges import BLOCK_ENTRIES, draw_non_edges
 
 Protocol = Literal["heldout", "paper"]
 AnyStore = TypeVar("AnyStore", bound=GraphStore)

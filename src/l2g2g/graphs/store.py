@@ -16,9 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.adjacency import find_directions, select_arcs
 from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
-from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock, find_directions, select_arcs
+from l2g2g.graphs.feature_columns import FeatureColumns
+from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
@@ -45,6 +47,7 @@ class StoredGraph:
         indices: (2 num_edges,) int32 on disk, ascending in each row, no diagonal, both directions.
         weights: (2 num_edges,) float32 on disk; None where every weight is 1.
         num_arcs: Number of arcs; None for an undirected graph.
+        columns: What the columns of the feature table became, where they were not all plain numbers.
         directions, arc_weights: (2 num_edges,) uint8 and float32 on disk, as in `RowBlock`.
         block_model: The model that generated the graph, where this process knows it.
     """
@@ -61,6 +64,7 @@ class StoredGraph:
             self.cleaning = Cleaning(**values["cleaning"])
             self.source: dict[str, Any] | None = values["source"]
             self.num_arcs: int | None = None if values["num_arcs"] is None else int(values["num_arcs"])
+            self.columns = read_columns(values, self.num_features)
         _check_arrays(folder, self.num_nodes, self.num_edges, self.num_features, self.weighted, self.directed)
         self.block_model: EdgeModel | None = None  # of a generated graph that this run has written
         self.indptr: StoredArray = arrays["indptr"]
@@ -254,6 +258,7 @@ class StoredGraph:
             weighted=self.weighted,
             cleaning=self.cleaning,
             arcs=arcs,
+            columns=self.columns,
         )
 
     def _matrix(self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None) -> sp.csr_array:
@@ -314,13 +319,25 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
             cleaning=graph.cleaning,
             source=source,
             num_arcs=graph.num_arcs,
+            columns=graph.columns,
         )
     return open_graph(directory)
 
 
-def store_values(*, cleaning: Cleaning, **values: Any) -> dict[str, Any]:
+def store_values(*, cleaning: Cleaning, columns: FeatureColumns | None, **values: Any) -> dict[str, Any]:
     """What the manifest of a graph says besides its arrays."""
-    return {**values, "cleaning": asdict(cleaning)}
+    kept = None if columns is None else columns.to_dict()
+    return {**values, "cleaning": asdict(cleaning), "columns": kept}
+
+
+def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
+    """The feature columns that a manifest tells of; KeyError, TypeError or ValueError where they do not fit."""
+    if values.get("columns") is None:
+        return None
+    columns = FeatureColumns.from_dict(values["columns"])
+    if columns.num_features != num_features:
+        raise ValueError(f"{columns.num_features} feature columns of {num_features}")
+    return columns
 
 
 def save_features(writer: FolderWriter, features: Features) -> None:

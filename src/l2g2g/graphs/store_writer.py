@@ -11,16 +11,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.archives import is_parquet, parquet_parts
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.edge_sort import EdgeSorter
-from l2g2g.graphs.graph import check_num_nodes
-from l2g2g.graphs.named_rows import RowSorter, match_features
+from l2g2g.graphs.named_rows import LabelsByNode, RowSorter, match_features
 from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
 from l2g2g.graphs.numbering import IntegerNumbers, TextNumbers
-from l2g2g.graphs.read import check_ending, find_graph_file, read_graph
+from l2g2g.graphs.read import check_ending, find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.read_edges import EdgeBatches, open_parquet_edges, open_text_edges
 from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, open_features
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, save_names, store_values, write_graph
+from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 Measure = Callable[[str], AbstractContextManager[Any]]
 _Numbers = IntegerNumbers | TextNumbers
@@ -40,18 +42,19 @@ def write_store(
     data_dir: str | Path | None = None,
     seed: int = 0,
     directed: bool = False,
+    tables: TableOptions = AS_FOUND,
     measure: Measure = nullcontext,
 ) -> StoredGraph:
     """Write a graph as a store: the same graph that `read_graph` gives, read piece by piece.
 
     Args:
-        source: An edge list (`.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; node numbers in an `.npy`), which is never
-            in memory as a whole; or an `.npz` or the name of a data set, which are read as they always are.
+        source: An edge list (`.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet` or a folder of its parts; node numbers in
+            an `.npy`), which is never in memory as a whole; or another file or the name of a data set, which are.
         directory: The store. A graph that is there already is replaced when the new one is complete.
         features: A path as for `read_graph`.
         memory_bytes: What this may take beside what the process holds already.
         name: What to call the graph; by default after its file.
-        data_dir, seed, directed: As for `read_graph`.
+        data_dir, seed, directed, tables: As for `read_graph`.
         measure: Called with the name of each stage ("read", "sort", "features"), gives a context that lasts as long.
     """
     if memory_bytes < LEAST_MEMORY:
@@ -60,24 +63,29 @@ def write_store(
             f"and {memory_bytes / 1e6:,.0f} MB may be used; allow more memory"
         )
     directory = Path(directory)
-    made_of = describe_source(source, features, seed, directed=directed)
+    made_of = describe_source(source, features, seed, directed=directed, tables=tables)
     path = find_graph_file(source)
-    if path is None or path.suffix.lower() == ".npz":
+    if path is None or not is_streamed(path):
         with measure("read"):
-            how: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed}
+            how: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "tables": tables}
             graph = read_graph(source, features, name=name, memory_limit=memory_bytes, **how)
         with measure("write"):
             return write_graph(graph, directory, source=made_of)
     check_ending(path)
     with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         name = name or path.name.split(".")[0] or path.name
-        job = _Job(writer, path, name, memory_bytes, measure, directed)
+        job = _Job(writer, path, name, memory_bytes, measure, directed, tables)
         writer.values = {**job.write(None if features is None else Path(features)), "name": name, "source": made_of}
     return open_graph(directory)
 
 
 def describe_source(
-    source: str | Path, features: str | Path | None, seed: int, *, directed: bool = False
+    source: str | Path,
+    features: str | Path | None,
+    seed: int,
+    *,
+    directed: bool = False,
+    tables: TableOptions = AS_FOUND,
 ) -> dict[str, Any]:
     """What a store was made of, to know it again: names, sizes and times of files, not where they lie."""
 
@@ -85,38 +93,52 @@ def describe_source(
         path = None if item is None else Path(item)
         if path is None or not path.exists():
             return None if item is None else {"name": str(item), "seed": seed}
-        status = path.stat()
-        return {"name": path.name, "bytes": status.st_size, "modified": status.st_mtime_ns}
+        found = [part.stat() for part in (parquet_parts(path) if path.is_dir() else [path])]
+        modified = max((status.st_mtime_ns for status in found), default=0)
+        return {"name": path.name, "bytes": sum(status.st_size for status in found), "modified": modified}
 
-    return {"graph": describe(source), "features": describe(features), "directed": directed}
+    given = {"tables": tables.given()} if tables.given() else {}
+    return {"graph": describe(source), "features": describe(features), "directed": directed, **given}
 
 
 class _Job:
     """One store that is being written."""
 
     def __init__(
-        self, writer: FolderWriter, path: Path, name: str, memory_bytes: int, measure: Measure, directed: bool
+        self,
+        writer: FolderWriter,
+        path: Path,
+        name: str,
+        memory_bytes: int,
+        measure: Measure,
+        directed: bool,
+        tables: TableOptions,
     ) -> None:
         self.writer, self.path, self.name, self.memory_bytes, self.measure = writer, path, name, memory_bytes, measure
-        self.directed = directed
+        self.directed, self.tables = directed, tables
 
     def write(self, features_path: Path | None) -> dict[str, Any]:
         """Write all arrays; returns what the manifest says of them."""
         piece = int(_PIECE_SHARE * self.memory_bytes)
         with self.measure("read"):
-            features = None if features_path is None else open_features(features_path, piece)
+            features = None
+            if features_path is None:
+                self.tables.refuse_for_features(str(self.path))
+            else:
+                features = open_features(features_path, piece, self.tables)
             edges = self._open_edges(features)
             kind = {"weighted": edges.weighted, "directed": self.directed}
             sorter = EdgeSorter(self.writer.part, int(_SORT_SHARE * self.memory_bytes), **kind)
             num_nodes, numbers = self._collect(edges, features, sorter)
         with self.measure("features"):
-            rows = None
+            rows, labels = None, LabelsByNode()
             if isinstance(features, NamedFeatures):
                 rows = RowSorter(self.writer.part, features.num_features, int(_SORT_SHARE * self.memory_bytes))
                 if numbers is None:  # nodes are their own numbers, and there are no others
-                    match_features(features, IntegerNumbers.up_to(num_nodes), rows, self.name, may_add=False)
+                    own = IntegerNumbers.up_to(num_nodes)
+                    match_features(features, own, rows, self.name, may_add=False, labels=labels)
                 else:
-                    numbers = match_features(features, numbers, rows, str(self.path), may_add=True)
+                    numbers = match_features(features, numbers, rows, str(self.path), may_add=True, labels=labels)
                     num_nodes = numbers.num_ids
         with self.measure("sort"):
             cleaning = sorter.write_rows(self.writer, num_nodes)
@@ -134,6 +156,7 @@ class _Job:
             elif isinstance(features, NamedFeatures) and rows is not None:
                 num_features = features.num_features
                 rows.write_rows(self.writer, np.dtype(np.float32))
+            save_names(self.writer, "labels", labels.by_node(num_nodes))
             if isinstance(numbers, TextNumbers):
                 self.writer.save("ids_bytes", numbers.content)
                 self.writer.save("ids_offsets", numbers.offsets)
@@ -146,16 +169,19 @@ class _Job:
             weighted=edges.weighted,
             cleaning=cleaning,
             num_arcs=sorter.num_arcs if self.directed else None,
+            columns=features.columns if isinstance(features, NamedFeatures) else None,
         )
 
     def _open_edges(self, features: NumberedFeatures | NamedFeatures | None) -> EdgeBatches | NumberedEdges:
         ending = self.path.suffix.lower()
         if ending == ".npy":
+            self.tables.refuse_for_edges(str(self.path))
             return open_npy_edges(self.path, features.shape[0] if isinstance(features, NumberedFeatures) else None)
-        if ending == ".parquet":
-            return open_parquet_edges(self.path, int(_PIECE_SHARE * self.memory_bytes))
+        if is_parquet(self.path):
+            return open_parquet_edges(self.path, int(_PIECE_SHARE * self.memory_bytes), options=self.tables)
         named = features.tables() if isinstance(features, NamedFeatures) else ()
-        return open_text_edges(self.path, (table.ids for table in named if table.ids is not None))
+        known = (table.ids for table in named if table.ids is not None)
+        return open_text_edges(self.path, known, options=self.tables)
 
     def _collect(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,19 +44,35 @@ class TextTable:
     Attributes:
         path: The file.
         delimiter: One character; a blank stands for any run of blanks and tabs.
-        first_row: Cells of the first line.
+        sample: Cells of the first lines.
         contents: Blocks of whole lines that hold data; a pass may read the file anew.
+        places: Of the columns that are read, in this order.
     """
 
     path: Path
     delimiter: str
-    first_row: list[str]
+    sample: list[list[str]]
     contents: Stream[bytes]
+    places: tuple[int, ...]
+
+    @property
+    def titles(self) -> list[str]:
+        """All cells of the first line."""
+        return self.sample[0]
+
+    @property
+    def first_row(self) -> list[str]:
+        """Cells of the first line, of the columns that are read."""
+        return [self.titles[place] for place in self.places]
 
     @property
     def num_columns(self) -> int:
-        """Cells per line."""
-        return len(self.first_row)
+        """Columns that are read."""
+        return len(self.places)
+
+    def of_columns(self, places: tuple[int, ...]) -> TextTable:
+        """The same file, of which only these columns are read."""
+        return replace(self, places=places)
 
     @cached_property
     def quoted(self) -> bool:
@@ -68,7 +84,7 @@ class TextTable:
         for content in self.contents():
             if self.delimiter == " ":
                 content = _single_blanks(content)
-            yield TextBlock(self.path, content, self.delimiter, self.num_columns)
+            yield TextBlock(self.path, content, self.delimiter, len(self.titles), self.places)
 
     def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Text without blanks around it, unless quotes protect them; around a number they never count."""
@@ -82,16 +98,18 @@ class TextBlock:
     Attributes:
         path: The file, for messages.
         content: The lines, in UTF-8, ended by newlines.
-        delimiter, num_columns: As of the `TextTable`.
+        delimiter, places: As of the `TextTable`.
+        width: Cells per line.
     """
 
     path: Path
     content: bytes
     delimiter: str
-    num_columns: int
+    width: int
+    places: tuple[int, ...]
 
     def columns(self, types: list[pa.DataType], *, skip_first: bool) -> list[pa.ChunkedArray]:
-        """Parse every column to its type.
+        """Parse every column that is read to its type.
 
         Raises:
             pyarrow.ArrowInvalid: A cell is not of the type; text always is.
@@ -100,7 +118,8 @@ class TextBlock:
         import pyarrow as pa
         import pyarrow.csv
 
-        names = [str(index) for index in range(self.num_columns)]
+        names = [str(index) for index in range(self.width)]
+        chosen = [str(place) for place in self.places]
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(self.content),
@@ -111,7 +130,10 @@ class TextBlock:
                     delimiter=self.delimiter, quote_char=False if self.delimiter == " " else '"'
                 ),
                 convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict(zip(names, types, strict=True)), null_values=[], strings_can_be_null=False
+                    column_types=dict(zip(chosen, types, strict=True)),
+                    include_columns=chosen,
+                    null_values=[],
+                    strings_can_be_null=False,
                 ),
             )
         except pa.ArrowInvalid as error:
@@ -133,14 +155,14 @@ class TextBlock:
 
         if _PERHAPS_NOT_CANONICAL.search(self.content):
             raise pa.ArrowInvalid("perhaps there are leading zeros")
-        return self.columns([pa.int64(), pa.int64(), pa.float64()][: self.num_columns], skip_first=skip_first)
+        return self.columns([pa.int64(), pa.int64(), pa.float64()][: len(self.places)], skip_first=skip_first)
 
     def texts(self, *, skip_first: bool) -> list[pa.ChunkedArray]:
         """All columns as text, with the blanks around it."""
         import pyarrow as pa
 
         with reading(self.path):
-            return self.columns([pa.string()] * self.num_columns, skip_first=skip_first)
+            return self.columns([pa.string()] * len(self.places), skip_first=skip_first)
 
     def _block_size(self) -> int:
         """Arrow parses blocks in parallel, but a row must fit one block."""
@@ -155,19 +177,22 @@ class TextBlock:
                 cells = _split(line.decode("utf-8-sig").strip(), self.delimiter)
             except UnicodeDecodeError:
                 raise InputError(f"{self.path}: line {number} is not UTF-8 text; save the file as UTF-8") from error
-            if len(cells) != self.num_columns:
+            if len(cells) != self.width:
                 raise InputError(
-                    f"{self.path}: line {number} has {len(cells)} columns but the first has {self.num_columns}; "
+                    f"{self.path}: line {number} has {len(cells)} columns but the first has {self.width}; "
                     f"every line needs the same columns"
                 ) from error
 
 
-def open_text_table(path: Path, *, keep: bool) -> TextTable:
-    """Open a file and find its delimiter by its first lines. keep: whether blocks stay in memory for further passes."""
+def open_text_table(path: Path, *, keep: bool, delimiter: str | None = None) -> TextTable:
+    """Open a file of which all columns are read.
+
+    keep: whether blocks stay in memory for further passes. delimiter: found by the first lines where it is None.
+    """
     contents: Stream[bytes] = partial(_contents, path)
     contents = kept(contents) if keep else contents
-    delimiter, first_row = _find_dialect(contents(), path)
-    return TextTable(path, delimiter, first_row, contents)
+    delimiter, sample = _find_dialect(contents(), path, delimiter)
+    return TextTable(path, delimiter, sample, contents, tuple(range(len(sample[0]))))
 
 
 def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -185,16 +210,16 @@ def trimmed_unless_quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.match_substring_regex(without_blanks, NUMBER), without_blanks, column)
 
 
-def _find_dialect(contents: Iterator[bytes], path: Path) -> tuple[str, list[str]]:
-    """The delimiter of a table, and the cells of its first line."""
+def _find_dialect(contents: Iterator[bytes], path: Path, delimiter: str | None) -> tuple[str, list[list[str]]]:
+    """The delimiter of a table, and the cells of its first lines."""
     sample = _sample_lines(contents, path)
     if not sample:
         raise InputError(f"{path}: the file is empty; it needs at least one row")
-    delimiter = _find_delimiter(sample, path)
-    first_row = _split(sample[0], delimiter)
-    if len(first_row) > _MOST_COLUMNS:
-        raise InputError(f"{path}: {len(first_row):,} columns; use .npz or .npy for more than {_MOST_COLUMNS:,}")
-    return delimiter, first_row
+    delimiter = _find_delimiter(sample, path) if delimiter is None else delimiter
+    cells = [_split(line, delimiter) for line in sample]
+    if len(cells[0]) > _MOST_COLUMNS:
+        raise InputError(f"{path}: {len(cells[0]):,} columns; use .npz or .npy for more than {_MOST_COLUMNS:,}")
+    return delimiter, cells
 
 
 def find_line(path: Path, row: int) -> int:

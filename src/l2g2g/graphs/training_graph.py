@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 
@@ -60,6 +61,11 @@ class TrainingGraph:
     def cleaning(self) -> Cleaning:
         """What was changed on the way in."""
         return self.whole.cleaning
+
+    @property
+    def columns(self) -> FeatureColumns | None:
+        """What the columns of the feature table became."""
+        return self.whole.columns
 
     @property
     def block_model(self) -> EdgeModel | None:

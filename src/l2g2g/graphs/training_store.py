@@ -56,5 +56,6 @@ def write_training_graph(
             cleaning=graph.cleaning,
             source=source,
             num_arcs=num_arcs if graph.directed else None,
+            columns=graph.columns,
         )
     return open_graph(directory)

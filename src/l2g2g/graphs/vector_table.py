@@ -10,6 +10,7 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import is_list
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
 
@@ -33,6 +34,9 @@ class VectorTable:
         source_name: What errors call the table.
         row_name: From a row number to what errors call that row ("line 7").
         spared: Ids that need no row; None where all do.
+        labels: (num_rows,) class of each row, integers or text; None without labels.
+        columns: What the columns of the table became, where they were not all plain numbers.
+        fill: (num_columns,) the row of a node that has none; None where such a node is refused.
     """
 
     vectors: Features
@@ -40,6 +44,9 @@ class VectorTable:
     source_name: str
     row_name: RowName = _row_name
     spared: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    columns: FeatureColumns | None = None
+    fill: np.ndarray | None = None
 
     def by_node(self, node_ids: np.ndarray, graph_name: str) -> np.ndarray:
         """(num_nodes, num_columns) vectors in the order of node_ids; every node needs a row but those spared one."""
@@ -52,13 +59,25 @@ class VectorTable:
                 found = np.zeros((len(node_ids), self.vectors.shape[1]), self.vectors.dtype)
                 found[~spared] = replace(self, spared=None).by_node(node_ids[~spared], graph_name)
                 return found
+        if self.fill is not None and (rows < 0).any():
+            return np.where((rows < 0)[:, None], self.fill, self.vectors[rows])
         if (rows < 0).any():
             missing = node_ids[int(np.argmax(rows < 0))]
             raise InputError(
                 f"{self.source_name}: {len(self.ids):,} feature rows but {len(node_ids):,} nodes in {graph_name}: "
-                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node"
+                f"no row for node {quoted(missing)} and {int((rows < 0).sum()) - 1:,} others; add a row for each node, "
+                f"or choose --missing"
             )
         return self.vectors[rows]
+
+    def labels_by_node(self, node_ids: np.ndarray) -> np.ndarray | None:
+        """(num_nodes,) labels in the order of node_ids, -1 or an empty text for a node without a row."""
+        if self.labels is None:
+            return None
+        assert self.ids is not None
+        rows = find_rows(node_ids, self.ids)
+        unknown = -1 if self.labels.dtype.kind == "i" else ""
+        return np.where(rows < 0, unknown, self.labels[rows])
 
     def ids_beyond(self, node_ids: np.ndarray) -> np.ndarray:
         """The ids that are none of node_ids, in the order of their rows."""

@@ -1,4 +1,4 @@
-"""Embedding files: Parquet, Arrow, CSV, word2vec text and NumPy, written whole or not at all, and read back."""
+"""Embedding files: Parquet, Arrow, CSV, word2vec text and NumPy, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
-from l2g2g.graphs.arrow_files import ARROW_ENDINGS, read_arrow, write_arrow
-from l2g2g.graphs.node_ids import as_node_ids, check_unique, integers_or_text
-from l2g2g.graphs.read_features import read_vector_file
+from l2g2g.graphs.arrow_files import ARROW_ENDINGS, write_arrow
+from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.stored_ids import NodeIds, StoredIds
-from l2g2g.graphs.text_tables import is_text_file
-from l2g2g.graphs.vector_table import vectors_from_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,34 +89,10 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds |
     _check_ids_fit(path, ids)
     ending = path.suffix.lower()
     if ending == ".npy":
-        write_whole(_ids_path(path), lambda file: _write_ids(file, ids))
+        write_whole(ids_path(path), lambda file: _write_ids(file, ids))
     writers = {".parquet": _write_parquet, ".csv": _write_csv, ".txt": _write_word2vec, ".npy": _write_npy}
     write = writers.get(ending, _write_arrow)
     write_whole(path, lambda file: write(file, ids, vectors))
-
-
-def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read an embedding written by `write_embedding`, or any table with an id column and numbers after it.
-
-    Returns:
-        (num_nodes,) ids, integers or text, and (num_nodes, dim) float32 vectors.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such embedding file")
-    check_unpacked_size(path)
-    if path.suffix.lower() == ".npy":
-        return _read_npy(path)
-    if path.suffix.lower() == ".txt" and _is_word2vec(path):
-        return _read_word2vec(path)
-    if path.suffix.lower() in ARROW_ENDINGS:
-        table = vectors_from_table(read_arrow(path), str(path))
-    elif path.suffix.lower() == ".parquet" or is_text_file(path):
-        table = read_vector_file(path)
-    else:
-        raise InputError(f"{path}: unknown ending of an embedding; use one of {', '.join(EMBEDDING_ENDINGS)}")
-    assert table.ids is not None
-    return table.ids, np.asarray(table.vectors, dtype=np.float32)
 
 
 def write_whole(path: Path, write: Callable[[Path], None]) -> None:
@@ -252,72 +224,6 @@ def _check_ids_fit(path: Path, ids: NodeIds) -> None:
                 )
 
 
-def _ids_path(path: Path) -> Path:
+def ids_path(path: Path) -> Path:
+    """Where the ids of an .npy file lie."""
     return path.with_name(path.name + ".ids.txt")
-
-
-def _read_npy(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    array = next(iter(load_arrays(path).values()))
-    if array.ndim != 2 or array.dtype.kind not in "iuf":
-        raise InputError(f"{path}: holds {array.dtype} of shape {array.shape}; it needs numbers, one row per node")
-    vectors = _finite(array, path)
-    ids_path = _ids_path(path)
-    if not ids_path.is_file():
-        return np.arange(len(vectors)), vectors
-    with reading(ids_path):
-        lines = ids_path.read_text(encoding="utf-8").split("\n")
-    lines = lines[:-1] if lines[-1] == "" else lines
-    if len(lines) != len(array):
-        raise InputError(f"{ids_path}: {len(lines):,} ids but {len(array):,} vectors in {path}; they must be equal")
-    ids = _as_integers(np.array(lines, dtype=object))
-    check_unique(ids, str(ids_path))
-    return ids, vectors
-
-
-def _finite(array: np.ndarray, path: Path) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        vectors = np.asarray(array, dtype=np.float32)
-    wrong = ~np.isfinite(vectors).all(axis=1)
-    if wrong.any():
-        raise InputError(f"{path}: row {int(np.argmax(wrong))} holds a number that is not finite; correct it")
-    return vectors
-
-
-def _is_word2vec(path: Path) -> bool:
-    with reading(path), path.open("rb") as file:
-        cells = file.readline(100).split()
-    return len(cells) == 2 and all(cell.isdigit() for cell in cells)
-
-
-def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    import pyarrow as pa
-    import pyarrow.csv
-
-    with reading(path), path.open("rb") as stream:
-        num_nodes, dim = (int(cell) for cell in stream.readline().split())
-        place = stream.tell()
-        num_cells = stream.readline().rstrip().count(b" ")
-        if num_cells != dim:
-            raise InputError(f"{path}: the first line promises {dim:,} numbers a row but line 2 has {num_cells:,}")
-        stream.seek(place)
-        names = ["id", *(f"dim_{index}" for index in range(dim))]
-        table = pyarrow.csv.read_csv(
-            stream,
-            read_options=pyarrow.csv.ReadOptions(column_names=names),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types={"id": pa.string(), **dict.fromkeys(names[1:], pa.float32())}, null_values=[]
-            ),
-        )
-    if table.num_rows != num_nodes:
-        raise InputError(f"{path}: the first line promises {num_nodes:,} rows but there are {table.num_rows:,}")
-    ids = _as_integers(table.column("id").to_numpy())
-    check_unique(ids, str(path))
-    return ids, _finite(np.column_stack([table.column(name).to_numpy() for name in names[1:]]), path)
-
-
-def _as_integers(ids: np.ndarray) -> np.ndarray:
-    """Ids that were read as text, as integers where all of them are."""
-    import pyarrow as pa
-
-    return np.asarray(integers_or_text(pa.array(ids, pa.string())).to_numpy(zero_copy_only=False))

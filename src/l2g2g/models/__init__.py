@@ -1,1 +1,1 @@
-"""Room 3: models: encoders, decoders and losses on sparse matrices."""
+"""Models: encoders, decoders, inputs and losses on sparse matrices."""

@@ -96,7 +96,7 @@ class Autoencoder(nn.Module):
         return self.split(self.encoder_of(patch)(inputs))
 
     def begin(self, inputs: EncoderInput, patch: int = 0) -> Encoding:
-        """The output of the encoder of a patch, to be taken apart by `split`, and the way back."""
+        """The output of the encoder of a patch, to be taken apart by `split`, and its backward pass."""
         return self.encoder_of(patch).begin(inputs)
 
     def split(self, output: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -33,7 +33,7 @@ _FEW_COLUMNS = 256  # as in `sparse`
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """What a pass is told beside its parameters.
+    """Settings of a pass beside its parameters.
 
     Attributes:
         propagation: (num_rows, num_rows) Â.
@@ -63,7 +63,7 @@ def convolve(network: Network, weights: Sequence[Tensor], biases: Sequence[Tenso
 
 
 class Convolution:
-    """One pass through the network, and the way back.
+    """One pass through the network, forward and backward. It keeps the hidden layers, and not the network.
 
     Args:
         weights, biases, skip: The parameters as arrays, skip None for none. At least two weights.
@@ -79,16 +79,15 @@ class Convolution:
         biases: Sequence[np.ndarray],
         skip: np.ndarray | None,
     ) -> None:
-        self._network, self._weights, self._has_skip = network, weights, skip is not None
+        self._weights, self._has_skip = weights, skip is not None
         self._hidden: list[np.ndarray] = []
         propagation, core = network.propagation, native()
         scale, loops = propagation.row_scale, propagation.loops
-        self._rows = FeatureRows(network.features, network.mean, network.factor)
         added = biases[-1][None]
         if network.propagated:
             left, table, first_scale, first_loops = _left(network.features), weights[0], None, False
         else:
-            table, own = self._rows.project(weights[0], skip, scale, biases[-1])
+            table, own = _rows(network).project(weights[0], skip, scale, biases[-1])
             added = added if own is None else own
             left, first_scale, first_loops = propagation.csr, scale, loops
         for bias, outer in zip(biases[:-1], weights[1:], strict=True):
@@ -99,12 +98,12 @@ class Convolution:
             left, table, first_scale, first_loops = propagation.csr, out, scale, loops
         self.vectors = multiply_table(propagation, table, added, is_scaled=True)
 
-    def gradients(self, own: np.ndarray) -> list[np.ndarray | None]:
+    def gradients(self, network: Network, own: np.ndarray) -> list[np.ndarray | None]:
         """Gradients of skip (None where there is none), weights and biases, in this order.
 
-        own: (num_rows, width) that of the vectors.
+        network: as before. own: (num_rows, width) that of the vectors.
         """
-        network, weights, core = self._network, self._weights, native()
+        weights, core = self._weights, native()
         propagation, num_layers = network.propagation, len(weights)
         of_weights: list[np.ndarray | None] = [None] * num_layers
         of_biases: list[np.ndarray | None] = [None] * num_layers
@@ -134,7 +133,7 @@ class Convolution:
                 outer = multiply_table(propagation, of_sums, is_scaled=True)
         of_skip = None
         if not network.propagated:
-            of_weights[0], of_skip = self._rows.gradients(outer, own if self._has_skip else None)
+            of_weights[0], of_skip = _rows(network).gradients(outer, own if self._has_skip else None)
         return [of_skip, *of_weights, *of_biases]
 
 
@@ -143,13 +142,18 @@ class _Convolve(torch.autograd.Function):
     def forward(ctx: Any, network: Network, num_layers: int, skip: Tensor | None, *parameters: Tensor) -> Tensor:
         tables = [part.detach().contiguous().numpy() for part in parameters]
         own = None if skip is None else skip.detach().contiguous().numpy()
-        ctx.convolution = Convolution(network, tables[:num_layers], tables[num_layers:], own)
+        ctx.network, ctx.convolution = network, Convolution(network, tables[:num_layers], tables[num_layers:], own)
         return torch.from_numpy(ctx.convolution.vectors)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        found = ctx.convolution.gradients(gradient.contiguous().numpy())
+        found = ctx.convolution.gradients(ctx.network, gradient.contiguous().numpy())
         return (None, None, *(None if each is None else torch.from_numpy(each) for each in found))
+
+
+def _rows(network: Network) -> FeatureRows:
+    """The rows that the first weights are multiplied with."""
+    return FeatureRows(network.features, network.mean, network.factor)
 
 
 def _left(matrix: Tensor | SparseMatrix) -> Any:

@@ -18,6 +18,7 @@ _DEGREE = 10  # of a polynomial at most
 _MOST_GROWTH = 1e4  # of the largest against the smallest vector under a polynomial: float32 keeps both
 _LEAST_CUTOFF = -0.5  # of a random start; nearer to -1 nothing would be damped
 _LANCZOS_STEPS = 12  # enough for the signs of the lowest eigenvector of a graph that is nearly bipartite
+_ROWS = 1 << 14  # of tables that are worked on at a time
 _FIRST_PASSES = 20  # before these the pace says nothing: the cutoff is still far from where it ends
 
 
@@ -30,7 +31,7 @@ class Eigenvectors:
         values: (count,) eigenvalues.
         residuals: (count,) lengths of M u - value · u.
         num_passes: Products with the matrix that it took.
-        num_dropped: Vectors that were asked for and had not converged.
+        num_dropped: Wanted vectors that had not converged.
     """
 
     vectors: Tensor
@@ -56,12 +57,13 @@ def leading_eigenvectors(
     """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
 
     multiply: (num_rows, width) table -> the matrix times it. start: (num_rows, width) random, width at least count; a
-    few vectors more than are asked for make it quicker. The iteration ends when all have converged, when none of the
+    few vectors more than are wanted make it faster. The iteration ends when all have converged, when none of the
     others would within the passes that are left, or when these are used up. What has not converged is dropped, unless
     keep_all asks for a first impression.
-    Memory: four tables of the size of start.
+    Memory: four tables of the size of start, which is overwritten.
     """
-    basis = torch.linalg.qr(start).Q
+    basis = _orthonormal(start)
+    del start
     num_passes = 0
     before: tuple[Tensor, int] | None = None  # the residuals before the last filter, and the passes until then
     while True:
@@ -69,15 +71,24 @@ def leading_eigenvectors(
         num_passes += 1
         values, turn = torch.linalg.eigh((basis.t() @ product).double())
         values, turn = values.flip(0).to(basis.dtype), turn.flip(1).to(basis.dtype)
-        basis, product = basis @ turn, product @ turn
-        residuals = (product[:, :count] - basis[:, :count] * values[:count]).norm(dim=0)
+        basis = basis @ turn
+        product = product @ turn
+        residuals = _residuals(basis, product, values[:count])
         left = max_passes - num_passes
         if left < 2 or _is_done(residuals, before, num_passes, max_passes, tolerance):
             break
         before = residuals, num_passes
         cutoff = max(float(values[-1]), _LEAST_CUTOFF)
         degree = _choose_degree(cutoff, left)
-        basis = _filter(multiply, basis, product, cutoff, degree)
+        # T_degree((M - centre) / radius) basis by its recurrence, in the place of the tables that it starts from.
+        centre, radius = (cutoff - 1) / 2, (cutoff + 1) / 2
+        product.sub_(basis, alpha=centre).div_(radius)
+        for _ in range(degree - 1):
+            basis.neg_().add_(multiply(product).sub_(product, alpha=centre), alpha=2 / radius)
+            basis, product = product, basis
+        basis = product
+        del product
+        basis = _orthonormal(basis)
         num_passes += degree - 1
     good = torch.nonzero((residuals <= tolerance) | keep_all).flatten()
     num_dropped = len(residuals) - len(good)
@@ -100,28 +111,21 @@ def _is_done(
 
 def _choose_degree(cutoff: float, left: int) -> int:
     """The highest degree whose growth at the eigenvalue 1 float32 can bear."""
-    highest = max((1 - _centre(cutoff)) / _radius(cutoff), 1 + 1e-9)
+    highest = max((3 - cutoff) / (1 + cutoff), 1 + 1e-9)  # what 1 becomes where [-1, cutoff] becomes [-1, 1]
     return max(2, min(_DEGREE, left, int(math.acosh(_MOST_GROWTH) / math.acosh(highest))))
 
 
-def _filter(multiply: Callable[[Tensor], Tensor], basis: Tensor, product: Tensor, cutoff: float, degree: int) -> Tensor:
-    """(num_rows, width) orthonormal basis of T_degree((M - centre) / radius) basis. product: M basis."""
-    centre, radius = _centre(cutoff), _radius(cutoff)
-    earlier, current = basis, (product - centre * basis) / radius
-    for _ in range(degree - 1):
-        following = multiply(current).sub_(current, alpha=centre).mul_(2 / radius).sub_(earlier)
-        earlier, current = current, following
-    return torch.linalg.qr(current / current.norm(dim=0).clamp(min=1e-30)).Q
+def _orthonormal(table: Tensor) -> Tensor:
+    """(num_rows, width) orthonormal basis of the columns of a table, which is overwritten."""
+    return torch.linalg.qr(table.div_(table.norm(dim=0).clamp(min=1e-30))).Q
 
 
-def _centre(cutoff: float) -> float:
-    """Middle of [-1, cutoff]."""
-    return (cutoff - 1) / 2
-
-
-def _radius(cutoff: float) -> float:
-    """Half the length of [-1, cutoff]."""
-    return (cutoff + 1) / 2
+def _residuals(basis: Tensor, product: Tensor, values: Tensor) -> Tensor:
+    """(count,) lengths of the first columns of product - basis · values."""
+    squares = torch.zeros(len(values), dtype=torch.float64)
+    for vectors, products in zip(basis.split(_ROWS), product.split(_ROWS), strict=True):
+        squares += (products[:, : len(values)] - vectors[:, : len(values)] * values).square().sum(dim=0)
+    return squares.sqrt().to(basis.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from l2g2g.models.encoder_input import EncoderInput
+
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
@@ -14,11 +16,14 @@ class Encoding:
 
     Attributes:
         vectors: (num_rows, width), detached.
-        backward: Adds to the gradients of the parameters what a gradient of the vectors, (num_rows, width), gives.
+        backward: Adds to the gradients of the parameters what a gradient of the vectors, (num_rows, width), gives. It
+            is told the input once more.
+        holds_inputs: Whether the input stays in memory until then anyway.
     """
 
     vectors: Tensor
-    backward: Callable[[Tensor], None]
+    backward: Callable[[Tensor, EncoderInput], None]
+    holds_inputs: bool = False
 
 
 def add_gradient(parameter: Tensor, gradient: Tensor) -> None:

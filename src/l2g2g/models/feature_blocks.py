@@ -24,7 +24,7 @@ def block_bounds(low: int, high: int, num_columns: int, block_bytes: int | None 
 
 
 class FeatureReader:
-    """Rows of features as the encoder reads them, in memory where there is room.
+    """Rows of features as the encoder reads them, in memory where they fit.
 
     Args:
         read: Gives the rows of the nodes low:high.
@@ -50,12 +50,12 @@ class FeatureReader:
         self.low, self.high, self.num_columns = low, high, num_columns
         self._read, self._storage, self._device = read, storage, device
         self._bounds = block_bounds(low, high, max(num_columns, num_stored))
-        self._room, self._kept = keep_bytes, dict[int, FeatureTable]()
+        self._bytes_left, self._kept = keep_bytes, dict[int, FeatureTable]()
         self._block_bytes = 4 * num_columns * max((stop - start for start, stop in self._bounds), default=0)
 
-    def has_room(self, num_blocks: int) -> bool:
+    def fits(self, num_blocks: int) -> bool:
         """Whether copies of so many blocks fit what is left."""
-        return num_blocks * self._block_bytes <= self._room
+        return num_blocks * self._block_bytes <= self._bytes_left
 
     def blocks(self) -> Iterator[tuple[slice, FeatureTable]]:
         """(rows counted from `low`, their features) of all blocks in order."""
@@ -65,9 +65,9 @@ class FeatureReader:
                 nodes = np.arange(start, stop, dtype=np.int32)
                 table = FeatureTable.build(self._read(start, stop), nodes, self._device, self._storage)
                 size = table.num_bytes
-                if size <= self._room:
+                if size <= self._bytes_left:
                     self._kept[start] = table
-                    self._room -= size
+                    self._bytes_left -= size
             yield slice(start - self.low, stop - self.low), table
 
 
@@ -116,6 +116,6 @@ class FeatureBlocks:
             rows: Tensor | SparseMatrix | None = self._dropped.get(here.start)
             if rows is None:
                 rows = table.dropped(self.dropout, seed=self.seed, epoch=self.epoch)
-                if self.dropout and isinstance(rows, Tensor) and self.reader.has_room(len(self._dropped) + 1):
+                if self.dropout and isinstance(rows, Tensor) and self.reader.fits(len(self._dropped) + 1):
                     self._dropped[here.start] = rows  # for the gradient
             yield here, rows

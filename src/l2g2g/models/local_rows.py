@@ -89,7 +89,7 @@ class LocalRows:
         self.owners = np.repeat(np.arange(communicator.size), np.diff(bounds))
         self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
         self._places: np.ndarray | None = None
-        self._room, self._kept = keep_bytes, dict[int, RowBlock]()
+        self._bytes_left, self._kept = keep_bytes, dict[int, RowBlock]()
         if communicator.size > 1:
             is_local = np.zeros(num_nodes, bool)
             is_local[self.low : self.high] = True
@@ -126,15 +126,15 @@ class LocalRows:
                 indptr = block.indptr.astype(np.int64, copy=False)
                 local = RowBlock(low, low + len(indptr) - 1, indptr, columns, 0, block.weights)
                 # What came first stays: blocks are read round and round, and the one used last is needed last.
-                if self._places is not None and local.num_bytes <= self._room:
+                if self._places is not None and local.num_bytes <= self._bytes_left:
                     self._kept[low] = local
-                    self._room -= local.num_bytes
+                    self._bytes_left -= local.num_bytes
             low = local.high
             yield local
 
     def forget(self) -> None:
         """Give back the blocks that are kept, and keep none from now on."""
-        self._kept, self._room = {}, 0
+        self._kept, self._bytes_left = {}, 0
 
     def with_ghosts(self, table: Tensor) -> Tensor:
         """(num_local, width) the rows of owned and ghost nodes. table: (num_owned, width), those that are owned."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.models.encoder_input import PropagationMatrix
 from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, invert_degrees, sum_weights
 
@@ -24,8 +24,8 @@ class Propagation(ABC):
         """(num_rows, num_rows) matrix of the edges of Â."""
 
     @abstractmethod
-    def of_new_nodes(self, new: Newcomers, known_degrees: np.ndarray) -> SparseMatrix:
-        """(num_new, num_known + num_new) rows of new nodes. known_degrees: as in `Newcomers.propagation`."""
+    def of_new_nodes(self, new: NewNodes, known_degrees: np.ndarray) -> SparseMatrix:
+        """(num_new, num_known + num_new) rows of new nodes. known_degrees: as in `NewNodes.propagation`."""
 
 
 class SymmetricPropagation(Propagation):
@@ -35,7 +35,7 @@ class SymmetricPropagation(Propagation):
         """Â itself."""
         return symmetric
 
-    def of_new_nodes(self, new: Newcomers, known_degrees: np.ndarray) -> SparseMatrix:
+    def of_new_nodes(self, new: NewNodes, known_degrees: np.ndarray) -> SparseMatrix:
         """Their rows of Â of the grown graph."""
         return SparseMatrix.from_scipy(new.propagation(known_degrees))
 
@@ -50,7 +50,7 @@ class MeanPropagation(Propagation):
         """The mean over the visible neighbours."""
         return symmetric.mean
 
-    def of_new_nodes(self, new: Newcomers, known_degrees: np.ndarray) -> SparseMatrix:
+    def of_new_nodes(self, new: NewNodes, known_degrees: np.ndarray) -> SparseMatrix:
         """The mean over known and new neighbours alike."""
         both = sp.csr_array(sp.hstack([new.to_known, new.among], format="csr"))
         both.sort_indices()

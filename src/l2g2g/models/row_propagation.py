@@ -47,7 +47,7 @@ class VisibleRows:
         device: torch.device | str = "cpu",
     ) -> None:
         self.rows, self.mask, self.device = rows, mask, torch.device(device)
-        self._room, self._kept = keep_bytes, dict[int, SparseMatrix]()
+        self._bytes_left, self._kept = keep_bytes, dict[int, SparseMatrix]()
 
     def blocks(self) -> Iterator[tuple[int, SparseMatrix]]:
         """(first row, (num_rows, num_local) pattern with weights) of all blocks in order."""
@@ -63,12 +63,12 @@ class VisibleRows:
             if matrix is None:
                 whole = block_matrix(block, len(self.rows.nodes), self.device)
                 matrix = split_rows(whole, block.indptr, self.mask, self.rows.first + block.low)
-                if self._room > 0:
+                if self._bytes_left > 0:
                     matrix = matrix.compact()
                     size = matrix.num_bytes
-                    if size <= self._room:
+                    if size <= self._bytes_left:
                         self._kept[block.low] = matrix
-                    self._room = max(0, self._room - size)
+                    self._bytes_left = max(0, self._bytes_left - size)
             yield block.low, matrix
 
     @property

@@ -9,7 +9,7 @@ more are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,6 @@ _DRAWS_PER_ROUND = 16  # about so many columns a row draws of one block
 _GROUP = 4  # a row draws so many columns at once, or none: rows cost more than columns
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
 # The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
-_EXPONENT = 0.75
 _MOST_UNITS = 2**31 - 1
 
 
@@ -293,6 +292,13 @@ class NegativeDraws:
         return self.plan.list_pairs(seed=self.seed, epoch=self.epoch)
 
 
+# How negatives are sampled, by name: weights (num_rows,) of the far ends from their degrees; None for all alike.
+TARGET_WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray] | None] = {
+    "uniform": None,
+    "degree": lambda degrees: degrees**0.75 * (degrees > 0),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class TargetUnits:
     """How likely each row is as the far end of a negative: in proportion to its units.
@@ -304,9 +310,10 @@ class TargetUnits:
     starts: np.ndarray
 
     @classmethod
-    def by_degree(cls, degrees: np.ndarray, offsets: np.ndarray) -> TargetUnits:
-        """Units in proportion to degree^0.75; a row without edges has none, any other has at least one."""
-        wanted = degrees.astype(np.float64) ** _EXPONENT * (degrees > 0)
+    def make(cls, sampling: str, degrees: np.ndarray, offsets: np.ndarray) -> TargetUnits:
+        """Units in proportion to `TARGET_WEIGHTS[sampling]`; none where that is 0, at least one where it is not."""
+        weigh = TARGET_WEIGHTS[sampling]
+        wanted = np.ones(len(degrees)) if weigh is None else weigh(degrees)
         largest = max(1.0, float(np.add.reduceat(wanted, offsets[:-1][np.diff(offsets) > 0]).max(initial=0.0)))
         factor = min(1024.0, (_MOST_UNITS - len(wanted)) / largest)  # each may be rounded up by one
         return cls(np.concatenate([[0], np.cumsum(np.ceil(wanted * factor).astype(np.int64))]))
@@ -336,13 +343,12 @@ def plan_negatives(
     *,
     patches: np.ndarray | None = None,
     shares: np.ndarray | None = None,
-    by_degree: bool = False,
+    sampling: str = "uniform",
 ) -> NegativePlan:
     """Plan about counts[j] negatives in patch j among its pairs that are neither edges nor held out.
 
     edges, held_out: block-diagonal (num_rows, num_rows) symmetric patterns without diagonal. nodes: (num_rows,).
-    A patch in which every pair is excluded gets no negatives. by_degree: a pair (u, v) is drawn in proportion to
-    degree_v^0.75.
+    A patch in which every pair is excluded gets no negatives. sampling: a name in `TARGET_WEIGHTS`.
     """
     num_patches, sizes = len(offsets) - 1, np.diff(offsets)
     shares = np.ones(num_patches) / max(1, num_patches) if shares is None else shares
@@ -355,10 +361,10 @@ def plan_negatives(
     ]
     indptr, columns = kernels().pack_pattern(*patterns, blank.order, blank.places)
     per_patch = np.diff(indptr[offsets])
-    if not by_degree:
+    if TARGET_WEIGHTS[sampling] is None:
         allowed = sizes * (sizes - 1) - per_patch
         return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns))
-    units = TargetUnits.by_degree(np.diff(edges.indptr), offsets)
+    units = TargetUnits.make(sampling, np.diff(edges.indptr), offsets)
     rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
     taken = np.bincount(
         np.repeat(np.arange(num_patches), sizes)[rows], weights=units.each[blank.order[columns]], minlength=num_patches

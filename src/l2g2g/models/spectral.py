@@ -13,7 +13,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.errors import NumericalError
-from l2g2g.graphs.non_edges import EdgeSource
+from l2g2g.graphs.graph_store import EdgeSource
 
 _SINGLE_PRECISION = 1e-2
 _KEPT_EDGES = 1 << 22  # of a graph whose rows are read once and kept
@@ -54,6 +54,12 @@ def _score(vectors: np.ndarray, signs: np.ndarray, sources: np.ndarray, targets:
         if columns.any():
             scores += sign * score_inner_products(np.ascontiguousarray(vectors[:, columns]), sources, targets)
     return scores
+
+
+def spectral_bytes(num_nodes: int, num_edges: int, dim: int) -> int:
+    """Memory that `spectral_vectors` takes at most, in double precision: ARPACK's columns, the result, rows kept."""
+    columns = max(2 * dim + 1, 20) + 2 * dim + 8
+    return 8 * columns * num_nodes + (24 * num_edges if num_edges <= _KEPT_EDGES else 0)
 
 
 def spectral_vectors(graph: EdgeSource, dim: int, *, seed: int = 0, tolerance: float = 1e-3) -> SpectralVectors:

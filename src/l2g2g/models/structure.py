@@ -19,7 +19,8 @@ from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
-MORE_VECTORS = 16  # iterated beside those that are asked for: the last ones of a block converge slowly
+MORE_VECTORS = 16  # iterated beside the wanted ones: the last ones of a block converge slowly
+BYTES_PER_NUMBER = 18  # of a block of vectors while it is iterated: four tables, and a little for products
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
 _LEAST_CROSSING = 0.9  # of the edges of a graph that counts as nearly bipartite: those that join its two sides
 _ROUGH_PASSES = 8
@@ -38,7 +39,7 @@ class StructureMap:
         eigenvalues: (width,) of the eigenvectors: positive ones, largest first; then, where these were sought,
             negative ones, lowest first.
         degree_mean, degree_spread: Of the logarithms of the degrees.
-        num_dropped: Eigenvectors that were asked for and had not converged, or had no positive eigenvalue.
+        num_dropped: Wanted eigenvectors that had not converged, or had no positive eigenvalue.
         num_passes: Passes over the graph that they took.
     """
 
@@ -132,7 +133,12 @@ def fit_products(
 
     def multiply(table: torch.Tensor) -> torch.Tensor:
         product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
-        return product.sub_(first @ (first.t() @ product))
+        return product.addmm_(first, first.t() @ product, alpha=-1)
+
+    def make_start(num_vectors: int) -> torch.Tensor:
+        start = torch.randn(num_nodes, num_vectors, generator=torch_generator(seed, Purpose.STRUCTURE))
+        start *= torch.from_numpy(is_large)[:, None]
+        return start.addmm_(first, first.t() @ start, alpha=-1)
 
     num_large = int(is_large.sum())
     count, num_negative = max(0, min(width, num_large) - 1), max(0, min(num_negative, num_large - 2))
@@ -140,19 +146,16 @@ def fit_products(
     num_passes = 0
     with _one_thread_for_few(num_nodes * width):
         block = max(0, min(count + MORE_VECTORS, num_large - 1))
-        start = torch.randn(num_nodes, block, generator=torch_generator(seed, Purpose.STRUCTURE))
-        start *= torch.from_numpy(is_large)[:, None]
-        start -= first @ (first.t() @ start)
         if count:
             how: dict[str, Any] = {"max_passes": _ROUGH_PASSES, "keep_all": True} if rough else {}
-            found.append(leading_eigenvectors(multiply, start, count, **how))
+            found.append(leading_eigenvectors(multiply, make_start(block), count, **how))
         if count and num_negative:
-            lowest = lowest_direction(multiply, start[:, :1])
+            lowest = lowest_direction(multiply, make_start(1))
             num_passes = lowest.num_passes
             largest = found[0].values
             weighs = len(largest) > 0 and -lowest.value > float(largest[len(largest) // _QUARTER])
             if weighs or _crossing_share(multiply, first, lowest.vector) >= _LEAST_CROSSING:
-                num_negative, start = min(num_negative, block), start[:, : num_negative + MORE_VECTORS]
+                start = make_start(min(num_negative + MORE_VECTORS, num_large - 1))
                 found.append(leading_eigenvectors(lambda table: -multiply(table), start, num_negative).negated())
     leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
     spectral, values = [leading[:, None].astype(np.float32)], [np.ones(1, np.float32)]

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.models.spectral import SpectralVectors
-from l2g2g.neighbours.sides import Sides
+from l2g2g.neighbours.factors import ScoreFactors
 from l2g2g.neighbours.top_links import top_links
 
 _MOST_NEIGHBOURS = 300  # of a common neighbour: what a hub adds to resource allocation is next to nothing
@@ -23,8 +23,8 @@ def candidate_links(
     known: CSR pattern of the edges, symmetric.
     """
     num_nodes = known.shape[0]
-    sides = Sides(spectral.vectors, np.ascontiguousarray(spectral.vectors * spectral.signs))
-    by_spectrum = top_links(sides, count, known)
+    factors = ScoreFactors(spectral.vectors, np.ascontiguousarray(spectral.vectors * spectral.signs))
+    by_spectrum = top_links(factors, count, known)
     ends = [found, (by_spectrum.sources, by_spectrum.targets), _by_neighbours(known, count)]
     keys = np.unique(
         np.concatenate([np.minimum(one, other) * num_nodes + np.maximum(one, other) for one, other in ends])

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from l2g2g.models.decoders.base import Decoder
-from l2g2g.neighbours.sides import Sides
+from l2g2g.neighbours.factors import ScoreFactors
 
 
-def sides_of(decoder: Decoder, embedding: np.ndarray) -> Sides | None:
-    """The two sides whose inner products are the decoder's scores; None where it has none."""
+def factors_of(decoder: Decoder, embedding: np.ndarray) -> ScoreFactors | None:
+    """The two factors whose inner products are the decoder's scores; None where it has none."""
     with torch.no_grad():
         factors = decoder.factors(decoder.as_tensor(embedding))
     if factors is None:
@@ -18,4 +18,4 @@ def sides_of(decoder: Decoder, embedding: np.ndarray) -> Sides | None:
     left = factors.left.cpu().numpy()
     right = left if factors.right is None else factors.right.cpu().numpy()
     bias = 0.0 if factors.bias is None else float(factors.bias.detach())
-    return Sides(left, right, bias, one_way=decoder.is_directed)
+    return ScoreFactors(left, right, bias, one_way=decoder.is_directed)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from l2g2g.core import kernels
-from l2g2g.neighbours.sides import Sides
+from l2g2g.neighbours.factors import ScoreFactors
 
 _QUERIES = 256  # rows of a block
 _COLUMNS = 16384  # and its columns: 16 MB of scores, which stay in the last cache
 
 
-def search_exactly(sides: Sides, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def search_exactly(factors: ScoreFactors, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k nodes with the highest scores for each row, best first, the row itself left out.
 
     Of equal scores the lower node number comes first. rows: (num_rows,); k: below the number of nodes.
@@ -23,11 +23,11 @@ def search_exactly(sides: Sides, rows: np.ndarray, k: int) -> tuple[np.ndarray, 
     scores = np.full((len(rows), k), -np.inf, np.float32)
     for low in range(0, len(rows), _QUERIES):
         here = slice(low, low + _QUERIES)
-        queries = sides.left[rows[here]]
-        for first in range(0, sides.num_nodes, _COLUMNS):
-            block = queries @ sides.right[first : first + _COLUMNS].T
+        queries = factors.left[rows[here]]
+        for first in range(0, factors.num_nodes, _COLUMNS):
+            block = queries @ factors.right[first : first + _COLUMNS].T
             keep_best(block, first, rows[here], scores[here], nodes[here])
-    return nodes, scores + np.float32(sides.bias)
+    return nodes, scores + np.float32(factors.bias)
 
 
 def keep_best(block: np.ndarray, first: int, own: np.ndarray, scores: np.ndarray, nodes: np.ndarray) -> None:

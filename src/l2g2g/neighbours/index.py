@@ -13,7 +13,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import reading
 from l2g2g.graphs.write import write_text, write_whole
 from l2g2g.neighbours.exact import search_exactly
-from l2g2g.neighbours.sides import Sides
+from l2g2g.neighbours.factors import ScoreFactors
 
 _FORMAT = "l2g2g neighbours 1"
 # Links of a vector in the graph, and candidates looked at while it is built and while it is searched.
@@ -21,20 +21,20 @@ _CONNECTIVITY, _BUILD_EFFORT, _SEARCH_EFFORT = 16, 128, 128
 
 
 class NeighbourIndex:
-    """An index over the right side of every node, asked by the left side of some.
+    """An approximate index of the right factor of every node, searched by left factors.
 
     It links every vector to those with which it has the largest inner products, and walks from link to link. With
     several threads two builds may link a few vectors differently; `recall` says what an index is worth.
 
     Args:
-        sides: What nodes are compared by.
+        factors: What nodes are compared by.
         threads: Threads that build and search; 0 for all cores.
     """
 
-    def __init__(self, sides: Sides, threads: int = 0) -> None:
-        self.sides, self.threads = sides, threads
+    def __init__(self, factors: ScoreFactors, threads: int = 0) -> None:
+        self.factors, self.threads = factors, threads
         self._index = _load_usearch().Index(
-            ndim=sides.right.shape[1],
+            ndim=factors.right.shape[1],
             metric="ip",
             dtype="f32",
             connectivity=_CONNECTIVITY,
@@ -43,16 +43,16 @@ class NeighbourIndex:
         )
 
     @classmethod
-    def build(cls, sides: Sides, threads: int = 0) -> NeighbourIndex:
+    def build(cls, factors: ScoreFactors, threads: int = 0) -> NeighbourIndex:
         """Index all nodes."""
-        index = cls(sides, threads)
-        index._index.add(np.arange(sides.num_nodes, dtype=np.uint64), sides.right, threads=threads)
+        index = cls(factors, threads)
+        index._index.add(np.arange(factors.num_nodes, dtype=np.uint64), factors.right, threads=threads)
         return index
 
     @classmethod
-    def load(cls, path: str | Path, sides: Sides, threads: int = 0) -> NeighbourIndex:
+    def load(cls, path: str | Path, factors: ScoreFactors, threads: int = 0) -> NeighbourIndex:
         """Read the index that `save` wrote for the same vectors; any other file is refused before it is opened."""
-        index, path = cls(sides, threads), Path(path)
+        index, path = cls(factors, threads), Path(path)
         with reading(path):
             content = path.read_bytes()
         with reading(_about(path)):
@@ -72,7 +72,7 @@ class NeighbourIndex:
         write_text(_about(path), json.dumps(self._describe(content)))
 
     def _describe(self, content: bytes) -> dict[str, str]:
-        vectors = hashlib.sha256(self.sides.right.data).hexdigest()
+        vectors = hashlib.sha256(self.factors.right.data).hexdigest()
         return {"format": _FORMAT, "vectors": vectors, "sha256": hashlib.sha256(content).hexdigest()}
 
     def search(self, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +81,7 @@ class NeighbourIndex:
         if len(rows) == 0:
             return nodes, nodes.astype(np.float32)
         asked = np.resize(rows, max(2, len(rows)))  # one row alone gets an answer of another kind
-        found = self._index.search(self.sides.left[asked], k + 1, threads=self.threads)
+        found = self._index.search(self.factors.left[asked], k + 1, threads=self.threads)
         keys, counts = found.keys[: len(rows)].astype(np.int64), found.counts[: len(rows)]
         own = keys == rows[:, None]
         own[~own.any(axis=1), k] = True  # the row itself is left out, or else what is farthest
@@ -89,7 +89,7 @@ class NeighbourIndex:
         nodes[whole] = keys[whole][~own[whole]].reshape(-1, k)
         scores = self._score(rows, nodes, whole)
         if not whole.all():  # a walk that came to an end too early
-            nodes[~whole], scores[~whole] = search_exactly(self.sides, rows[~whole], k)
+            nodes[~whole], scores[~whole] = search_exactly(self.factors, rows[~whole], k)
         order = np.lexsort((nodes, -scores), axis=1)
         return np.take_along_axis(nodes, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
@@ -98,10 +98,10 @@ class NeighbourIndex:
 
         A found node counts if its score reaches that of the k-th nearest: among equal ones none is truer.
         """
-        num_nodes = self.sides.num_nodes
+        num_nodes = self.factors.num_nodes
         k = min(k, num_nodes - 1)
         rows = np.random.default_rng(seed).choice(num_nodes, min(num_samples, num_nodes), replace=False)
-        _, true_scores = search_exactly(self.sides, rows, k)
+        _, true_scores = search_exactly(self.factors, rows, k)
         _, scores = self.search(rows, k)
         tolerance = 1e-5 * np.maximum(1.0, np.abs(true_scores[:, -1:]))  # sums in another order
         return float((scores >= true_scores[:, -1:] - tolerance).mean())
@@ -109,8 +109,8 @@ class NeighbourIndex:
     def _score(self, rows: np.ndarray, nodes: np.ndarray, whole: np.ndarray) -> np.ndarray:
         scores = np.full(nodes.shape, -np.inf, np.float32)
         asked = rows[whole]
-        scores[whole] = np.einsum("rd,rkd->rk", self.sides.left[asked], self.sides.right[nodes[whole]])
-        return scores + np.float32(self.sides.bias)
+        scores[whole] = np.einsum("rd,rkd->rk", self.factors.left[asked], self.factors.right[nodes[whole]])
+        return scores + np.float32(self.factors.bias)
 
 
 def _about(path: Path) -> Path:

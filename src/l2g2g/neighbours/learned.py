@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.exact import keep_best
+from l2g2g.neighbours.factors import ScoreFactors
 from l2g2g.neighbours.recall import measure_recall
-from l2g2g.neighbours.sides import Sides
 from l2g2g.neighbours.top_links import TopLinks, top_links
 
 _FITTED_PAIRS = 50_000
@@ -39,7 +39,7 @@ def top_learned_links(
     are best by them are scored by the decoder. What that misses is measured, see `measure_recall`.
     """
     wanted = max(5 * count, min(_CANDIDATES * count, _ENOUGH))
-    candidates = top_links(_fit_sides(decoder, embedding, known, seed), wanted, known)
+    candidates = top_links(_fit_factors(decoder, embedding, known, seed), wanted, known)
     scores = decoder.score(embedding, candidates.sources, candidates.targets).astype(np.float32)
     best = np.lexsort((candidates.targets, candidates.sources, -scores))[:count]
     found = TopLinks(candidates.sources[best], candidates.targets[best], scores[best], None, candidates.scored_fraction)
@@ -49,7 +49,7 @@ def top_learned_links(
     return replace(found, recall=recall)
 
 
-def _fit_sides(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> Sides:
+def _fit_factors(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> ScoreFactors:
     """score(u, v) ≈ Σ weight · z_u · z_v over the coordinates, by least squares over edges and random pairs."""
     generator = np.random.default_rng([seed, _STREAM])
     num_nodes = len(embedding)
@@ -65,8 +65,8 @@ def _fit_sides(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, see
     roots = np.sqrt(np.abs(weights))
     left = (embedding * roots).astype(np.float32)
     if (weights >= 0).all():
-        return Sides(left, left)
-    return Sides(left, (left * np.sign(weights)).astype(np.float32))
+        return ScoreFactors(left, left)
+    return ScoreFactors(left, (left * np.sign(weights)).astype(np.float32))
 
 
 def _score_row(decoder: Decoder, embedding: np.ndarray, row: int) -> np.ndarray:

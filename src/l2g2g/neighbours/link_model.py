@@ -17,7 +17,7 @@ from l2g2g.graphs.non_edges import sample_non_edges
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.candidates import candidate_links
-from l2g2g.neighbours.decoding import sides_of
+from l2g2g.neighbours.decoding import factors_of
 from l2g2g.neighbours.learned import top_learned_links
 from l2g2g.neighbours.recall import measure_recall
 from l2g2g.neighbours.top_links import TopLinks, top_links
@@ -136,7 +136,7 @@ def top_combined(scorer: LinkScorer, graph: Graph, vectors: np.ndarray, decoder:
 
 
 def _top_by_vectors(decoder: Decoder, vectors: np.ndarray, count: int, known: sp.csr_array) -> TopLinks:
-    sides = sides_of(decoder, vectors)
-    if sides is None:
+    factors = factors_of(decoder, vectors)
+    if factors is None:
         return top_learned_links(decoder, vectors, count, known)
-    return top_links(sides, count, known)
+    return top_links(factors, count, known)

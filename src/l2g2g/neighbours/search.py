@@ -1,16 +1,20 @@
-"""Search: the nearest nodes of some nodes, exactly or through an index, whichever is sooner done."""
+"""Search: the nearest nodes of some nodes, exactly or through an index, whichever is faster."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.frames import make_frame
 from l2g2g.neighbours.exact import search_exactly
+from l2g2g.neighbours.factors import ScoreFactors, factors_by
 from l2g2g.neighbours.index import NeighbourIndex
-from l2g2g.neighbours.sides import Sides, sides_by
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SearchMethod = Literal["auto", "exact", "index"]
 # To link one vector into an index costs about as much as to compare it with this many others. An exact search for
@@ -28,15 +32,28 @@ class Neighbours:
         scores: (num_rows, k) float32, higher is nearer.
         recall: Share of the true nearest that the index finds, on sampled nodes; None for an exact search, which
             finds all.
+        queries: (num_rows,) the nodes that were asked for; None where these are known from elsewhere.
     """
 
     nodes: np.ndarray
     scores: np.ndarray
     recall: float | None = None
+    queries: np.ndarray | None = None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each neighbour: the node as index, then rank (from 1), neighbour and score."""
+        num_rows, k = self.nodes.shape
+        asked = np.arange(num_rows) if self.queries is None else self.queries
+        columns = {
+            "rank": np.tile(np.arange(1, k + 1), num_rows),
+            "neighbour": self.nodes.ravel(),
+            "score": self.scores.ravel(),
+        }
+        return make_frame(columns, np.repeat(asked, k), "node")
 
 
 def nearest(
-    embedding: np.ndarray | Sides,
+    embedding: np.ndarray | ScoreFactors,
     rows: np.ndarray | list[int],
     k: int = 10,
     *,
@@ -47,7 +64,7 @@ def nearest(
     """The k nearest nodes of each row, the row itself left out.
 
     Args:
-        embedding: (num_nodes, dim), compared by the metric; or the sides of a score, and then the metric is theirs.
+        embedding: (num_nodes, dim), compared by the metric; or the factors of a score, and then the metric is theirs.
         rows: (num_rows,) node numbers.
         k: Neighbours of each; fewer where there are fewer nodes.
         metric: cosine or inner.
@@ -58,25 +75,25 @@ def nearest(
         >>> nearest(np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), [0], k=2).nodes.tolist()
         [[1, 2]]
     """
-    sides = embedding if isinstance(embedding, Sides) else sides_by(embedding, metric)
+    factors = embedding if isinstance(embedding, ScoreFactors) else factors_by(embedding, metric)
     rows = np.asarray(rows, dtype=np.int64)
-    k = check_k(k, sides.num_nodes)
-    if len(rows) and not (rows.min() >= 0 and rows.max() < sides.num_nodes):
-        raise InputError(f"rows must be from 0 to {sides.num_nodes - 1}, the nodes of the embedding")
-    if method == "exact" or (method == "auto" and not index_pays(len(rows), sides.num_nodes)):
-        return Neighbours(*search_exactly(sides, rows, k))
-    index = NeighbourIndex.build(sides, threads)
+    k = check_k(k, factors.num_nodes)
+    if len(rows) and not (rows.min() >= 0 and rows.max() < factors.num_nodes):
+        raise InputError(f"rows must be from 0 to {factors.num_nodes - 1}, the nodes of the embedding")
+    if method == "exact" or (method == "auto" and not index_pays(len(rows), factors.num_nodes)):
+        return Neighbours(*search_exactly(factors, rows, k))
+    index = NeighbourIndex.build(factors, threads)
     return search_index(index, rows, k)
 
 
 def search_index(index: NeighbourIndex, rows: np.ndarray, k: int) -> Neighbours:
     """The same from an index that is there already, with its recall on a few hundred nodes."""
-    k = check_k(k, index.sides.num_nodes)
+    k = check_k(k, index.factors.num_nodes)
     return Neighbours(*index.search(rows, k), recall=index.recall(k, num_samples=_RECALL_SAMPLES))
 
 
 def index_pays(num_rows: int, num_nodes: int) -> bool:
-    """Whether building an index and asking it is sooner done than comparing every row with every node."""
+    """Whether building and searching an index is faster than comparing every row with every node."""
     return num_rows > _BUILD_COST and num_nodes > _BUILD_COST
 
 

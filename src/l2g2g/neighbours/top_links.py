@@ -11,6 +11,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from l2g2g.core import kernels, native
 from l2g2g.errors import InputError
+from l2g2g.graphs.frames import make_frame
+from l2g2g.neighbours.factors import ScoreFactors
 from l2g2g.neighbours.groups import Groups, bound_scores, make_groups, principal_axes
-from l2g2g.neighbours.sides import Sides
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _GROUP = 256  # nodes of a group: its vectors and a row of its scores stay in the first caches
 _MOST_CUTS = 12  # 4096 groups, 16 million bounds
@@ -52,6 +57,11 @@ class TopLinks:
         """(num_links,) σ(score)."""
         return sigmoid(self.scores)
 
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each link: source, target, probability and score."""
+        columns = {"source": self.sources, "target": self.targets}
+        return make_frame({**columns, "probability": self.probabilities, "score": self.scores})
+
 
 def sigmoid(scores: np.ndarray) -> np.ndarray:
     """1 / (1 + e^−score), in float64 and without overflow."""
@@ -59,14 +69,14 @@ def sigmoid(scores: np.ndarray) -> np.ndarray:
 
 
 def top_links(
-    sides: Sides, count: int, known: sp.csr_array, *, max_products: float = _MOST_PRODUCTS, seed: int = 0
+    factors: ScoreFactors, count: int, known: sp.csr_array, *, max_products: float = _MOST_PRODUCTS, seed: int = 0
 ) -> TopLinks:
     """The `count` pairs of highest score among those that are not known; fewer where there are fewer.
 
     Of equal scores the lower node numbers come first.
 
     Args:
-        sides: What pairs are scored by.
+        factors: What pairs are scored by.
         known: CSR pattern of the edges (of the arcs, where the score is one-way), columns sorted; its diagonal does
             not matter. Both directions of an edge must be there unless the score is one-way.
         max_products: Multiplications after which the search ends with what it has.
@@ -74,35 +84,35 @@ def top_links(
     """
     if count < 1:
         raise InputError(f"--top is {count}; it must be at least 1")
-    if known.shape != (sides.num_nodes, sides.num_nodes):
-        raise InputError(f"{sides.num_nodes:,} vectors but {known.shape[0]:,} nodes in the graph; they must be equal")
-    num_pairs = sides.num_nodes * (sides.num_nodes - 1) // (1 if sides.one_way else 2)
-    num_cuts = min(_MOST_CUTS, max(0, math.ceil(math.log2(max(1, sides.num_nodes / _GROUP)))))
-    axes = principal_axes(sides.left) if sides.same else principal_axes(sides.left, sides.right)
-    left = make_groups(sides.left, axes, num_cuts)
-    right = left if sides.same else make_groups(sides.right, axes, num_cuts)
-    search = _Search(sides, left, right, known, count)
+    if known.shape != (factors.num_nodes, factors.num_nodes):
+        raise InputError(f"{factors.num_nodes:,} vectors but {known.shape[0]:,} nodes in the graph; they must be equal")
+    num_pairs = factors.num_nodes * (factors.num_nodes - 1) // (1 if factors.one_way else 2)
+    num_cuts = min(_MOST_CUTS, max(0, math.ceil(math.log2(max(1, factors.num_nodes / _GROUP)))))
+    axes = principal_axes(factors.left) if factors.same else principal_axes(factors.left, factors.right)
+    left = make_groups(factors.left, axes, num_cuts)
+    right = left if factors.same else make_groups(factors.right, axes, num_cuts)
+    search = _Search(factors, left, right, known, count)
     rest = search.run(max_products)
-    sources, targets = np.divmod(search.keys, sides.num_nodes)
+    sources, targets = np.divmod(search.keys, factors.num_nodes)
     recall = None
     if len(rest):
         recall = len(search.keys) / (len(search.keys) + search.estimate_missed(rest, seed))
     scored = min(1.0, search.num_scored / max(1, num_pairs))
-    return TopLinks(sources, targets, search.scores + np.float32(sides.bias), recall, scored)
+    return TopLinks(sources, targets, search.scores + np.float32(factors.bias), recall, scored)
 
 
 class _Search:
     """The best pairs so far, and the pairs of groups ("tiles") that may hold better ones."""
 
-    def __init__(self, sides: Sides, left: Groups, right: Groups, known: sp.csr_array, count: int) -> None:
-        self.sides, self.left, self.right, self.count = sides, left, right, count
+    def __init__(self, factors: ScoreFactors, left: Groups, right: Groups, known: sp.csr_array, count: int) -> None:
+        self.factors, self.left, self.right, self.count = factors, left, right, count
         self.known = np.ascontiguousarray(known.indptr, np.int64), np.ascontiguousarray(known.indices, np.int32)
         self.scores, self.keys = np.empty(0, np.float32), np.empty(0, np.int64)
         self.num_scored = 0
         largest = max(np.diff(left.starts).max(), np.diff(right.starts).max())
         self.width = -(-int(largest) // 16) * 16
-        self.rows = _lay_out(sides.left[left.order], left.starts, self.width)
-        columns = self.rows if sides.same else _lay_out(sides.right[right.order], right.starts, self.width)
+        self.rows = _lay_out(factors.left[left.order], left.starts, self.width)
+        columns = self.rows if factors.same else _lay_out(factors.right[right.order], right.starts, self.width)
         self.columns = np.ascontiguousarray(columns.transpose(0, 2, 1))
 
     @property
@@ -114,7 +124,7 @@ class _Search:
         """Score tile after tile, by their bounds. Returns those that were left out though they may hold something."""
         tiles, bounds = self._tiles()
         place, step = 0, _FIRST_TILES
-        products_per_tile = self.width**2 * self.sides.left.shape[1]
+        products_per_tile = self.width**2 * self.factors.left.shape[1]
         largest_step = max(1, min(_MOST_TILES, _MOST_KEPT // min(self.count, self.width**2)))
         while place < len(tiles) and bounds[place] >= self.threshold:
             if place * products_per_tile > max_products:
@@ -135,7 +145,7 @@ class _Search:
     def _tiles(self) -> tuple[np.ndarray, np.ndarray]:
         """(num_tiles,) numbers left · num_right + right, and their bounds, the highest first."""
         bounds = bound_scores(self.left, self.right)
-        if self.sides.same:
+        if self.factors.same:
             bounds[np.tril_indices(len(bounds), -1)] = -np.inf  # a pair of groups once
         tiles = np.argsort(-bounds, axis=None, kind="stable")
         in_order = bounds.ravel()[tiles]
@@ -149,7 +159,7 @@ class _Search:
         found = np.empty(len(tiles), np.int64)
         groups = self.left.order, self.left.starts, self.right.order, self.right.starts
         ones, others = np.divmod(tiles, self.right.num_groups)
-        options = self.threshold, self.sides.same, self.sides.one_way
+        options = self.threshold, self.factors.same, self.factors.one_way
 
         def score(here: slice) -> None:
             products = np.matmul(self.rows[ones[here]], self.columns[others[here]])

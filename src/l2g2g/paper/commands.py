@@ -214,7 +214,7 @@ def _run(
 
 
 def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quiet: bool) -> list[AnyCell]:
-    """Cells whose graph is available; a graph that was asked for by name stays, and reading it may fail."""
+    """Cells whose graph is available; a graph that was named stays, and reading it may fail."""
     from l2g2g.graphs.datasets import list_datasets
 
     if choice.datasets is not None:

@@ -1,6 +1,6 @@
 """How the patches are cut: AUC of the paper's patch methods by partition, and by how many edges it keeps.
 
-The paper does not say how often FENNEL passes over the nodes. The authors' code makes one pass unless told otherwise.
+The paper does not say how often FENNEL passes over the nodes. The authors' code makes one pass by default.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from l2g2g.runs.durations import show_seconds
+
 if TYPE_CHECKING:
     from l2g2g.paper.cells import AnyCell
     from l2g2g.paper.runner import Progress
@@ -47,7 +49,7 @@ def announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: 
         seconds = expect_seconds(left, answered.values(), sizes) / jobs
         done = f", {len(answered):,} of them done" if answered else ""
         graphs = ", ".join(sizes) if len(sizes) < 9 else f"{len(sizes)} graphs"
-        say(f"{len(cells):,} cells on {graphs}{done}; about {describe_time(seconds)} to go -> {path}")
+        say(f"{len(cells):,} cells on {graphs}{done}; about {show_seconds(seconds)} to go -> {path}")
     return len(answered)
 
 
@@ -68,7 +70,7 @@ def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], No
 
         def show(progress: Any) -> None:
             failed = f", {progress.failed} failed" if progress.failed else ""
-            bar.update(task, completed=progress.done, left=f"{describe_time(progress.seconds_left)} left{failed}")
+            bar.update(task, completed=progress.done, left=f"{show_seconds(progress.seconds_left)} left{failed}")
 
         yield show
 
@@ -86,20 +88,8 @@ def _describe(progress: Progress) -> str:
         score = f"{row.get('num_nodes', 0):,} nodes, {row.get('num_edges', 0):,} edges"
     return (
         f"{progress.done}/{progress.total} {' '.join(words)}: {score}, "
-        f"{row.get('cell_seconds', 0.0):.1f} s; {describe_time(progress.seconds_left)} left"
+        f"{row.get('cell_seconds', 0.0):.1f} s; {show_seconds(progress.seconds_left)} left"
     )
-
-
-def describe_time(seconds: float) -> str:
-    """Seconds in a suitable unit.
-
-    Example:
-        >>> describe_time(42), describe_time(600), describe_time(9000)
-        ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def say(text: str) -> None:

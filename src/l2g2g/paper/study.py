@@ -1,4 +1,4 @@
-"""The parts that all studies of the reproduction share: what was asked for, protocols, and options of timed runs."""
+"""The parts that all studies of the reproduction share: selections, protocols, and options of timed runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMED_EPOCHS, QUICK_TIMED_EPOCHS = 20, 5
 
 @dataclass(frozen=True)
 class Choice:
-    """What was asked for on the command line; None leaves the choice to the study."""
+    """Selections of the command line; None leaves the choice to the study."""
 
     datasets: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None

@@ -30,7 +30,7 @@ _COURTESY = 0.5  # seconds for which the other ranks let the first one report
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands in a torchrun job, as its environment says.
+    """Rank, size and addresses of a process in a torchrun job, from its environment.
 
     Attributes:
         rank, size: Its number among all processes, and how many they are.
@@ -79,7 +79,7 @@ class MessageCount:
 
 
 class Communicator:
-    """A process that is alone: rank 0 of 1, to which nothing is sent.
+    """A single process: rank 0 of 1; nothing is sent.
 
     Attributes:
         rank, size: The number of this process, and how many there are.
@@ -255,7 +255,7 @@ LOCAL = Communicator()
 
 @contextmanager
 def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIMEOUT) -> Iterator[RankCommunicator]:
-    """Meet the other ranks of the job; they part at the end of the context. timeout: seconds, of every message."""
+    """Connect to the other ranks of the job until the context ends. timeout: seconds, of every message."""
     from torch import distributed
 
     if not timeout > 0:
@@ -275,7 +275,7 @@ def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIME
 
 
 def _agree_on_name(store: Store, place: Place, timeout: float) -> str:
-    """A name that nobody has used: the keys of this meeting. What an earlier attempt left in the store is not seen.
+    """A fresh prefix for the keys in the store, so that those of an earlier attempt are not read.
 
     The count of restarts would do on one host, but hosts may count differently. Every rank asks with a word of its own;
     rank 0 answers with the name, until all have taken it. A word left by a dead rank is answered to no one.

@@ -1,4 +1,4 @@
-"""Network: the interface through which a rank reaches the others, found by asking the system for the way there."""
+"""Network: the interface through which a rank reaches the others, found from the routing table of the system."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Node tables: rows of all nodes, added up over patches and ranks, each complete at the rank that owns the node.
 
 A rank holds the rows of the nodes of its own patches: owned ones, and ghost nodes, which another rank owns. Rows of
-further nodes, the far ends of sampled pairs, are asked for and forgotten. One process owns all nodes and sends nothing.
+further nodes, the far ends of sampled pairs, are requested and not kept. One process owns all nodes and sends nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Placement:
             native().multiply(self._transpose, rows.contiguous().numpy(), out, added=before)
             return torch.from_numpy(out)
         table = rows.new_zeros(self.num_places, rows.shape[1]) if table is None else table
-        if self._ascends and self._runs_native(rows):  # no place twice: far quicker than row by row
-            table.numpy()[self.index] += rows.numpy() * self.shares[:, None]
+        if self._runs_native(rows):
+            native().add_rows(rows.contiguous().numpy(), self.index, self.shares, table.numpy())
             return table
         return table.index_add_(0, self._on(rows.device), rows * torch.from_numpy(self.shares[:, None]).to(rows))
 
@@ -65,10 +65,6 @@ class Placement:
         return (
             size == self.num_places and bool((self.index == np.arange(size)).all()) and bool((self.shares == 1).all())
         )
-
-    @cached_property
-    def _ascends(self) -> bool:
-        return bool((np.diff(self.index) > 0).all())
 
     @property
     def _covers_all(self) -> bool:
@@ -112,8 +108,8 @@ class Request:
     """Rows that a rank reads once, and rows that the others read of it.
 
     Attributes:
-        nodes: (num_nodes_asked,) their nodes, those of rank 0 first; None for all nodes in order.
-        outgoing: For each rank the places in this rank's table that it asked for.
+        nodes: (num_nodes_ghosts_elsewhere,) their nodes, those of rank 0 first; None for all nodes in order.
+        outgoing: For each rank the places in this rank's table that it requested.
         lengths: (num_ranks,) rows that come from each rank.
     """
 
@@ -181,11 +177,11 @@ class NodeTable:
         owned: (num_owned, width) the rows of the nodes of this rank, in their order.
         """
         lengths, expected = ([len(part) for part in parts] for parts in (self._held_elsewhere, self._ghosts))
-        rows = owned.index_select(0, self._asked.to(owned.device))
+        rows = owned.index_select(0, self._ghosts_elsewhere.to(owned.device))
         return self.communicator.all_to_all(kind, rows, lengths, expected)
 
     @cached_property
-    def _asked(self) -> Tensor:
+    def _ghosts_elsewhere(self) -> Tensor:
         """Places among the owned nodes of those that are ghost nodes elsewhere, rank by rank."""
         return torch.from_numpy(np.searchsorted(self._own_places, np.concatenate(self._held_elsewhere)))
 
@@ -218,7 +214,7 @@ class NodeTable:
         return Request(np.concatenate(nodes), outgoing, [len(part) for part in nodes]), total
 
     def gather(self, request: Request) -> Tensor:
-        """(num_asked, width) the rows that were asked for."""
+        """(num_requested, width) the requested rows."""
         if request.nodes is None:
             return self.rows
         rows = self.rows.index_select(0, _tensor(np.concatenate(request.outgoing), self.rows))
@@ -226,7 +222,7 @@ class NodeTable:
         return self.communicator.all_to_all("pair rows", rows, lengths, request.lengths)
 
     def scatter_add_to_owners(self, request: Request, rows: Tensor) -> None:
-        """Add rows for the nodes that were asked for. The table must be clear."""
+        """Add rows for the requested nodes. The table must be clear."""
         if request.nodes is None:
             self._rows = rows
             return

@@ -1,1 +1,1 @@
-"""Room 2: patches: a Graph is cut into overlapping patches."""
+"""Patches: partitions of a graph and their overlaps."""

@@ -16,7 +16,6 @@ from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap import PatchSet, make_patches
 from l2g2g.patches.partition import partition_graph
 from l2g2g.patches.store import PatchStore, write_patches
-from l2g2g.patches.stored_overlap import make_stored_patches
 from l2g2g.patches.widening import widen
 
 
@@ -99,19 +98,18 @@ def cut_graph(
             memory_bytes=memory_bytes,
         )
         sizes = np.bincount(labels)
-    overlaps: dict[str, Any] = {
-        "min_overlap": cut.min_overlap,
-        "target_overlap": cut.target_overlap,
-        "mean_degree": cut.mean_degree,
-    }
     with measure("overlap"):
+        joined = None
         if cut.most_share:
-            blocks = lambda: read_ahead(graph.row_blocks())  # noqa: E731
-            overlaps["joined"] = widen(blocks, labels, len(sizes), cut.most_share)
-        if graph.resident:
-            patch_set = make_patches(graph.to_graph().adjacency, labels, **overlaps)
-        else:
-            patch_set = make_stored_patches(graph, labels, **overlaps)
+            joined = widen(lambda: read_ahead(graph.row_blocks()), labels, len(sizes), cut.most_share)
+        patch_set = make_patches(
+            graph,
+            labels,
+            min_overlap=cut.min_overlap,
+            target_overlap=cut.target_overlap,
+            mean_degree=cut.mean_degree,
+            joined=joined,
+        )
     return patch_set, float(sizes.max() * len(sizes) / len(labels))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,8 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from l2g2g.core import kernels
 from l2g2g.graphs.block_model import sorted_distinct
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
 from l2g2g.patches.widening import Joined
 
@@ -81,21 +84,28 @@ class PatchSet:
 
     def induce(self, matrix: sp.csr_array) -> sp.csr_array:
         """Block-diagonal (num_rows, num_rows) CSR: the induced submatrix of every patch."""
-        values = np.ascontiguousarray(matrix.data, np.float32)
-        indptr, indices, data = kernels().induce(*csr_pattern(matrix), values, *self._stacked)
-        return _csr(indptr, indices, data, self.num_rows)
+        indptr, indices, entries = kernels().induce(*csr_pattern(matrix), 0, self.num_nodes, *self.stacked)
+        return _csr(indptr, indices, matrix.data.astype(np.float32, copy=False)[entries], self.num_rows)
 
     def count_arcs(self, adjacency: sp.csr_array) -> np.ndarray:
         """(num_patches,) entries of the induced submatrix of every patch."""
-        return np.diff(kernels().induced_indptr(*csr_pattern(adjacency), *self._stacked)[self.offsets])
+        bounds = kernels().induced_indptr(*csr_pattern(adjacency), 0, self.num_nodes, *self.stacked)
+        return np.diff(bounds[self.offsets])
 
-    def count_covered_edges(self, adjacency: sp.csr_array) -> int:
+    def count_covered_edges(self, graph: GraphStore) -> int:
         """Undirected edges that lie inside at least one patch."""
-        return adjacency.nnz // 2 - len(self.cut_edges(adjacency)[0])
+        if self.is_whole:
+            return graph.num_edges
+        return graph.num_edges - sum(len(sources) for sources, _ in self._cut_blocks(graph))
 
-    def cut_edges(self, adjacency: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    def cut_edges(self, graph: GraphStore) -> tuple[np.ndarray, np.ndarray]:
         """Edges that no patch holds, as (sources, targets) with source < target."""
-        return kernels().cut_edges(*csr_pattern(adjacency), *self._patches_of_nodes)
+        sources, targets = (np.concatenate(part) for part in zip(*self._cut_blocks(graph), strict=True))
+        return sources, targets
+
+    def _cut_blocks(self, graph: GraphStore) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for block in read_ahead(graph.row_blocks()):
+            yield kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
 
     def share_patch(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """(num_pairs,) bool, whether a patch holds both nodes of each pair."""
@@ -114,7 +124,7 @@ class PatchSet:
         return _patches_of_nodes(self.global_nodes, self.offsets, self.num_nodes)
 
     @property
-    def _stacked(self) -> tuple[np.ndarray, np.ndarray]:
+    def stacked(self) -> tuple[np.ndarray, np.ndarray]:
         """Nodes and offsets as kernels take them."""
         return np.ascontiguousarray(self.global_nodes, np.int64), np.ascontiguousarray(self.offsets, np.int64)
 
@@ -126,7 +136,7 @@ def whole_graph(num_nodes: int) -> PatchSet:
 
 
 def make_patches(
-    adjacency: sp.csr_array,
+    graph: GraphStore,
     labels: np.ndarray,
     *,
     min_overlap: int = 17,
@@ -134,22 +144,29 @@ def make_patches(
     mean_degree: float = 4.0,
     joined: Joined | None = None,
 ) -> PatchSet:
-    """Grow clusters into overlapping patches along a sparse, connected patch graph.
+    """Grow clusters into overlapping patches along a sparse, connected patch graph, in two passes over the rows.
 
-    adjacency: (num_nodes, num_nodes) symmetric CSR. labels: (num_nodes,) cluster of each node.
-    Every pair of the patch graph shares about target_overlap nodes, at least min_overlap where its two
-    clusters have them, and all overlaps together add at most half as many nodes as the graph has.
+    labels: (num_nodes,) cluster of each node. Every pair of the patch graph shares about target_overlap nodes, at least
+    min_overlap where its two clusters have them, and all overlaps together add at most half as many nodes as the graph
+    has. Half of them come from either cluster: those with most edges to the other one first, then breadth first.
     joined: nodes that are in further patches besides.
     """
-    num_nodes = len(labels)
     num_clusters = int(labels.max()) + 1
     if num_clusters == 1:
-        return whole_graph(num_nodes)
-    pairs, num_joined = patch_graph(count_cut_edges(adjacency, labels, num_clusters), labels, mean_degree)
-    wanted = overlap_size(min_overlap, target_overlap, num_nodes, len(pairs))
-    clusters = labels.astype(np.int32, copy=False), *group_by_label(labels, num_clusters)
-    added_patch, added_node = kernels().grow_overlaps(*csr_pattern(adjacency), *clusters, pairs, wanted)
-    return assemble_patches(labels, added_patch, added_node, pairs, num_joined, joined)
+        return whole_graph(graph.num_nodes)
+    labels = labels.astype(np.int32, copy=False)
+    pairs, num_joined = patch_graph(count_cut_edges(graph, labels, num_clusters), labels, mean_degree)
+    members, starts = group_by_label(labels, num_clusters)
+    wanted = overlap_size(min_overlap, target_overlap, graph.num_nodes, len(pairs))
+    quotas = _quotas(pairs, np.diff(starts), wanted)
+    bounds = np.concatenate([[0], np.cumsum(quotas)])
+    nodes, ties = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.int64)
+    for block in read_ahead(graph.row_blocks()):
+        kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, ties)
+    for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
+        giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
+        nodes[own] = _search_on(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
+    return _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, num_joined, joined)
 
 
 def overlap_size(min_overlap: int, target_overlap: int, num_nodes: int, num_pairs: int) -> int:
@@ -157,7 +174,35 @@ def overlap_size(min_overlap: int, target_overlap: int, num_nodes: int, num_pair
     return max(1, min(max(min_overlap, target_overlap), num_nodes // (2 * num_pairs)))
 
 
-def assemble_patches(
+def _quotas(pairs: np.ndarray, sizes: np.ndarray, wanted: int) -> np.ndarray:
+    """(2 num_pairs,) nodes that each cluster of each pair gives to the other one."""
+    first, second = sizes[pairs[:, 0]], sizes[pairs[:, 1]]
+    from_first = np.minimum(first, np.maximum((wanted + 1) // 2, wanted - second))
+    from_second = np.minimum(second, wanted - from_first)
+    return np.stack([from_first, from_second], axis=1).ravel()
+
+
+def _search_on(graph: GraphStore, labels: np.ndarray, found: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Fill what is -1 at the end: neighbours inside the cluster, breadth first, then members that are left, in order.
+
+    found: nodes of the cluster. members: all of them.
+    """
+    queue = found[found >= 0].tolist()
+    seen, rest, head = set(queue), iter(members.tolist()), 0
+    while len(queue) < len(found):
+        if head < len(queue):
+            neighbours = graph.row_block(queue[head], queue[head] + 1).indices
+            candidates = neighbours[labels[neighbours] == labels[members[0]]].tolist()
+            head += 1
+        else:
+            candidates = [next(rest)]
+        new = [node for node in candidates if node not in seen][: len(found) - len(queue)]
+        seen.update(new)
+        queue += new
+    return np.array(queue, np.int64)
+
+
+def _assemble_patches(
     labels: np.ndarray,
     added_patch: np.ndarray,
     added_node: np.ndarray,
@@ -178,11 +223,15 @@ def assemble_patches(
     return PatchSet(num_nodes, global_nodes, offsets, overlaps, num_joined, len(joined.nodes))
 
 
-def count_cut_edges(adjacency: sp.csr_array, labels: np.ndarray, num_clusters: int) -> sp.csr_array:
+def count_cut_edges(graph: GraphStore, labels: np.ndarray, num_clusters: int) -> sp.csr_array:
     """(num_clusters, num_clusters) symmetric counts of the edges between clusters, zero on the diagonal."""
-    clusters = labels.astype(np.int32, copy=False), *group_by_label(labels, num_clusters)
-    indptr, columns, counts = kernels().count_between(*csr_pattern(adjacency), *clusters)
-    return _csr(indptr, columns, counts, num_clusters)
+    counts = sp.csr_array((num_clusters, num_clusters), dtype=np.int64)
+    labels = labels.astype(np.int32, copy=False)
+    for block in read_ahead(graph.row_blocks()):
+        clusters = group_by_label(labels[block.low : block.high], num_clusters)
+        indptr, columns, values = kernels().count_between(block.indptr, block.indices, labels, *clusters)
+        counts += sp.csr_array((values, columns, indptr.astype(np.int32)), shape=counts.shape)
+    return counts
 
 
 def csr_pattern(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:

@@ -92,13 +92,8 @@ def check_num_clusters(num_clusters: int, num_nodes: int) -> None:
 
 def _read_pattern(graph: GraphStore) -> tuple[np.ndarray, np.ndarray]:
     """indptr and indices of all rows in memory."""
-    if graph.resident:
-        adjacency = graph.to_graph().adjacency
-        return adjacency.indptr, adjacency.indices
-    blocks = list(graph.row_blocks())
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(block.indptr) for block in blocks]))])
-    indices = np.concatenate([block.indices for block in blocks])
-    return indptr.astype(np.int32) if len(indices) < 2**31 else indptr, indices
+    block = graph.row_block(0, graph.num_nodes)
+    return block.indptr.astype(np.int32) if len(block.indices) < 2**31 else block.indptr, block.indices
 
 
 def _metis(indptr: np.ndarray, indices: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:

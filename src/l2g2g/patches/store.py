@@ -37,7 +37,6 @@ class PatchStore:
         num_nodes, num_edges: Of the graph that was cut.
         num_features: Number of feature columns, 0 without features.
         weighted: Whether edges have weights.
-        num_covered_edges: Edges of the graph that was cut that lie inside at least one patch.
         settings: How the patches were cut, as `write_patches` was told.
     """
 
@@ -47,7 +46,6 @@ class PatchStore:
         with reading_manifest(folder.folder):
             self.num_nodes, self.num_edges = int(values["num_nodes"]), int(values["num_edges"])
             self.num_features = int(values["num_features"])
-            self.num_covered_edges = int(values["num_covered_edges"])
             self._num_joined, self._num_widened = int(values["num_joined"]), int(values.get("num_widened", 0))
             self.settings: dict[str, object] = dict(values["settings"])
             self.graph_sha256 = str(values["graph_sha256"])
@@ -217,7 +215,7 @@ def write_patches(
         writer.save("offsets", patch_set.offsets.astype(np.int64, copy=False))
         for part in _OVERLAP_PARTS:
             writer.save(f"overlap_{part}", getattr(patch_set.overlaps, part).numpy())
-        num_covered = write_subgraphs(stored, patch_set, writer, graph.rule)
+        write_subgraphs(stored, patch_set, writer)
         if graph.num_features:
             write_feature_rows(stored, patch_set, writer)
         writer.values = {
@@ -226,7 +224,6 @@ def write_patches(
             "num_features": graph.num_features,
             "num_joined": patch_set.num_joined,
             "num_widened": patch_set.num_widened,
-            "num_covered_edges": num_covered,
             "graph_sha256": stored.sha256,
             "settings": settings or {},
         }

@@ -7,84 +7,52 @@ patch too: each block adds one piece to every patch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.core import kernels
 from l2g2g.graphs.array_writer import FolderWriter
-from l2g2g.graphs.graph import RowBlock
-from l2g2g.graphs.held_out import HeldOutRule
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.patches.overlap import PatchSet, group_by_label
+from l2g2g.patches.overlap import PatchSet
 
-_ENTRIES_AT_ONCE = 1 << 23
-_ENTRIES_PER_LOOK = 1 << 19  # of these: looking up one takes a hundred bytes
+_ENTRIES_AT_ONCE = 1 << 22
 _FEATURE_BYTES_AT_ONCE = 1 << 26
 
 
-def write_subgraphs(
-    graph: StoredGraph, patch_set: PatchSet, writer: FolderWriter, rule: HeldOutRule | None = None
-) -> int:
-    """Write the induced subgraphs of all patches; returns how many edges lie inside at least one patch.
-
-    rule: edges that are not counted; they are written like the others.
-    """
-    members = _Members.of(patch_set)
-    lengths = np.zeros(patch_set.num_rows, np.int32)
-    num_covered = 0
+def write_subgraphs(graph: StoredGraph, patch_set: PatchSet, writer: FolderWriter) -> None:
+    """Write the induced subgraphs of all patches."""
+    lengths = np.zeros(patch_set.num_rows, np.int64)
     for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
-        is_covered = np.zeros(len(block.indices), bool)
-        for rows, _, entries in members.inside(block):
-            np.add.at(lengths, rows, 1)
-            is_covered[entries] = True
-        sources = np.repeat(np.arange(block.low, block.high, dtype=np.int32), np.diff(block.indptr))
-        counted = np.flatnonzero(is_covered & (block.indices > sources))
-        num_covered += len(counted)
-        if rule is not None:
-            num_covered -= int(np.count_nonzero(rule.holds(sources[counted], block.indices[counted])))
-    ends = np.cumsum(lengths, dtype=np.int64)
+        rows = block.indptr, block.indices, block.low, graph.num_nodes
+        lengths += np.diff(kernels().induced_indptr(*rows, *patch_set.stacked))
+    ends = np.cumsum(lengths)
     entry_offsets = np.concatenate([[0], ends])[patch_set.offsets]
     writer.save("indptr", ends)
     writer.save("entry_offsets", entry_offsets)
-    indices = writer.array("indices", np.int32, num_rows=int(entry_offsets[-1]))
+    num_entries = int(entry_offsets[-1])
+    indices = writer.array("indices", np.int32, num_rows=num_entries)
     # What a patch has of every entry besides its column.
     stored = {"weights": graph.weights, "directions": graph.directions, "arc_weights": graph.arc_weights}
-    num_entries = int(entry_offsets[-1])
     extra = [
         (array, writer.array(name, array.dtype, num_rows=num_entries))
         for name, array in stored.items()
         if array is not None
     ]
-    first_rows = patch_set.offsets[:-1].copy()
+    next_entries = entry_offsets[:-1].copy()
     for block in read_ahead(graph.row_blocks(_ENTRIES_AT_ONCE)):
-        next_rows = _rows_before(patch_set, first_rows, block.high)
-        firsts, lasts = _entries_before(ends, first_rows), _entries_before(ends, next_rows)
-        places = np.concatenate([[0], np.cumsum(lasts - firsts)])
-        columns = np.empty(places[-1], np.int32)
+        rows = block.indptr, block.indices, block.low, graph.num_nodes
+        indptr, columns, entries = kernels().induce(*rows, *patch_set.stacked)
+        bounds = indptr[patch_set.offsets]
         last_entry = block.first_entry + len(block.indices)
-        given = [array.read(block.first_entry, last_entry) for array, _ in extra]
-        values = [np.empty(places[-1], array.dtype) for array, _ in extra]
-        next_places = places[:-1].copy()
-        for rows, other_rows, entries in members.inside(block):
-            patches = np.searchsorted(patch_set.offsets, rows, side="right") - 1
-            order = np.argsort(patches, kind="stable")
-            patches = patches[order]
-            counts = np.bincount(patches, minlength=patch_set.num_patches)
-            here = np.arange(len(order)) + (next_places - np.cumsum(counts) + counts)[patches]
-            columns[here] = other_rows[order] - patch_set.offsets[patches]
-            for found, part in zip(values, given, strict=True):
-                found[here] = part[entries[order]]
-            next_places += counts
-        for patch in np.flatnonzero(lasts > firsts).tolist():
-            indices.place(int(firsts[patch]), columns[places[patch] : places[patch + 1]])
-            for (_, placed), found in zip(extra, values, strict=True):
-                placed.place(int(firsts[patch]), found[places[patch] : places[patch + 1]])
-        first_rows = next_rows
-    return num_covered
+        given = [(placed, array.read(block.first_entry, last_entry)[entries]) for array, placed in extra]
+        for patch in np.flatnonzero(np.diff(bounds)).tolist():
+            here, place = slice(bounds[patch], bounds[patch + 1]), int(next_entries[patch])
+            indices.place(place, columns[here] - np.int32(patch_set.offsets[patch]))
+            for placed, values in given:
+                placed.place(place, values[here])
+        next_entries += np.diff(bounds)
 
 
 def write_feature_rows(graph: StoredGraph, patch_set: PatchSet, writer: FolderWriter) -> None:
@@ -136,50 +104,3 @@ def _rows_before(patch_set: PatchSet, rows: np.ndarray, high: int) -> np.ndarray
         rest = patch_set.global_nodes[rows[patch] : patch_set.offsets[patch + 1]]
         found[patch] += np.searchsorted(rest, high)
     return found
-
-
-def _entries_before(ends: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return np.where(rows > 0, ends[np.maximum(rows, 1) - 1], 0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Members:
-    """Where every node lies in the stacked patches.
-
-    Attributes:
-        starts: (num_nodes + 1,) int64, node n has the rows rows[starts[n]:starts[n + 1]].
-        rows: (num_rows,) int64 stacked rows, node by node, patches ascending.
-        patches: (num_rows,) int32 the patch of each of these rows.
-    """
-
-    starts: np.ndarray
-    rows: np.ndarray
-    patches: np.ndarray
-
-    @classmethod
-    def of(cls, patch_set: PatchSet) -> _Members:
-        rows, starts = group_by_label(patch_set.global_nodes, patch_set.num_nodes)
-        patch_of_row = np.repeat(np.arange(patch_set.num_patches, dtype=np.int32), patch_set.sizes)
-        return cls(starts, rows, patch_of_row[rows])
-
-    def inside(self, block: RowBlock) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Entries of a block that lie inside a patch, some rows at a time, in the order of the rows.
-
-        For each patch that holds the two nodes of an entry: (stacked row, stacked column, entry of the block).
-        """
-        cuts = np.searchsorted(block.indptr, np.arange(0, len(block.indices) + _ENTRIES_PER_LOOK, _ENTRIES_PER_LOOK))
-        for low, high in pairwise(np.unique(np.minimum(np.append(cuts, 0), block.high - block.low)).tolist()):
-            nodes = np.arange(block.low + low, block.low + high)
-            counts = self.starts[nodes + 1] - self.starts[nodes]  # patches that hold a node
-            degrees = np.diff(block.indptr[low : high + 1])
-            # Every entry once for each patch of its row's node: patch by patch of a node, entries in order.
-            members = np.repeat(
-                np.arange(self.starts[nodes[0]], self.starts[nodes[-1] + 1]), np.repeat(degrees, counts)
-            )
-            lengths = np.repeat(degrees, counts)
-            firsts = np.repeat(block.indptr[low:high], counts)
-            entries = np.arange(len(members)) + np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths)
-            others = block.indices[entries].astype(np.int64)
-            places = kernels().find_entries(self.starts, self.patches, others, self.patches[members].astype(np.int64))
-            is_inside = places >= 0
-            yield self.rows[members[is_inside]], self.rows[places[is_inside]], entries[is_inside]

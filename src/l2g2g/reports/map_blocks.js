@@ -1,7 +1,8 @@
 // Blocks: the arrays that the page carries, compressed and as base64, and the facts about them.
 "use strict";
 const facts = JSON.parse(document.getElementById("map-facts").textContent);
-const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, int16: Int16Array, int32: Int32Array, float32: Float32Array };
+const ARRAYS = { uint8: Uint8Array, uint16: Uint16Array, int16: Int16Array, int32: Int32Array, float32: Float32Array,
+  float64: Float64Array };
 
 const byId = (name) => document.getElementById(name);
 
@@ -13,13 +14,17 @@ function makeElement(tag, text = "", attributes = {}) {
   return element;
 }
 
+function readBase64(text) {
+  const letters = atob(text), bytes = new Uint8Array(letters.length);
+  for (let place = 0; place < letters.length; place++) bytes[place] = letters.charCodeAt(place);
+  return bytes;
+}
+
 // The array of a block, or null where the page has none of that name.
 async function readBlock(name) {
   const element = byId(`block-${name}`);
   if (!element) return null;
-  const letters = atob(element.textContent);
-  const packed = new Uint8Array(letters.length);
-  for (let place = 0; place < letters.length; place++) packed[place] = letters.charCodeAt(place);
+  const packed = readBase64(element.textContent);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(stream).arrayBuffer();
   const kind = element.dataset.kind;

@@ -5,12 +5,15 @@ const FINEST = 6; // pixels of one unit at the strongest zoom
 const CLICK_REACH = 14; // pixels around the pointer in which a node is found
 const MOST_MOVING = 150_000; // points drawn while the map moves; all of them once it rests
 const REST = 150; // milliseconds
+const CROWDED = 0.12; // points per pixel of the first view from which on a density is drawn
+const CLOSE = 5; // times the first view: from here on points are drawn in any case
 
 class PointMap {
   // points: x and y of every node in turn. view: [left, top, right, bottom] that is shown at first.
   constructor(canvas, overlay, points, view) {
     Object.assign(this, { canvas, overlay, points, home: view });
     this.numPoints = points.length / 2;
+    Object.assign(this, { sizeFactor: 1, opacity: 1, mode: "auto" }); // mode: auto, points or density
     this.emphasis = null; // 1 for nodes that stand out, or null for all alike
     this.codes = new Uint16Array(this.numPoints);
     this.palette = this.faint = new Uint32Array([0]);
@@ -18,6 +21,12 @@ class PointMap {
     this.pending = this.moving = false;
     this.isHome = true; // nobody has moved it: a window of another shape shows as much
     this.resize();
+  }
+
+  // Show the same nodes at other places.
+  move(points, view) {
+    Object.assign(this, { points, home: view });
+    this.fit(view);
   }
 
   resize() {
@@ -113,12 +122,15 @@ class PointMap {
 
   drawNow() {
     this.pixels.fill(this.background ?? 0xffffffff);
-    const stamp = makeStamp(this.radius());
+    const stamp = makeStamp(this.radius(), this.opacity);
+    this.isDensity = this.mode === "density" || (this.mode === "auto" && this.isCrowded());
+    const draw = this.isDensity ? (palette, which) => this.drawDensity(palette, which)
+      : (palette, which) => this.drawPoints(stamp, palette, which);
     if (this.emphasis) {
-      this.drawPoints(stamp, this.faint, 0);
-      this.drawPoints(stamp, this.palette, 1);
+      draw(this.faint, 0);
+      draw(this.palette, 1);
     } else {
-      this.drawPoints(stamp, this.palette, -1);
+      draw(this.palette, -1);
     }
     this.canvas.getContext("2d").putImageData(this.image, 0, 0);
     const context = this.overlay.getContext("2d");
@@ -127,13 +139,58 @@ class PointMap {
     this.onOverlay(context);
   }
 
-  // Few points are large; many are small, and grow as one comes closer.
-  radius() {
+  // How many times closer than the first view.
+  closeness() {
     const [left, top, right, bottom] = this.home;
     const shown = Math.min(this.width / Math.max(right - left, 1), this.height / Math.max(bottom - top, 1));
-    const closeness = Math.sqrt(Math.max(this.scale / shown, 1));
-    const room = Math.sqrt(this.width * this.height / this.numPoints);
-    return Math.min(Math.max(0.17 * room * closeness, 0.8 * this.ratio), 5 * this.ratio);
+    return this.scale / shown;
+  }
+
+  // Few points are large; many are small, and grow as one comes closer.
+  radius() {
+    const spacing = Math.sqrt(this.width * this.height / this.numPoints);
+    const usual = 0.22 * spacing * Math.sqrt(Math.max(this.closeness(), 1));
+    return this.sizeFactor * Math.min(Math.max(usual, 0.8 * this.ratio), 5 * this.ratio);
+  }
+
+  isCrowded() {
+    const [left, top, right, bottom] = this.home;
+    const area = (right - left) * (bottom - top) * (this.scale / Math.max(this.closeness(), 1e-9)) ** 2;
+    return this.numPoints > CROWDED * area && this.closeness() < CLOSE;
+  }
+
+  // Many points in one pixel: the mean of their colours, and the stronger the more there are.
+  drawDensity(palette, which) {
+    const { points, codes, pixels, width, height, scale, emphasis, numPoints } = this;
+    const left = width / 2 - this.centreX * scale, top = height / 2 - this.centreY * scale;
+    const sums = new Float32Array(4 * width * height), reach = Math.max(1, Math.round(this.sizeFactor * this.ratio));
+    for (let row = 0; row < numPoints; row++) {
+      if (which >= 0 && emphasis[row] !== which) continue;
+      const x = Math.floor(points[2 * row] * scale + left), y = Math.floor(points[2 * row + 1] * scale + top);
+      if (x < reach || y < reach || x >= width - reach || y >= height - reach) continue;
+      const colour = palette[codes[row]];
+      for (let dy = -reach; dy <= reach; dy++) {
+        for (let dx = -reach; dx <= reach; dx++) {
+          const weight = 1 / (1 + dx * dx + dy * dy), place = 4 * ((y + dy) * width + x + dx);
+          sums[place] += weight * (colour & 255);
+          sums[place + 1] += weight * (colour >> 8 & 255);
+          sums[place + 2] += weight * (colour >> 16 & 255);
+          sums[place + 3] += weight;
+        }
+      }
+    }
+    const weights = [];
+    for (let place = 3; place < sums.length; place += 4 * 61) if (sums[place] > 0) weights.push(sums[place]);
+    weights.sort((a, b) => a - b);
+    const strongest = Math.log1p(weights[Math.floor(0.98 * (weights.length - 1))] ?? 1);
+    for (let pixel = 0; pixel < pixels.length; pixel++) {
+      const weight = sums[4 * pixel + 3];
+      if (weight === 0) continue;
+      const share = Math.min(1, 0.15 + 0.85 * Math.log1p(weight) / strongest) * this.opacity;
+      const colour = (255 << 24 | sums[4 * pixel + 2] / weight << 16 | sums[4 * pixel + 1] / weight << 8
+        | sums[4 * pixel] / weight) >>> 0;
+      pixels[pixel] = blend(pixels[pixel], colour, Math.round(256 * share));
+    }
   }
 
   // which: draw nodes with this emphasis only; -1 for all. The order is a fixed shuffle, so that no class hides others.
@@ -178,8 +235,8 @@ class PointMap {
   }
 }
 
-// Pixels of a disc with soft edges, and how much of each it covers, in parts of 256.
-function makeStamp(radius) {
+// Pixels of a disc with soft edges, and how much of what is below each of them it hides, in parts of 256.
+function makeStamp(radius, opacity) {
   const reach = Math.ceil(radius), offsetsX = [], offsetsY = [], coverage = [];
   for (let y = -reach; y <= reach; y++) {
     for (let x = -reach; x <= reach; x++) {
@@ -187,7 +244,7 @@ function makeStamp(radius) {
       if (share < 0.05) continue;
       offsetsX.push(x);
       offsetsY.push(y);
-      coverage.push(Math.round(256 * share));
+      coverage.push(Math.round(256 * share * opacity));
     }
   }
   return { reach, offsetsX: Int32Array.from(offsetsX), offsetsY: Int32Array.from(offsetsY),

@@ -6,12 +6,15 @@ import base64
 import gzip
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from l2g2g.reports.partners import SHORTLIST, Partners
+from l2g2g.reports.map_columns import MapColumn
+from l2g2g.reports.partners import SHORTLIST, Partners, has_links
+from l2g2g.reports.projection import neighbours_kept
 from l2g2g.runs.record import RunRecord
 
 Answers = Literal["inside", "live"]
@@ -55,32 +58,53 @@ class MapData:
         return facts + "".join(block.render() for block in self.blocks)
 
 
-def make_map(record: RunRecord, places: np.ndarray, answers: Answers = "inside") -> MapData:
-    """Data of a map. places: (num_nodes, 2); answers: whether neighbours are in the page or come from a server."""
-    points, view = quantise_places(places)
-    blocks = [_array("points", points)]
+def make_map(
+    record: RunRecord,
+    places: Mapping[str, np.ndarray | None],
+    columns: list[MapColumn],
+    answers: Answers = "inside",
+) -> MapData:
+    """Data of a map.
+
+    places: (num_nodes, 2) of each projection, the one that is shown first of all first; None for one that the server
+    will have later. answers: whether neighbours are in the page or come from a server.
+    """
+    projections: list[dict[str, Any]] = []
+    blocks: list[Block] = []
+    for name, coordinates in places.items():
+        if coordinates is None:
+            projections.append({"name": name, "view": None})
+            continue
+        points, view = quantise_places(coordinates)
+        kept = neighbours_kept(record.vectors, coordinates)
+        projections.append({"name": name, "view": view, "kept": kept})
+        blocks.append(_array(f"points-{name}", points))
     names = record.names()
     if names is not None:
         blocks.append(Block("names", "json", json.dumps(names).encode()))
-    columns, values = _columns(record)
-    blocks += [_array(name, array) for name, array in values.items()]
+    blocks += [_array(column.name, _for_page(column.values)) for column in columns]
     partners: dict[str, Any] = {"mode": "live"}
     if answers == "inside":
         partners, more = _lists(record) if record.num_nodes <= _MAX_NODES_FOR_LISTS else _vectors(record)
         blocks += more
-    if not record.make_decoder().has_factors:
+    partners["links"] = has_links(record)
+    if partners["links"] and not record.make_decoder().has_factors:
         partners.setdefault("note", _NETWORK_NOTE)
-    if record.edges is None:
+    if partners["links"] and record.edges is None:
         partners["note"] = _EDGES_UNKNOWN
     facts = {
         "title": record.graph.name,
         "fileName": re.sub(r"[^A-Za-z0-9_-]+", "-", record.graph.name).strip("-") or "graph",
         "numNodes": record.num_nodes,
-        "view": view,
-        "columns": columns,
+        "projections": projections,
+        "columns": [column.facts() for column in columns],
         "partners": partners,
     }
     return MapData(facts, blocks)
+
+
+def _for_page(values: np.ndarray) -> np.ndarray:
+    return values if values.dtype.kind == "f" else values.astype(np.int32)
 
 
 def quantise_places(places: np.ndarray) -> tuple[np.ndarray, list[float]]:
@@ -108,30 +132,11 @@ def lead_columns(vectors: np.ndarray, width: int) -> np.ndarray:
     return vectors @ directions[:, ::-1][:, :width].astype(np.float32)
 
 
-def _columns(record: RunRecord) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """Attributes of nodes for colours and descriptions, and their values."""
-    columns: list[dict[str, Any]] = []
-    values: dict[str, np.ndarray] = {}
-    if record.labels is not None:
-        columns.append({"name": "label", "title": "Label", "classes": record.classes})
-        values["label"] = record.labels.astype(np.int32)
-    if record.home is not None and len(record.patches.sizes) > 1:
-        classes = [f"patch {number}" for number in range(len(record.patches.sizes))]
-        columns.append({"name": "patch", "title": "Patch", "classes": classes})
-        values["patch"] = record.home.astype(np.int32)
-    if record.degrees is not None:
-        columns.append({"name": "degree", "title": "Degree", "logarithmic": True})
-        values["degree"] = record.degrees.astype(np.int32)
-    if record.residuals is not None:
-        columns.append({"name": "residual", "title": "Residual", "logarithmic": False})
-        values["residual"] = record.residuals.astype(np.float32)
-    return columns, values
-
-
 def _lists(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
     partners, rows = Partners(record), np.arange(record.num_nodes)
     blocks = []
-    for kind, (nodes, values) in (("neighbours", partners.neighbours(rows)), ("links", partners.links(rows))):
+    found = {"neighbours": partners.neighbours(rows)} | ({"links": partners.links(rows)} if has_links(record) else {})
+    for kind, (nodes, values) in found.items():
         blocks += [_array(f"{kind}-rows", nodes.astype(np.int32)), _array(f"{kind}-values", values.astype(np.float32))]
     return {"mode": "lists"}, blocks
 
@@ -142,13 +147,15 @@ def _vectors(record: RunRecord) -> tuple[dict[str, Any], list[Block]]:
     decoder = record.make_decoder()
     described = {"ranksPairs": not decoder.has_factors, **decoder.page_facts()}
     partners: dict[str, Any] = {"mode": "vectors", "decoder": described}
-    if decoder.page_score is None:
+    if not has_links(record):
+        partners["decoder"] = None
+    elif decoder.page_score is None:
         partners |= {"decoder": None, "missing": _LINKS_NEED_SERVER}
     blocks = []
     if width < vectors.shape[1]:
         partners["note"] = f"Found by the {width} leading directions of the {vectors.shape[1]} dimensions."
         vectors = lead_columns(vectors, width)
-        if decoder.sees_rotation:  # the leading directions are rotated coordinates
+        if decoder.sees_rotation and partners["decoder"]:  # the leading directions are rotated coordinates
             partners |= {"decoder": None, "missing": _LINKS_NEED_MORE}
     stored, scales = quantise_vectors(vectors)
     blocks += [_array("vectors", stored), _array("vector-scales", scales)]

@@ -3,8 +3,16 @@
 const NUM_FOUND = 50; // results of a search that are listed
 const NUM_LISTED = 200; // rows of the selection that are listed; the export has all
 
+const LATER = 1000; // milliseconds until the server is asked again for a projection
+const ABOUT = {
+  tsne: "t-SNE: nodes that are near in the embedding are near on the map; distances between groups, and their sizes, "
+    + "mean little.",
+  pca: "PCA: the two directions of largest variance. Nodes that are apart here are apart; nodes that are together may "
+    + "differ in the other directions.",
+};
+
 const state = { names: null, values: {}, chosen: -1, hovered: -1, partners: null, selected: [], lasso: null,
-  partnersOf: null };
+  partnersOf: null, places: {}, classNames: [] };
 const nameOf = (row) => state.names ? String(state.names[row]) : String(row);
 const announce = (text) => { byId("map-status").textContent = text; };
 
@@ -18,26 +26,41 @@ function currentTheme() {
 function describeNode(row, show = formatNumber) {
   return facts.columns.map((column) => {
     const value = state.values[column.name][row];
-    return [column.title, column.classes ? column.classes[value] : show(value)];
+    return [column.title, column.classes ? column.classes[value] : Number.isNaN(value) ? UNKNOWN : show(value)];
   });
 }
 
 async function startMap() {
   const started = performance.now();
-  const points = await readBlock("points");
+  for (const { name, view, kept } of facts.projections) {
+    if (view) state.places[name] = { view, kept, points: await readBlock(`points-${name}`) };
+  }
   state.names = await readBlock("names");
   for (const column of facts.columns) state.values[column.name] = await readBlock(column.name);
-  const map = new PointMap(byId("map-points"), byId("map-overlay"), points, facts.view);
+  const first = facts.projections.find(({ view }) => view).name, shown = state.places[first];
+  const map = new PointMap(byId("map-points"), byId("map-overlay"), shown.points, shown.view);
   let opened = null; // once the map is there, or when the first node is chosen
   const open = () => opened ??= openPartners();
   state.partnersOf = async (row) => (await open())(row);
 
   map.onOverlay = (context) => drawOverlay(context, map);
+  let colouring = null;
+  const nameClasses = () => {
+    state.classNames = byId("map-names").checked ? placeNames(colouring, map.points, map.home) : [];
+    map.draw();
+  };
+  const project = (name) => {
+    byId("map-projection").value = name;
+    const kept = Math.round(100 * state.places[name].kept);
+    byId("map-about").textContent = `${ABOUT[name]} Of the 15 nearest nodes ${kept} % are near on this map.`;
+    map.move(state.places[name].points, state.places[name].view);
+    nameClasses();
+  };
   const recolour = () => {
     const theme = currentTheme(), chosen = byId("map-colour").value;
     const column = facts.columns.find(({ name }) => name === chosen);
     const values = column ? state.values[chosen] : new Uint8Array(facts.numNodes);
-    const colouring = column && !column.classes ? colourByNumber(values, column.logarithmic)
+    colouring = column && !column.classes ? colourByNumber(values, column.logarithmic)
       : colourByClass(values, column ? column.classes : ["all nodes"]);
     map.emphasis = state.selected.length ? map.emphasis : null;
     map.paint(colouring.codes, colouring.colours(theme), theme === "dark" ? [22, 24, 28] : [255, 255, 255]);
@@ -47,10 +70,12 @@ async function startMap() {
       showSelection();
       map.draw();
     });
+    nameClasses();
   };
 
   const choose = async (row) => {
     Object.assign(state, { chosen: row, partners: null });
+    linkTo(row);
     if (row < 0) return showNode(), map.draw();
     map.reveal(row);
     showNode(choose);
@@ -78,7 +103,7 @@ async function startMap() {
   const isLasso = () => lassoButton.getAttribute("aria-pressed") === "true";
   listenToGestures(map, byId("map-overlay"), {
     choose, clear, isLasso,
-    hover: (row) => { if (row !== state.hovered) { state.hovered = row; map.draw(); } },
+    hover: (row) => { if (row !== state.hovered) { state.hovered = row; showTip(map); map.draw(); } },
     lasso: (polygon) => select(map.rowsInside(polygon)),
     drawLasso: (path) => { state.lasso = path; map.draw(); },
   });
@@ -92,6 +117,11 @@ async function startMap() {
   byId("map-home").addEventListener("click", () => map.fit(map.home));
   byId("map-clear").addEventListener("click", clear);
   byId("map-colour").addEventListener("change", recolour);
+  byId("map-names").addEventListener("change", nameClasses);
+  byId("map-projection").addEventListener("change", (event) => project(event.target.value));
+  byId("map-mode").addEventListener("change", (event) => { map.mode = event.target.value; map.draw(); });
+  byId("map-size").addEventListener("input", (event) => { map.sizeFactor = Number(event.target.value); map.draw(); });
+  byId("map-opacity").addEventListener("input", (event) => { map.opacity = Number(event.target.value); map.draw(); });
   listenToSearch(choose);
   listenToExports();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
@@ -111,11 +141,68 @@ async function startMap() {
   addEventListener("beforeprint", () => { onScreen = printIn("light"); }); // paper is white
   addEventListener("afterprint", () => printIn(onScreen));
   recolour();
+  project(first);
   map.drawNow();
   announce(`${formatNumber(facts.numNodes)} nodes are on the map.`);
+  const chooseLinked = () => {
+    const row = linkedRow();
+    if (row === null) announce("The node of this link is not in the embedding.");
+    else if (row >= 0 && row !== state.chosen) choose(row);
+  };
+  addEventListener("hashchange", chooseLinked);
+  chooseLinked();
   Object.assign(document.documentElement.dataset, { map: "ready", mapMs: Math.round(performance.now() - started) });
   window.pointMap = map; // for those who look at the page from the console
   setTimeout(open, 200);
+  for (const { name, view } of facts.projections) {
+    if (!view) awaitProjection(name).then(() => project(name)).catch((error) => announce(`${error.message}.`));
+  }
+}
+
+// Ask the server for a projection until it is computed.
+async function awaitProjection(name) {
+  announce("The nodes are being laid out by their neighbours; until then the map shows PCA.");
+  const option = byId("map-projection").querySelector(`[value=${name}]`);
+  for (;;) {
+    const answer = await fetch(`places?projection=${name}`);
+    if (!answer.ok) throw new Error(`The projection could not be computed: ${await answer.text()}`);
+    if (answer.status === 200) {
+      const { view, kept, points } = await answer.json();
+      state.places[name] = { view, kept, points: new Uint16Array(readBase64(points).buffer) };
+      option.disabled = false;
+      announce("The map now shows neighbours together.");
+      return;
+    }
+    await new Promise((resolve) => { setTimeout(resolve, LATER); });
+  }
+}
+
+// The address of the page names the chosen node, so that it can be passed on.
+function linkTo(row) {
+  if (row < 0 && !location.hash.startsWith("#node=")) return;
+  history.replaceState(null, "", row < 0 ? "#" : `#node=${encodeURIComponent(nameOf(row))}`);
+}
+
+// The row of the node that the address names, -1 where it names none, null where that node is not there.
+function linkedRow() {
+  if (!location.hash.startsWith("#node=")) return -1;
+  let wanted;
+  try { wanted = decodeURIComponent(location.hash.slice(6)); } catch { return null; }
+  const row = state.names ? state.names.findIndex((name) => String(name) === wanted) : Number(wanted);
+  return Number.isInteger(row) && row >= 0 && row < facts.numNodes ? row : null;
+}
+
+// What is known about the node under the pointer, beside it.
+function showTip(map) {
+  const tip = byId("map-tip"), row = state.hovered;
+  tip.hidden = row < 0;
+  if (row < 0) return;
+  const table = makeElement("dl");
+  for (const [name, value] of describeNode(row)) table.append(makeElement("dt", name), makeElement("dd", value));
+  tip.replaceChildren(makeElement("b", nameOf(row)), table);
+  const [x, y] = map.toScreen(row), right = map.width / map.ratio, bottom = map.height / map.ratio;
+  tip.style.left = `${x < right / 2 ? x + 14 : Math.max(x - 14 - tip.offsetWidth, 0)}px`;
+  tip.style.top = `${Math.min(Math.max(y - tip.offsetHeight / 2, 4), Math.max(bottom - tip.offsetHeight - 4, 4))}px`;
 }
 
 function drawOverlay(context, map) {
@@ -137,6 +224,7 @@ function drawOverlay(context, map) {
     context.fillStyle = ink;
     context.fillText(text, left, base);
   };
+  drawNames(context, map, ink, paper);
   if (state.chosen >= 0) {
     const [x, y] = map.toScreen(state.chosen);
     context.strokeStyle = ink;
@@ -159,7 +247,6 @@ function drawOverlay(context, map) {
   if (state.hovered >= 0 && state.hovered !== state.chosen) {
     Object.assign(context, { lineWidth: 2, strokeStyle: ink });
     ring(state.hovered, 7);
-    label(state.hovered, false);
   }
   if (state.lasso) {
     Object.assign(context, { lineWidth: 2, strokeStyle: ink });
@@ -169,6 +256,25 @@ function drawOverlay(context, map) {
     context.closePath();
     context.stroke();
     context.setLineDash([]);
+  }
+}
+
+// Names of the classes, the largest first; one that would cover another is left out.
+function drawNames(context, map, ink, paper) {
+  context.font = "600 13px system-ui, sans-serif";
+  const taken = [], right = map.width / map.ratio, bottom = map.height / map.ratio;
+  for (const { name, x, y } of state.classNames) {
+    const text = name.length > 28 ? `${name.slice(0, 27)}…` : name, width = context.measureText(text).width;
+    const left = ((x - map.centreX) * map.scale + map.width / 2) / map.ratio - width / 2;
+    const base = ((y - map.centreY) * map.scale + map.height / 2) / map.ratio + 4;
+    const box = [left - 4, base - 14, left + width + 4, base + 5];
+    const isOutside = box[2] < 0 || box[3] < 0 || box[0] > right || box[1] > bottom;
+    if (isOutside || taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3]
+      && box[3] > other[1])) continue;
+    taken.push(box);
+    Object.assign(context, { lineWidth: 4, strokeStyle: paper, fillStyle: ink, lineJoin: "round" });
+    context.strokeText(text, left, base);
+    context.fillText(text, left, base);
   }
 }
 
@@ -182,8 +288,10 @@ function showNode(choose) {
   const table = makeElement("dl");
   for (const [name, value] of describeNode(row)) table.append(makeElement("dt", name), makeElement("dd", value));
   place.replaceChildren(makeElement("h3", nameOf(row), { id: "map-chosen" }), table);
-  const lists = [["neighbours", "Nearest nodes, by cosine", (value) => value.toFixed(3)],
-    ["links", "Likeliest missing links, by probability", (value) => `${(100 * value).toFixed(1)} %`]];
+  const lists = [["neighbours", "Nearest nodes, by cosine", (value) => value.toFixed(3)]];
+  if (facts.partners.links) {
+    lists.push(["links", "Likeliest missing links, by probability", (value) => `${(100 * value).toFixed(1)} %`]);
+  }
   for (const [kind, title, show] of lists) {
     const found = state.partners?.[kind];
     place.append(makeElement("h4", title));
@@ -201,7 +309,7 @@ function showNode(choose) {
       list.append(item);
     }
     place.append(list);
-    if (kind === "links" && facts.partners.note) place.append(makeElement("p", facts.partners.note, { class: "hint" }));
+    if (kind === lists.at(-1)[0] && facts.partners.note) place.append(makeElement("p", facts.partners.note, { class: "hint" }));
   }
 }
 
@@ -271,7 +379,7 @@ function listenToExports() {
   };
   byId("map-save-ids").addEventListener("click", () => save("txt", state.selected.map(nameOf)));
   byId("map-save-table").addEventListener("click", () => save("csv", [
-    ["id", ...facts.columns.map(({ name }) => name)],
+    ["id", ...facts.columns.map(({ name, title }) => name.startsWith("column-") ? title : name)],
     ...state.selected.map((row) => [nameOf(row), ...describeNode(row, String).map(([, value]) => value)]),
   ].map((cells) => cells.map(quote).join(","))));
 }

@@ -20,7 +20,7 @@ async function askServer(row) {
 async function readLists() {
   const lists = {};
   for (const kind of ["neighbours", "links"]) {
-    lists[kind] = { rows: await readBlock(`${kind}-rows`), values: await readBlock(`${kind}-values`) };
+    lists[kind] = { rows: await readBlock(`${kind}-rows`), values: await readBlock(`${kind}-values`) }; // or null
   }
   const listOf = ({ rows, values }, row) => {
     if (!rows) return null;

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.neighbours.decoding import sides_of
+from l2g2g.neighbours.decoding import factors_of
 from l2g2g.neighbours.exact import keep_best
-from l2g2g.neighbours.sides import Sides, sides_by
+from l2g2g.neighbours.factors import ScoreFactors, factors_by
 from l2g2g.runs.record import RunRecord
 
 NUM_PARTNERS = 10
@@ -15,16 +15,21 @@ SHORTLIST = 256  # nodes of the largest inner product, which a learned decoder t
 _SCORES_AT_ONCE = 1 << 22
 
 
+def has_links(record: RunRecord) -> bool:
+    """Whether missing links can be told: of a run, or where the edges of the graph are known."""
+    return record.is_run or record.edges is not None
+
+
 class Partners:
     """Neighbours and missing links of the nodes of a record, as node numbers; -1 where there are fewer than k."""
 
     def __init__(self, record: RunRecord) -> None:
-        self.vectors = record.vectors
-        self.cosine = sides_by(record.vectors, "cosine")
+        self.vectors, self.has_links = record.vectors, has_links(record)
+        self.cosine = factors_by(record.vectors, "cosine")
         self.known = None if record.edges is None else sp.csr_array(record.edges + record.edges.T)
         self.decoder = record.make_decoder()
-        self.score = sides_of(self.decoder, record.vectors)  # None for a learned decoder
-        self.inner = sides_by(record.vectors, "inner")
+        self.score = factors_of(self.decoder, record.vectors)  # None for a learned decoder
+        self.inner = factors_by(record.vectors, "inner")
 
     def neighbours(self, rows: np.ndarray, k: int = NUM_PARTNERS) -> tuple[np.ndarray, np.ndarray]:
         """(num_rows, k) nearest nodes and (num_rows, k) cosines, the nearest first."""
@@ -47,16 +52,16 @@ class Partners:
         return np.take_along_axis(nodes, order, 1), np.take_along_axis(scores, order, 1)
 
 
-def _best(sides: Sides, rows: np.ndarray, k: int, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:
+def _best(factors: ScoreFactors, rows: np.ndarray, k: int, known: sp.csr_array | None) -> tuple[np.ndarray, np.ndarray]:
     """The k nodes of the highest scores for each row, neither itself nor known."""
     nodes = np.full((len(rows), k), -1, np.int64)
     scores = np.full((len(rows), k), -np.inf, np.float32)
-    at_once = max(1, _SCORES_AT_ONCE // sides.num_nodes)
+    at_once = max(1, _SCORES_AT_ONCE // factors.num_nodes)
     for low in range(0, len(rows), at_once):
         here = slice(low, low + at_once)
-        block = sides.left[rows[here]] @ sides.right.T
+        block = factors.left[rows[here]] @ factors.right.T
         if known is not None:
             held = sp.csr_array(known[rows[here]])
             block[np.repeat(np.arange(len(block)), np.diff(held.indptr)), held.indices] = -np.inf
         keep_best(block, 0, rows[here], scores[here], nodes[here])
-    return nodes, scores + np.float32(sides.bias)
+    return nodes, scores + np.float32(factors.bias)

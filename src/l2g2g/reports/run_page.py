@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from l2g2g.reports.document import DataTable, Entry
+from l2g2g.reports.document import EMPTY, DataTable, Entry
 from l2g2g.reports.figures import Curve, draw_curves, draw_histograms, draw_patch_graph
+from l2g2g.reports.map_columns import MapColumn, make_columns
 from l2g2g.reports.map_data import Answers, MapData, make_map
 from l2g2g.reports.page import read_asset, render_html, render_table
 from l2g2g.reports.summary import cards, duration, explain_pairs, percent, summarise
@@ -16,35 +18,36 @@ from l2g2g.runs.record import RunRecord
 
 _SCRIPTS = ("page", "map_blocks", "map_colours", "map_canvas", "map_gestures", "map_partners", "map_page")
 _MAX_DRAWN_PATCHES = 400
-_PROJECTIONS = {
-    "pca": "PCA: the two directions of largest variance. Nodes that are apart here are apart; nodes that are "
-    "together may differ in the other directions.",
-    "umap": "UMAP: near nodes stay near; distances between groups mean little.",
-    "tsne": "t-SNE: near nodes stay near; distances between groups and their sizes mean little.",
-}
+_PROJECTIONS = {"tsne": "t-SNE (neighbours)", "pca": "PCA (variance)"}
 
 
 def render_run(
     record: RunRecord,
-    places: np.ndarray,
+    places: Mapping[str, np.ndarray | None],
+    columns: list[MapColumn] | None = None,
     *,
-    projection: str = "pca",
     answers: Answers = "inside",
     others: list[RunRow] | None = None,
 ) -> str:
-    """The whole page. places: (num_nodes, 2) coordinates of the map. others: rows of all trainings of the run."""
+    """The whole page; a section that would say nothing about this record is left out.
+
+    places, answers: As in `make_map`. columns: Of the map; None for those of the record alone. others: Rows of all
+    trainings of the run.
+    """
+    columns = make_columns(record) if columns is None else columns
     style = "".join(read_asset(name) for name in ("page.css", "run.css"))
     score = f"const scoreByDecoder = {record.make_decoder().page_score or 'null'};"
     script = "\n".join([*(read_asset(f"{name}.js") for name in _SCRIPTS), score])
-    title = f"{record.graph.name}: {record.settings.get('method', 'embedding')}"
+    title = f"{record.graph.name}: {record.settings['method']}" if "method" in record.settings else record.graph.name
     sections = [
         ("summary", "Summary", _summary(record, others or [])),
-        ("map", "Map", _thinned(record) + _map(make_map(record, places, answers), projection)),
+        ("map", "Map", _thinned(record) + _map(make_map(record, places, columns, answers))),
         ("scores", "Scores", _scores(record)),
         ("training", "Training", _training(record)),
         ("patches", "Patches", _patches(record)),
         ("details", "How it was made", _details(record)),
     ]
+    sections = [section for section in sections if section[2]]
     links = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
     body = "".join(
         f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{heading}</h2>{content}</section>'
@@ -88,31 +91,47 @@ def _thinned(record: RunRecord) -> str:
     return f"<p>The map shows {shown:,} of {there:,} nodes, a random sample; neighbours are found among them.</p>"
 
 
-def _map(data: MapData, projection: str) -> str:
+def _map(data: MapData) -> str:
     columns = data.facts["columns"]
-    options = "".join(f'<option value="{column["name"]}">{column["title"]}</option>' for column in columns)
-    heads = "".join(f'<th scope="col">{column["title"]}</th>' for column in columns)
+    options = "".join(
+        f'<option value="{column["name"]}">{escape(column["title"])}</option>'
+        for column in columns
+        if column["colours"]
+    )
+    projections = "".join(
+        f'<option value="{each["name"]}"{"" if each["view"] else " disabled"}>{_PROJECTIONS[each["name"]]}</option>'
+        for each in data.facts["projections"]
+    )
+    heads = "".join(f'<th scope="col">{escape(column["title"])}</th>' for column in columns)
     count = data.facts["numNodes"]
     return f"""
-<p class="hint" id="map-help">{_PROJECTIONS[projection]} Drag to move; the wheel zooms once the map has the focus;
-a click chooses a node; shift and drag draw a lasso. Keys: arrows move, + and − zoom, 0 resets the view, Enter chooses
-the node in the middle, Escape clears.</p>
 <div class="tools" role="group" aria-label="Map">
 <div class="finder"><label for="map-search">Find a node by name</label><input type="search" id="map-search"
 autocomplete="off" spellcheck="false" aria-controls="map-found"><ul id="map-found" aria-label="Nodes found"></ul></div>
 <label>Colour<select id="map-colour">{options}<option value="">none</option></select></label>
+<label>Projection<select id="map-projection">{projections}</select></label>
 <button type="button" id="map-in" aria-label="Zoom in">+</button>
 <button type="button" id="map-out" aria-label="Zoom out">−</button>
 <button type="button" id="map-home">Reset view</button>
 <button type="button" id="map-lasso" aria-pressed="false">Lasso</button>
 <button type="button" id="map-view">Select what is in view</button>
-<button type="button" id="map-clear">Clear</button></div>
+<button type="button" id="map-clear">Clear</button>
+<details><summary>Display</summary><div class="tools">
+<label>Draw<select id="map-mode"><option value="auto">automatically</option><option value="points">points</option>
+<option value="density">density</option></select></label>
+<label>Size<input type="range" id="map-size" min="0.4" max="3" step="0.1" value="1"></label>
+<label>Opacity<input type="range" id="map-opacity" min="0.1" max="1" step="0.05" value="1"></label>
+<label class="tick"><input type="checkbox" id="map-names" checked>Names</label></div></details></div>
 <div class="map"><div class="stage"><canvas id="map-points" aria-hidden="true"></canvas>
 <canvas id="map-overlay" tabindex="0" role="application" aria-label="Map of {count:,} nodes"
-aria-describedby="map-help"></canvas></div>
+aria-describedby="map-help"></canvas><div id="map-tip" hidden></div></div>
 <div class="side"><div id="map-legend" role="group" aria-label="Legend"></div><div id="map-node" aria-live="off">
 <p class="hint">Choose a node on the map or by its name.</p></div></div></div>
 <p id="map-status" role="status" class="hint">The map is being read …</p>
+<p class="hint" id="map-about"></p>
+<p class="hint" id="map-help">Drag to move; the wheel zooms once the map has the focus;
+a click chooses a node; shift and drag draw a lasso. Keys: arrows move, + and − zoom, 0 resets the view, Enter chooses
+the node in the middle, Escape clears.</p>
 <div id="map-selection" hidden><h3>Selection</h3><div class="exports"><span id="map-count"></span>
 <button type="button" id="map-save-ids">Save ids (.txt)</button>
 <button type="button" id="map-save-table">Save table (.csv)</button></div>
@@ -123,7 +142,7 @@ aria-describedby="map-help"></canvas></div>
 def _scores(record: RunRecord) -> str:
     separation = record.separation
     if separation is None:
-        return "<p>No pairs were scored in this run.</p>"
+        return ""
     rows: list[list[str | Entry]] = [
         [name, percent(value.value), percent(value.low), percent(value.high), how]
         for name, value, how in (
@@ -145,8 +164,8 @@ def _scores(record: RunRecord) -> str:
 
 def _training(record: RunRecord) -> str:
     history = record.history
-    if not history.losses:
-        return "<p>Nothing was trained.</p>"
+    if not history.losses or record.is_spectral:
+        return ""
     epochs = list(range(1, history.num_epochs + 1))
     best = history.best_epoch or None
     figures = [draw_curves([Curve("loss", epochs, history.losses)], "epoch", "loss", "Loss of every epoch.", best)]
@@ -160,37 +179,35 @@ def _training(record: RunRecord) -> str:
 
 def _patches(record: RunRecord) -> str:
     patches = record.patches
-    if len(patches.sizes) == 1:
-        return "<p>The whole graph is one patch: there is nothing to align.</p>"
-    known = bool(patches.patch_residuals)
+    if not record.has_patches:
+        return ""
+    known = record.is_aligned and bool(patches.patch_residuals)
     rows: list[list[str | Entry]] = [
-        [f"{number}", f"{size:,}", f"{patches.patch_residuals[number]:.4g}" if known else "–"]
+        [f"{number}", f"{size:,}", f"{patches.patch_residuals[number]:.4g}" if known else EMPTY]
         for number, size in enumerate(patches.sizes)
     ]
     joins: list[list[str | Entry]] = [
         [
             f"{first} – {second}",
             f"{patches.overlaps[number]:,}",
-            f"{patches.pair_residuals[number]:.4g}" if known else "–",
+            f"{patches.pair_residuals[number]:.4g}" if known else EMPTY,
         ]
         for number, (first, second) in enumerate(patches.pairs)
     ]
     drawn = f"<p>{len(patches.sizes):,} patches are too many to draw.</p>"
     if len(patches.sizes) <= _MAX_DRAWN_PATCHES:
-        caption = (
-            "The patch graph: discs by the number of nodes, lines by the nodes shared. The redder a line, the farther "
-            "apart the two patches place them."
-        )
-        drawn = draw_patch_graph(patches.sizes, patches.pairs, patches.overlaps, patches.pair_residuals, caption)
-    meaning = "Residual: how far apart, after alignment, patches place the nodes they share (root mean square)."
-    if not known:
-        meaning = "How far patches disagree about the nodes they share was not measured in this run."
+        caption = "The patch graph: discs by the number of nodes, lines by the nodes shared."
+        if known:
+            caption += " The redder a line, the farther apart the two patches place them."
+        residuals = patches.pair_residuals if known else []
+        drawn = draw_patch_graph(patches.sizes, patches.pairs, patches.overlaps, residuals, caption)
+    meaning = "<p>Residual: how far apart, after alignment, patches place the nodes they share (root mean square).</p>"
     tables = [
-        render_table(DataTable("Patches", ["patch", "nodes", "residual"], rows)),
-        render_table(DataTable("Pairs that share nodes", ["pair", "shared nodes", "residual"], joins)),
+        DataTable("Patches", ["patch", "nodes", "residual"], rows),
+        DataTable("Pairs that share nodes", ["pair", "shared nodes", "residual"], joins),
     ]
-    columns = "".join(f"<div>{table}</div>" for table in tables)
-    return f'<p>{meaning}</p><div class="figures">{drawn}<div class="figures">{columns}</div></div>'
+    columns = "".join(f"<div>{render_table(table.trimmed())}</div>" for table in tables if table.rows)
+    return f'{meaning if known else ""}<div class="figures">{drawn}<div class="figures">{columns}</div></div>'
 
 
 def _details(record: RunRecord) -> str:
@@ -208,4 +225,4 @@ def _details(record: RunRecord) -> str:
         DataTable("Settings as they were used", ["setting", "value"], settings, 2),
     ]
     shown = "".join(f"<div>{render_table(table)}</div>" for table in tables if table.rows)
-    return f'{command}<div class="figures">{shown}</div>'
+    return f'{command}<div class="figures">{shown}</div>' if command or shown else ""

@@ -27,8 +27,10 @@ _KINDS = {
 
 def summarise(record: RunRecord) -> list[str]:
     """Sentences on accuracy, confidence, time, cleaning of the input and patches."""
-    said = [_describe_graph(record), *_describe_accuracy(record), _describe_time(record), _describe_cleaning(record)]
-    said += _describe_patches(record)
+    if not record.is_run:
+        return _describe_file(record)
+    said = [_describe_graph(record), *_describe_choice(record), *_describe_accuracy(record), _describe_time(record)]
+    said += [_describe_cleaning(record), *_describe_patches(record)]
     if record.history.recoveries:
         said.append(
             f"Training diverged and restarted from its last good state {record.history.recoveries} times with smaller "
@@ -44,7 +46,11 @@ def cards(record: RunRecord) -> list[tuple[str, str]]:
     if separation is not None:
         for title, value in (("AUC", separation.auc), ("average precision", separation.average_precision)):
             found.append((percent(value.value), f"{title}, 95 % within {percent(value.low)} to {percent(value.high)}"))
-    found += [(f"{record.graph.num_nodes:,}", "nodes"), (f"{record.graph.num_edges:,}", "edges")]
+    found.append((f"{record.graph.num_nodes:,}", "nodes"))
+    if record.is_run or record.graph.num_edges:
+        found.append((f"{record.graph.num_edges:,}", "edges"))
+    if not record.is_run:
+        found.append((f"{record.vectors.shape[1]:,}", "dimensions"))
     total = record.row.get("seconds", {}).get("total")
     if total is not None:
         found.append((duration(float(total)), f"in total, {record.history.num_epochs} epochs"))
@@ -82,9 +88,36 @@ def _describe_graph(record: RunRecord) -> str:
     kind = "directed " if graph.directed else "weighted " if graph.weighted else ""
     return (
         f"{graph.name} is a {kind}graph of {graph.num_nodes:,} nodes with {graph.num_edges:,} edges{features}. Every "
-        f"node has a {record.vectors.shape[1]}-dimensional vector, learned by {settings.get('method', '?')} "
+        f"node has a {record.vectors.shape[1]}-dimensional vector by {settings.get('method', '?')} "
         f"(preset {settings.get('preset', '?')}, seed {settings.get('seed', '?')})."
     )
+
+
+def _describe_file(record: RunRecord) -> list[str]:
+    lengths = np.linalg.norm(record.vectors.astype(np.float64), axis=1)
+    low, middle, high = np.quantile(lengths, [0.05, 0.5, 0.95])
+    said = [
+        f"{record.graph.name} holds {record.graph.num_nodes:,} vectors of {record.vectors.shape[1]:,} dimensions; "
+        f"their length is {middle:.3g} in the middle, and within {low:.3g} to {high:.3g} for nine in ten."
+    ]
+    if record.edges is None:
+        said.append(
+            "How well they tell edges is not known from the vectors alone; l2g2g evaluate --split DIR --embedding FILE "
+            "measures it."
+        )
+    num_zero = int((lengths == 0).sum())
+    if num_zero:
+        said.append(f"{num_zero:,} vectors are zero: they have no direction, and no near nodes by cosine.")
+    return said
+
+
+def _describe_choice(record: RunRecord) -> list[str]:
+    if not record.is_spectral:
+        return []
+    scores = (record.row.get("chosen") or {}).get("validation_auc") or {}
+    known = all(isinstance(scores.get(name), float) for name in ("spectral", "trained"))
+    how = f": AUC {percent(scores['spectral'])} against {percent(scores['trained'])}" if known else ""
+    return [f"The vectors are eigenvectors of the graph, which validation pairs preferred to the trained ones{how}."]
 
 
 def _describe_accuracy(record: RunRecord) -> list[str]:
@@ -115,7 +148,7 @@ def _describe_time(record: RunRecord) -> str:
         parts[0] = f"Time: {duration(float(seconds['total']))} in total for {history.num_epochs} epochs"
     if history.epoch_seconds:
         parts.append(f"{1000 * float(np.median(history.epoch_seconds)):,.3g} ms each")
-    if 0 < history.best_epoch < history.num_epochs:
+    if 0 < history.best_epoch < history.num_epochs and not record.is_spectral:
         parts.append(f"the best of them epoch {history.best_epoch}, which was kept")
     if history.resumed_from_epoch:
         parts.append(f"resumed from epoch {history.resumed_from_epoch}")
@@ -131,14 +164,14 @@ def _describe_cleaning(record: RunRecord) -> str:
 
 def _describe_patches(record: RunRecord) -> list[str]:
     patches = record.patches
-    if len(patches.sizes) == 1:
-        return ["The graph was not partitioned: it is one patch."]
+    if not record.has_patches:
+        return []
     smallest, largest = min(patches.sizes), max(patches.sizes)
     said = f"The graph was partitioned into {len(patches.sizes)} patches of {smallest:,} to {largest:,} nodes"
     if not patches.pairs:
         return [f"{said}."]
     said += f", of which {len(patches.pairs)} pairs overlap."
-    if patches.pair_residuals:
+    if patches.pair_residuals and record.is_aligned:
         length = float(np.sqrt(np.square(record.vectors, dtype=np.float64).sum(axis=1).mean()))
         said += (
             f" Two patches place a node they share {patches.after:.3g} apart on average, "

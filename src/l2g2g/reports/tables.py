@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -81,14 +82,21 @@ def _by_method(title: str, columns: dict[str, str], rows: list[dict[str, Any]]) 
 
 
 def render_datasets(found: Iterable[DatasetInfo]) -> Table:
-    """One line per data set."""
-    table = Table("name", "kind", "nodes", "edges", "features", "description")
+    """One line per data set; its name, which has to be typed, is never cut."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for name in ("nodes", "edges", "features"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("description", overflow="fold")
     for item in found:
         counts = [
             f"{value:,}" if value is not None else "–" for value in (item.num_nodes, item.num_edges, item.num_features)
         ]
         style = None if item.available else "dim"
-        table.add_row(item.name, item.kind, *counts, item.description, style=style)
+        is_said = item.kind in item.description
+        table.add_row(
+            item.name, *counts, item.description if is_said else f"{item.kind}: {item.description}", style=style
+        )
     return table
 
 

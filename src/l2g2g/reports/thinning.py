@@ -21,5 +21,6 @@ def thin(record: RunRecord, most: int = MAX_SHOWN) -> RunRecord:
     kept = {name: getattr(record, name)[rows] for name in names if getattr(record, name) is not None}
     if record.node_ids is None:
         kept["node_ids"] = rows  # names of nodes are still their numbers
+    kept["columns"] = {title: values[rows] for title, values in record.columns.items()}
     edges = None if record.edges is None else sp.csr_array(record.edges[rows][:, rows])
     return replace(record, **kept, edges=edges)

@@ -69,7 +69,7 @@ class Artefact:
 
     Attributes:
         values, weights: As in `Contents`.
-        arrays: Arrays by name; those on disk are read, and their SHA-256 checked, each time they are asked for.
+        arrays: Arrays by name; those on disk are read, and their SHA-256 checked, each time they are accessed.
         where: What errors call it.
     """
 
@@ -107,7 +107,7 @@ class Artefact:
 
 
 class _StoredArrays(Mapping[str, np.ndarray]):
-    """The arrays of a folder, each read and checked when it is asked for."""
+    """The arrays of a folder, each read and checked when it is accessed."""
 
     def __init__(self, folder: ArrayFolder) -> None:
         self._folder = folder

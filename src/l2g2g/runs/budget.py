@@ -1,4 +1,4 @@
-"""Budget: what a training from disk takes of memory, part by part, and how a limit is shared out among the parts."""
+"""Budget: the memory of a training from disk, part by part, and how a limit is divided among the parts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.models.structure import MORE_VECTORS
+from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
 from l2g2g.runs.memory import resident_memory
+from l2g2g.training.batches import KeptBytes
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
 _PER_ARC, _PER_ARC_SCORED = 38, 40
-_PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the two ways of an epoch
-_PER_ROW_ACTIVATION = 20  # of a whole graph in rows: five tables of a hidden layer, on the way back
+_PER_ACTIVATION, _PER_KEPT_ACTIVATION = 28, 12  # with gradients, and between the forward and backward pass
+_PER_ROW_ACTIVATION = 20  # of a whole graph in rows: five tables of a hidden layer, in the backward pass
 _COPIES_OF_FEATURES = 4  # as read, the one read ahead, scaled, with entries dropped
 _BLOCK_ARCS, _PER_BLOCK_ARC = 1 << 20, 44  # of rows that are read and worked on
 _FEATURE_BLOCK = 1 << 25
@@ -89,16 +90,17 @@ class Needs:
         return int((self.resident + nodes + max(self.patch, self.blocks)) / (1 - _MARGIN))
 
 
-def kept_bytes(config: Config, weighted: bool = False) -> tuple[int, int]:
-    """(for each arc, for each row) what a patch takes that stays in memory, its features aside."""
-    arc = 8 + 8 * (1 - config.hidden_fraction)  # columns, nodes of the columns; Â of an epoch
-    arc += 4 if weighted else 0
-    aligns = config.rotates or config.translates or config.scale
-    if not config.hidden_fraction or aligns or not config.passes_whole_graph:
-        arc += 8  # Â without a mask
+def kept_bytes(config: Config, weighted: bool = False) -> KeptBytes:
+    """What stays in memory of patches between the two passes of an epoch, their features aside."""
+    arc = 4 + (4 if weighted else 0)  # Â shares these
+    if config.hidden_fraction:
+        arc *= 2  # the same in the order of an epoch: what is visible first
+    row = 64  # bounds of its entries, its node
     if config.loss_scope == "inside":
-        return int(arc + 12), 32  # what is excluded, its filter, and a list of edges
-    return math.ceil(arc), 32 + _PER_KEPT_ACTIVATION * config.numbers_per_row
+        return KeptBytes(arc + 12, row)  # what is excluded, its filter, and a list of edges
+    aligns = config.rotates or config.translates or config.scale
+    state = 4 * config.numbers_per_row + (12 * config.dim if aligns else 0)
+    return KeptBytes(arc, row, state, _PER_KEPT_ACTIVATION * config.numbers_per_row - state)
 
 
 def structure_columns(sizes: StoredSizes, config: Config) -> int:
@@ -142,7 +144,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = 28 * num_nodes * (structural + MORE_VECTORS) if structural else 0
+    structure = BYTES_PER_NUMBER * num_nodes * (structural + MORE_VECTORS) if structural else 0
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 

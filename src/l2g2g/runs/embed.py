@@ -59,14 +59,14 @@ def embed_graph(
             how: dict[str, Any] = {"prepared": shared.stored, "communicator": communicator}
             patches = find_patches(split.train, config, clock, **how)
         more: dict[str, Any] = {} if start is None or directory is None else {"warm_start": start.digest()}
-        keeper = keep_training(directory, "embed", shared, patches, config, validation_fraction=fraction, **more)
+        checkpoints = keep_training(directory, "embed", shared, patches, config, validation_fraction=fraction, **more)
         return run_split(
             split,
             config,
             final_graph=placed,
             clock=clock,
             on_epoch=on_epoch,
-            keeper=keeper,
+            checkpoints=checkpoints,
             keep=keep,
             start=start,
             patches=patches,

@@ -1,4 +1,4 @@
-"""Environment: versions, device and threads, as `l2g2g --version` says them and as a report of a fault needs them."""
+"""Environment: versions, device and threads, as `l2g2g --version` prints them and bug reports need them."""
 
 from __future__ import annotations
 

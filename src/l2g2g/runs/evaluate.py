@@ -75,8 +75,13 @@ def evaluate_graph(
                 split = pin_split(placed, pinned, folder, communicator)
         patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
         more = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
-        keeper = keep_training(directory, training_name(config), shared, patches, config, **more)
-        how: dict[str, Any] = {"clock": clock, "on_epoch": on_epoch, "keeper": keeper, "keep": directory is not None}
+        checkpoints = keep_training(directory, training_name(config), shared, patches, config, **more)
+        how: dict[str, Any] = {
+            "clock": clock,
+            "on_epoch": on_epoch,
+            "checkpoints": checkpoints,
+            "keep": directory is not None,
+        }
         run = run_split(split, config, patches=patches, communicator=communicator, **how)
         if not communicator.is_first:
             return {}, run
@@ -97,17 +102,17 @@ def evaluate_graph(
             ranking: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
             further = further_measures(graph, split.train, ranked, run.embedding, scored.scorer, clock, **ranking)
     clock.seconds["total"] = time.perf_counter() - started
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "best_auc": None if best is None else best.auc,
         **further,
         **directed_measures(graph, split.test, run.embedding, scored.scorer),
         **scored.more,
         "chosen": _join_choices(run.chosen, scored.more["chosen"]),
     }
-    told |= {} if pinned is None else {"split": str(pinned.folder)}
+    fields |= {} if pinned is None else {"split": str(pinned.folder)}
     described = run.describe()
     row = describe_evaluation(
-        graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **told
+        graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **fields
     )
     return row, run
 

@@ -47,15 +47,16 @@ def has_few_arcs(num_columns: int, hidden: int, num_arcs: int) -> bool:
     return num_columns * hidden > 4 * num_arcs
 
 
-def draws_by_degree(num_features: int, num_arcs: int, config: Config) -> bool:
-    """Whether the far ends of non-edges are drawn by degree; found by validation, decided from the graph alone.
+def choose_sampling(num_features: int, num_arcs: int, config: Config) -> str:
+    """How the far ends of non-edges are drawn; found by validation, decided from the graph alone.
 
-    Where it is left open, for small graphs with many features: uniform non-edges teach that hubs are linked, which few
-    edges turn into a rule. On larger graphs that costs accuracy.
+    Where it is left open, by degree for small graphs with many features: uniform non-edges teach that hubs
+    are linked, which few edges turn into a rule. On larger graphs that costs accuracy.
     """
-    if config.negative_sampling is None:
-        return config.loss_pairs == "sampled" and has_few_arcs(num_features, config.hidden, num_arcs)
-    return config.negative_sampling == "degree"
+    if config.negative_sampling is not None:
+        return config.negative_sampling
+    is_small = config.loss_pairs == "sampled" and has_few_arcs(num_features, config.hidden, num_arcs)
+    return "degree" if is_small else "uniform"
 
 
 def compression_pays(counts: FeatureCounts | None, config: Config) -> bool:

@@ -103,6 +103,7 @@ def describe_run(
         LINK_MODEL: run.inspection.link_model,
         "separation": None if scored is None else asdict(scored.separation),
         "classes": None if classes is None else [str(name) for name in classes.tolist()],
+        "columns": None if graph.columns is None else graph.columns.to_dict(),
     }
 
     def by_node() -> Parts:

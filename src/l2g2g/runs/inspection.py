@@ -1,4 +1,4 @@
-"""Inspection: what a trained model can be asked while its graph is still prepared, for the record of the run."""
+"""Inspection: measurements of a trained model while its graph is in memory, for the record of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Link score: how well a fitted model tells links it has not seen from pairs without one. The estimators' `score`."""
+"""Link score: how well a fitted model separates unseen links from pairs without one. The estimators' `score`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.non_edges import sample_non_edges
 from l2g2g.graphs.splits import Pairs
 from l2g2g.runs.fitted import Fitted
-from l2g2g.runs.new_nodes import embed_newcomers
+from l2g2g.runs.new_nodes import embed_new_nodes
 from l2g2g.runs.scoring import pair_scorer
 
 _HELD_OUT = 0.2
@@ -33,7 +33,7 @@ def score_links(fitted: Fitted, embedding: np.ndarray, graph: Graph, known: np.n
     return evaluate_links(embedding, pairs, pair_scorer(fitted.model)).auc
 
 
-def score_newcomers(fitted: Fitted, embedding: np.ndarray, new: Newcomers) -> float:
+def score_new_nodes(fitted: Fitted, embedding: np.ndarray, new: NewNodes) -> float:
     """AUC of links between new and known nodes: a fifth is hidden, the rest embeds the new nodes."""
     generator = np.random.default_rng([fitted.config.seed, _STREAM])
     links = new.to_known.tocoo()
@@ -43,7 +43,7 @@ def score_newcomers(fitted: Fitted, embedding: np.ndarray, new: Newcomers) -> fl
     held = generator.permutation(len(sources)) < max(1, round(_HELD_OUT * len(sources)))
     visible = sp.csr_array((links.data[~held], (sources[~held], targets[~held])), shape=new.shape)
     visible.sort_indices()
-    vectors = np.concatenate([embedding, embed_newcomers(fitted, replace(new, to_known=visible))])
+    vectors = np.concatenate([embedding, embed_new_nodes(fitted, replace(new, to_known=visible))])
     positive = np.stack([sources[held], targets[held]], axis=1)
     negative = _pairs_without_link(new.to_known, len(positive), generator, new.name)
     shift = np.array([new.num_known, 0])  # new nodes stand after the known ones

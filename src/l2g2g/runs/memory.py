@@ -1,4 +1,4 @@
-"""Memory: what a training will need, what there is, and a refusal before work starts, not a failure after hours."""
+"""Memory: an estimate of what a training needs, compared with what is available before it starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
-from l2g2g.models.structure import MORE_VECTORS
+from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
 
 # Found by measuring trainings of 50,000 to 400,000 nodes (tests/runs/test_memory.py repeats one of them).
 _BYTES_PER_ACTIVATION = 24  # what an epoch holds of every hidden or final number of a row, with its gradients
@@ -20,7 +20,6 @@ _FURTHER_BYTES_PER_ARC = 30  # where validation holds the whole graph beside the
 _COPIES = 2  # of the features: scaled, and with entries dropped
 _FURTHER_COPIES = 1  # by patches
 _BYTES_PER_ARC_DRAWN = 12  # of those, for pairs of all nodes
-_BYTES_PER_STRUCTURAL = 28  # of every number of a block of structural columns while they are found
 _VECTORS_EXCHANGED = 4  # of every node, between ranks: parts of means, as sent and received, and their gradients
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -63,7 +62,7 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
     training = activations + copies * columns + per_arc * num_arcs + exchanged
     if has_features and config.expects_structure(num_nodes):  # tried beside the features
-        training += _BYTES_PER_STRUCTURAL * num_nodes * (config.structure_width + 1 + MORE_VECTORS)
+        training += BYTES_PER_NUMBER * num_nodes * (config.structure_width + 1 + MORE_VECTORS)
     return int(training)
 
 

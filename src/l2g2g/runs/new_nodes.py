@@ -18,7 +18,7 @@ from l2g2g.alignment.frame import Frame, apply_frame
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.matching import Matched, match_nodes
-from l2g2g.graphs.newcomers import Newcomers
+from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.runs.fitted import Fitted
 
@@ -37,11 +37,11 @@ def embed_grown(
     matched = match_nodes(graph, known_ids, len(embedding), all_new=all_new)
     found = np.empty((graph.num_nodes, embedding.shape[1]), np.float32)
     found[~matched.is_new] = embedding[matched.known[~matched.is_new]]
-    found[matched.is_new] = embed_newcomers(fitted, matched.newcomers)
+    found[matched.is_new] = embed_new_nodes(fitted, matched.new_nodes)
     return found, matched
 
 
-def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
+def embed_new_nodes(fitted: Fitted, new: NewNodes) -> np.ndarray:
     """(num_new, dim) vectors of new nodes."""
     inputs, states = fitted.inputs, fitted.states
     if new.num_new == 0:
@@ -63,7 +63,7 @@ def embed_newcomers(fitted: Fitted, new: Newcomers) -> np.ndarray:
 
 
 def _encode_in_patch(
-    fitted: Fitted, new: Newcomers, features: Features, members: np.ndarray, patch: int
+    fitted: Fitted, new: NewNodes, features: Features, members: np.ndarray, patch: int
 ) -> torch.Tensor:
     """(num_members, dim) vectors of some new nodes, encoded beside the known ones of a patch, in the common frame."""
     states, device, start = fitted.states, fitted.device, int(fitted.states.offsets[patch])
@@ -90,7 +90,7 @@ def as_input(features: Features, device: torch.device | str) -> torch.Tensor | S
     return SparseMatrix.from_scipy(features, device)
 
 
-def share_patches(membership: sp.csr_array, new: Newcomers) -> np.ndarray:
+def share_patches(membership: sp.csr_array, new: NewNodes) -> np.ndarray:
     """(num_new, num_patches) float32 shares of the patches in every new node, which add up to 1.
 
     membership: (num_known, num_patches) the same of the known nodes. A node takes the shares of its known neighbours;
@@ -110,7 +110,7 @@ def share_patches(membership: sp.csr_array, new: Newcomers) -> np.ndarray:
     return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32).reshape(-1, num_patches)
 
 
-def _check_links(fitted: Fitted, new: Newcomers) -> None:
+def _check_links(fitted: Fitted, new: NewNodes) -> None:
     """Structure alone says nothing about nodes that are linked to no known one."""
     if fitted.inputs.num_features and not fitted.inputs.structure_only:
         return

@@ -63,11 +63,7 @@ class RunPatches:
 
     def kept_edge_fraction(self, graph: GraphStore) -> float:
         """Training edges that lie inside at least one patch."""
-        if self.by_rows:
-            return 1.0
-        if self.on_disk is not None:
-            return self.on_disk.num_covered_edges / self.on_disk.num_edges
-        return self.patch_set.count_covered_edges(graph.to_graph().adjacency) / graph.num_edges
+        return self.patch_set.count_covered_edges(graph) / graph.num_edges
 
     def is_cut_badly(self, graph: GraphStore) -> bool:
         """Whether so many edges are cut that patches were widened, or would have been."""

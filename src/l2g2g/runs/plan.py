@@ -25,6 +25,7 @@ from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
+from l2g2g.runs.durations import show_seconds
 from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.resources import choose_threads, prepare_torch
@@ -88,7 +89,7 @@ class Plan:
         in_memory: Whether the graph is in memory, or on disk.
         ranks: Processes that share the work.
         memory_bytes: Peak of each process.
-        disk_bytes: Of the store, 0 for none.
+        disk_bytes: Of the store, and of what does not stay in memory while it trains; 0 for none.
         epochs: At most so many.
         seconds: By stage: split, partition, epoch (each), validation (each), train, assemble, total; reading is not
             in it.
@@ -118,13 +119,6 @@ class Plan:
         )
 
 
-def show_seconds(seconds: float) -> str:
-    """Seconds, minutes or hours."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
 def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     """Plan a run. Refused, as the run would be, where `config.memory` is too small.
 
@@ -147,10 +141,10 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
             needs = find_needs(stored, config, num_patches, threads, resident)
         else:
             needs = row_needs(stored, config, threads, resident)
-        per_arc, per_row = kept_bytes(config)
-        per_row += int(8 * (stored.entries_per_row or config.structure_width))
+        kept = kept_bytes(config)
+        row = kept.row + kept.state + kept.held + int(8 * (stored.entries_per_row or config.structure_width))
         # If all of it may stay in memory: the rows of the own nodes, and the own patches.
-        stays = ((4 + per_arc) * num_arcs + per_row * sizes.num_nodes) // ranks
+        stays = ((4 + kept.arc) * num_arcs + row * sizes.num_nodes) // ranks
         num_patches = needs.num_patches
         needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
         if config.memory is None and not sizes.on_disk:  # the first rank reads it
@@ -169,7 +163,9 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     times["total"] = sum(times[stage] for stage in ("split", "partition", "train", "assemble"))
     disk = 0
     if not in_memory:
-        disk = int(1.2 * (columns + 4 * num_arcs) + columns + 4 * num_arcs + 24 * sizes.num_nodes)
+        graph_bytes = columns + 4 * num_arcs
+        copies = 2 if config.memory is not None and config.definition.uses_patches else 1  # as batches take them, too
+        disk = int((1 + 1.2 * copies) * graph_bytes + 24 * sizes.num_nodes)
     return Plan(sizes.name, num_patches, in_memory, ranks, int(needed), disk, epochs, times)
 
 
@@ -210,7 +206,7 @@ class Sample:
         if config.definition.uses_patches:
             config = replace(config, patches=few)
             least, most = config.overlap_range
-            patch_set = make_patches(graph.adjacency, labels, min_overlap=least, target_overlap=most)
+            patch_set = make_patches(graph, labels, min_overlap=least, target_overlap=most)
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
         return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage)
 

@@ -1,13 +1,14 @@
-"""Preparation: what the settings of a run mean for the patches, inputs, pairs and the loop."""
+"""Preparation: from the settings of a run to those of its patches, inputs, pairs and loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 import torch
 
-from l2g2g.config import Config
+from l2g2g.config import OPTIONS, Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
@@ -19,7 +20,7 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.cut import Cut, cut_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory, partition_graph
-from l2g2g.runs.feature_choices import FeatureCounts, compression_pays, draws_by_degree
+from l2g2g.runs.feature_choices import FeatureCounts, choose_sampling, compression_pays
 from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.runs.memory import resident_memory
 from l2g2g.training.loop import LoopSettings
@@ -60,7 +61,7 @@ def pair_options(graph: GraphStore, config: Config) -> PairOptions:
         wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
         raise InputError(f"{graph.name}: the graph {wrong}")
     return PairOptions(
-        by_degree=draws_by_degree(graph.num_features, 2 * graph.num_edges, config),
+        negative_sampling=choose_sampling(graph.num_features, 2 * graph.num_edges, config),
         weighted=config.weighted_loss,
         reversed_share=_REVERSED_SHARE if DECODERS[config.decoder].is_directed else 0.0,
     )
@@ -145,26 +146,24 @@ def find_inputs(
 
 
 def loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
-    """The part of the config that the loop needs for a training graph of this size."""
-    return LoopSettings(
-        scope=config.loss_scope,
-        pairs=config.loss_pairs,
-        mask=1.0 if config.mask_groups else config.hidden_fraction,
-        mask_groups=config.mask_groups,
-        score_fraction=config.scored_fraction(num_nodes, num_edges),
-        feature_dropout=feature_dropout,
-        fresh_negatives=config.negatives == "fresh",
-        sample_size=config.num_sampled_nodes(num_nodes),
-        alignment=config.definition.alignment,
-        seed=config.seed,
-        epochs=config.num_epochs(num_edges),
-        learning_rate=config.lr,
-        schedule=config.schedule,
-        refresh_every=config.refresh_every,
-        rotate=config.rotates,
-        translate=config.translates,
-        scale=config.scale,
-        align_gradient=config.align_gradient,
-        validate_every=config.validate_every,
-        patience=config.patience,
-    )
+    """The part of the config that the loop needs for a training graph of this size.
+
+    A field of `LoopSettings` with the name of an option has its value, unless it is derived here.
+    """
+    derived = {
+        "scope": config.loss_scope,
+        "pairs": config.loss_pairs,
+        "mask": 1.0 if config.mask_groups else config.hidden_fraction,
+        "mask_groups": config.mask_groups,
+        "score_fraction": config.scored_fraction(num_nodes, num_edges),
+        "feature_dropout": feature_dropout,
+        "fresh_negatives": config.negatives == "fresh",
+        "sample_size": config.num_sampled_nodes(num_nodes),
+        "alignment": config.definition.alignment,
+        "epochs": config.num_epochs(num_edges),
+        "learning_rate": config.lr,
+        "rotate": config.rotates,
+        "translate": config.translates,
+    }
+    same = {item.name: getattr(config, item.name) for item in fields(LoopSettings) if item.name in OPTIONS}
+    return LoopSettings(**{**same, **derived})

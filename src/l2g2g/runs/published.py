@@ -1,4 +1,4 @@
-"""Published: a finished embedding as others ask it, whether it lies in a file, a run directory or a model."""
+"""Published: a finished embedding to search and to score with, from a file, a run directory or a model."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.edge_table import EdgeTable
+from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.node_ids import as_node_ids, find_rows, quoted
 from l2g2g.graphs.read_edges import read_parquet_edges, read_text_edges
@@ -20,15 +21,15 @@ from l2g2g.graphs.text_tables import is_text_file
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.decoders.inner import InnerDecoder
-from l2g2g.neighbours.decoding import sides_of
+from l2g2g.neighbours.decoding import factors_of
+from l2g2g.neighbours.factors import METRICS, ScoreFactors, factors_by
 from l2g2g.neighbours.index import NeighbourIndex
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.link_model import LinkModel
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
-from l2g2g.neighbours.sides import METRICS, Sides, sides_by
 from l2g2g.neighbours.top_links import TopLinks, top_links
 from l2g2g.runs.artefact import Artefact
-from l2g2g.runs.record import read_ids, read_known_pairs, read_vectors
+from l2g2g.runs.record import read_columns_of, read_ids, read_known_pairs, read_vectors
 from l2g2g.runs.saved_model import read_config
 
 ALL_METRICS = (*METRICS, "decoder")
@@ -48,6 +49,7 @@ class Published:
         name: What errors call it.
         links: How scores become probabilities; None where no validation pairs are known.
         features: (num_nodes, num_features) of the nodes, where the graph was given.
+        columns: What the columns of the feature table of the training became, to read it again in the same way.
     """
 
     node_ids: np.ndarray
@@ -57,6 +59,7 @@ class Published:
     name: str = "embedding"
     links: LinkModel | None = None
     features: Features | None = None
+    columns: FeatureColumns | None = None
 
     def with_edges_of(self, graph: Graph) -> Published:
         """The same with the edges of a graph as the known ones; nodes without a vector do not count."""
@@ -94,17 +97,17 @@ class Published:
         index_file: Path | None = None,
     ) -> Neighbours:
         """The nearest nodes by cosine, inner product or the decoder's score. index_file: kept there for next time."""
-        sides = self._sides(metric)
-        if sides is None:
+        factors = self._factors(metric)
+        if factors is None:
             if method == "index" or index_file is not None:
                 raise InputError("a learned decoder has no index; search exactly, or by --metric cosine or inner")
             return Neighbours(*nearest_learned(self.decoder, self.vectors, rows, check_k(k, len(self.vectors))))
         if index_file is None:
-            return nearest(sides, rows, k, method=method)
+            return nearest(factors, rows, k, method=method)
         if index_file.exists():
-            index = NeighbourIndex.load(index_file, sides)
+            index = NeighbourIndex.load(index_file, factors)
         else:
-            index = NeighbourIndex.build(sides)
+            index = NeighbourIndex.build(factors)
             index.save(index_file)
         return search_index(index, rows, k)
 
@@ -126,19 +129,19 @@ class Published:
         """The likeliest pairs that are not known edges, as rows."""
         if self.known is None:
             raise InputError(f"{self.name}: its edges are not known; give the graph that was embedded (--graph)")
-        sides = sides_of(self.decoder, self.vectors)
-        if sides is None:
+        factors = factors_of(self.decoder, self.vectors)
+        if factors is None:
             return top_learned_links(self.decoder, self.vectors, count, self.known)
-        return top_links(sides, count, self.known)
+        return top_links(factors, count, self.known)
 
-    def _sides(self, metric: str) -> Sides | None:
+    def _factors(self, metric: str) -> ScoreFactors | None:
         if metric == "decoder":
-            return sides_of(self.decoder, self.vectors)
+            return factors_of(self.decoder, self.vectors)
         if metric not in METRICS:
             near = difflib.get_close_matches(metric, ALL_METRICS, n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
             raise InputError(f"unknown metric '{metric}'; {hint}choose from {', '.join(ALL_METRICS)}")
-        return sides_by(self.vectors, metric)
+        return factors_by(self.vectors, metric)
 
     def _rows_in(self, table: EdgeTable, column: str) -> np.ndarray:
         wanted = (table.sources if column == "source" else table.targets).to_numpy()
@@ -182,4 +185,5 @@ def publish(artefact: Artefact, name: str) -> Published:
     known = read_known_pairs(artefact, directed=decoder.is_directed)
     kept = artefact.values.get(LINK_MODEL)
     links = None if kept is None else LinkModel.from_dict(kept, name)
-    return Published(np.arange(len(vectors)) if ids is None else ids, vectors, decoder, known, name, links)
+    node_ids = np.arange(len(vectors)) if ids is None else ids
+    return Published(node_ids, vectors, decoder, known, name, links, columns=read_columns_of(artefact))

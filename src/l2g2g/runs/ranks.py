@@ -21,10 +21,10 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.patches import RunPatches
 from l2g2g.training.assignment import assign_patches
-from l2g2g.training.keeper import Keeper
+from l2g2g.training.checkpoint_writer import CheckpointWriter
+from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.row_shard import RowShard
 from l2g2g.training.shard import Shard, shared_parameters
-from l2g2g.training.shared_keeper import SharedKeeper
 
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
 _ARCS_PER_ROW = 4
@@ -36,29 +36,29 @@ def make_shard(
     patches: RunPatches,
     model: Autoencoder,
     config: Config,
-    keeper: Keeper | None,
+    checkpoints: CheckpointWriter | None,
     rows: LocalRows | None = None,
     *,
     validates: bool,
-) -> tuple[Shard, Keeper | SharedKeeper | None]:
-    """Who trains these patches: this process alone, or every rank a share of them; and who keeps the state.
+) -> tuple[Shard, CheckpointWriter | RankCheckpointWriter | None]:
+    """The patches that this process trains, all or those of its rank; and the writer of its checkpoints.
 
     graph: what the patches are cut from. rows: those of this rank, where the whole graph is one patch in rows.
-    keeper: of this process; of several ranks only the first has one. validates: whether training does.
+    checkpoints: of this process; of several ranks only the first has one. validates: whether training does.
     """
     patch_set = patches.patch_set
     if communicator.size == 1:
-        return Shard(patch_set) if rows is None else RowShard(rows), keeper
+        return Shard(patch_set) if rows is None else RowShard(rows), checkpoints
     communicator.check_same("graph, setting or partition", _digest(graph, patches, config))
-    is_kept = bool(communicator.broadcast("check", b"" if keeper is None else b"kept"))
+    is_kept = bool(communicator.broadcast("check", b"" if checkpoints is None else b"kept"))
     if rows is not None:
         row_shard = RowShard(rows)
-        return row_shard, SharedKeeper(row_shard, keeper) if is_kept else None
+        return row_shard, RankCheckpointWriter(row_shard, checkpoints) if is_kept else None
     owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     watched = validates or is_kept  # somebody looks at all patches while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
     shard = Shard(patch_set, communicator, owners, apart=apart)
-    return shard, SharedKeeper(shard, keeper) if is_kept else None
+    return shard, RankCheckpointWriter(shard, checkpoints) if is_kept else None
 
 
 def deal_patches(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> np.ndarray:
@@ -71,8 +71,8 @@ def deal_patches(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> n
 def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
     settings = config.to_dict()
     del settings["device"]
-    told = [settings, str(torch.__version__), fingerprint(graph), patches.digest()]
-    return hashlib.sha256(json.dumps(told).encode()).digest()
+    compared = [settings, str(torch.__version__), fingerprint(graph), patches.digest()]
+    return hashlib.sha256(json.dumps(compared).encode()).digest()
 
 
 def share_inputs(communicator: Communicator, inputs: InputMap) -> InputMap:
@@ -91,9 +91,9 @@ def _pack(inputs: InputMap) -> bytes:
     if structure is not None:
         arrays |= {"columns": structure.columns, "eigenvalues": structure.eigenvalues}
         numbers += [structure.degree_mean, structure.degree_spread]
-    told = json.dumps(numbers).encode()
+    header = json.dumps(numbers).encode()
     known = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
-    return len(told).to_bytes(8, "little") + told + save(known)
+    return len(header).to_bytes(8, "little") + header + save(known)
 
 
 def _unpack(data: bytes) -> InputMap:

@@ -1,4 +1,4 @@
-"""Record: what a finished training tells those who look at it: vectors, scores, curves, patches, edges."""
+"""Record: what is read from a finished training: vectors, scores, curves, patches, edges."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.evaluation.separation import Separation, read_separation
-from l2g2g.graphs.graph import BACK, FORTH, Cleaning
+from l2g2g.graphs.adjacency import BACK, FORTH
+from l2g2g.graphs.feature_columns import FeatureColumns
+from l2g2g.graphs.graph import Cleaning
 from l2g2g.graphs.node_ids import as_node_ids
+from l2g2g.graphs.store import read_columns
 from l2g2g.graphs.stored_text import decode_text
+from l2g2g.methods import METHODS
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.runs.artefact import Artefact, list_trainings, open_artefact
@@ -123,6 +127,7 @@ class RunRecord:
         home: (num_nodes,) int32, the first patch that holds each node.
         residuals: (num_nodes,) float32, how far the patches disagree about a node; None for one patch.
         edges: (num_nodes, num_nodes) upper triangle of the adjacency as CSR pattern; None where they were too many.
+        columns: (num_nodes,) what a table tells about nodes, by title, as in `graphs.node_columns`.
         decoder: Parameters of the decoder by name; empty for inner products.
         command: What was typed, without the folders of the machine.
         versions: Of Python and the packages.
@@ -143,6 +148,7 @@ class RunRecord:
     labels: np.ndarray | None = None
     residuals: np.ndarray | None = None
     edges: sp.csr_array | None = None
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
     decoder: dict[str, np.ndarray] = field(default_factory=dict)
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -151,6 +157,39 @@ class RunRecord:
     def num_nodes(self) -> int:
         """Number of vectors."""
         return len(self.vectors)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether this was trained here; otherwise it is a file of vectors, of whatever origin."""
+        return bool(self.settings)
+
+    @property
+    def is_spectral(self) -> bool:
+        """Whether validation preferred eigenvectors of the graph to what was trained in patches."""
+        return (self.row.get("chosen") or {}).get("vectors") == "spectral"
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether the vectors were learned in several patches."""
+        return len(self.patches.sizes) > 1 and not self.is_spectral
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether patches were moved into one frame: rotated, translated or scaled."""
+        method = METHODS.get(str(self.settings.get("method")))
+        if method is None or not self.has_patches or method.alignment == "never":
+            return False
+        shares = self.settings.get("share_encoder")
+        moves_by_default = not (method.share_encoder if shares is None else shares)
+        given = [self.settings.get(name) for name in ("rotate", "translate")]
+        return bool(self.settings.get("scale")) or any(moves_by_default if one is None else one for one in given)
+
+    def label_texts(self) -> np.ndarray | None:
+        """(num_nodes,) labels as text in an object array, empty where a class is not known; None without labels."""
+        if self.labels is None or self.classes is None:
+            return None
+        names = ["" if name == "-1" else name for name in self.classes]
+        return np.array(names, dtype=object)[self.labels]
 
     @property
     def decoder_kind(self) -> str:
@@ -174,7 +213,7 @@ def read_record(artefact: Artefact) -> RunRecord:
         values, arrays = artefact.values, artefact.arrays
         vectors = read_vectors(artefact)
         num_nodes = len(vectors)
-        by_node = {
+        by_node: dict[str, Any] = {
             name: _by_node(arrays[place], num_nodes, name) for name, place in _BY_NODE.items() if place in arrays
         }
         classes = None if values["classes"] is None else [str(name) for name in values["classes"]]
@@ -244,6 +283,12 @@ def read_ids(artefact: Artefact) -> np.ndarray | None:
         if ids.shape != (num_nodes,):
             raise ValueError(f"{len(ids)} ids of {num_nodes} nodes")
         return ids
+
+
+def read_columns_of(artefact: Artefact) -> FeatureColumns | None:
+    """What the columns of the feature table of the training became, where they were not all plain numbers."""
+    with artefact.explained():
+        return read_columns(artefact.values, int(artefact.values["graph"]["num_features"]))
 
 
 def read_edges(artefact: Artefact) -> sp.csr_array | None:

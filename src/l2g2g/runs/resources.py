@@ -20,7 +20,7 @@ _LITTLE_WORK = 1_600_000  # arcs times columns
 
 
 def choose_threads(config: Config, num_arcs: int) -> int:
-    """Threads of a training: what was asked for, all cores, or one where there is little work."""
+    """Threads of a training: the given number, all cores, or one where there is little work."""
     if config.threads:
         return config.threads
     return 1 if num_arcs * config.dim < _LITTLE_WORK else available_cores()

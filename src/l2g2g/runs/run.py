@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from l2g2g.config import Config
+from l2g2g.evaluation.intervals import Interval
+from l2g2g.evaluation.separation import Separation
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.inspection import Inspection
@@ -24,10 +26,11 @@ class Run:
         patch_set: The patches that were used.
         kept_edge_fraction: Training edges that lie inside at least one patch.
         seconds: Time by stage.
-        fitted: What new nodes need, where it was asked for.
+        fitted: What new nodes need, where it was kept.
         inspection: Validation scores and residuals, where a run directory keeps a record of them.
         chosen: What validation pairs decided, see `Choice.describe`; empty where nothing was open.
         messages: What ranks sent each other, see `describe_messages`; empty for one process.
+        spectral_auc: Of the validation pairs by the baseline `spectral`; None without validation.
     """
 
     embedding: np.ndarray
@@ -40,6 +43,38 @@ class Run:
     inspection: Inspection = field(default_factory=Inspection)
     messages: dict[str, dict[str, float]] = field(default_factory=dict)
     chosen: dict[str, Any] = field(default_factory=dict)
+    spectral_auc: float | None = None
+
+    @property
+    def validation(self) -> Separation | None:
+        """How well vectors that have not seen the validation pairs tell them apart; None without validation."""
+        scored = self.inspection.scored
+        return None if scored is None or scored.separation.kind != "validation" else scored.separation
+
+    def describe_validation(self) -> dict[str, Any]:
+        """What the JSON line of `embed` says about what was learned; null without validation."""
+        found = self.validation
+        auc, ap = (None, None) if found is None else (found.auc, found.average_precision)
+        return {
+            "validation_auc": None if auc is None else auc.value,
+            "validation_auc_interval": None if auc is None else [auc.low, auc.high],
+            "validation_ap": None if ap is None else ap.value,
+            "validation_ap_interval": None if ap is None else [ap.low, ap.high],
+            "spectral_auc": self.spectral_auc,
+        }
+
+    def tell_validation(self) -> str:
+        """The same in words."""
+        found = self.validation
+        if found is None:
+            return "no validation edges: nothing says how good the vectors are; l2g2g evaluate does"
+
+        def show(name: str, interval: Interval) -> str:
+            return f"{name} {100 * interval.value:.1f} % ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+
+        scores = f"{show('AUC', found.auc)}, {show('AP', found.average_precision)}"
+        beside = "" if self.spectral_auc is None else f"; spectral baseline AUC {100 * self.spectral_auc:.1f} %"
+        return f"validation: {scores} on {sum(found.edges):,} held-out edges{beside}"
 
     def describe(self) -> dict[str, Any]:
         """What every JSON line says about a run."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.training.checkpoint import CheckpointStore, CheckpointWarning
-from l2g2g.training.keeper import USUAL_INTERVAL, Keeper
+from l2g2g.training.checkpoint_writer import USUAL_INTERVAL, CheckpointWriter
 
 _LOCK, _CHECKPOINTS = "lock", "checkpoints"
 
@@ -43,20 +43,20 @@ class RunDirectory:
                 f"run it as it was, or give another --run-dir"
             )
 
-    def keep(self, name: str, description: dict[str, Any]) -> Keeper:
-        """A keeper for one training. description: what it is trained on and how, for JSON; see `differences`."""
+    def keep(self, name: str, description: dict[str, Any]) -> CheckpointWriter:
+        """A checkpoint writer for one training. description: data and settings, for JSON; see `differences`."""
         store = CheckpointStore(self.folder / _CHECKPOINTS / name)
         description = json.loads(json.dumps(description))
         if not self.resume:
             store.clear()
-            return Keeper(store, description, interval=self.interval, patient=self.patient)
+            return CheckpointWriter(store, description, interval=self.interval, patient=self.patient)
         store.clean()
         found = store.load()
         if found is None:
             warnings.warn(
                 f"{self.folder}: nothing was saved of {name}; it starts anew", CheckpointWarning, stacklevel=2
             )
-            return Keeper(store, description, interval=self.interval, patient=self.patient)
+            return CheckpointWriter(store, description, interval=self.interval, patient=self.patient)
         changed = differences({**found.fingerprint, "machine": None}, {**description, "machine": None})
         if changed:
             raise InputError(
@@ -69,7 +69,7 @@ class RunDirectory:
                 f"{self.folder}: goes on with another {'; '.join(moved)}: close to one run in one go, not the same bits"
             )
             warnings.warn(text, CheckpointWarning, stacklevel=2)
-        return Keeper(store, description, found, self.interval, self.patient)
+        return CheckpointWriter(store, description, found, self.interval, self.patient)
 
 
 def differences(then: dict[str, Any], now: dict[str, Any], inside: str = "") -> list[str]:
@@ -102,7 +102,7 @@ def open_run(
     """Make and lock a run directory for as long as the context lasts; None where no folder is given.
 
     resume: go on with the run in it, which must be there; otherwise it must hold none.
-    interval, patient: see `Keeper`.
+    interval, patient: see `CheckpointWriter`.
     """
     if interval is not None and not interval >= 0:
         raise InputError(f"--checkpoint-every is {interval}; it must not be negative")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from l2g2g.config import Config
+from l2g2g.errors import NumericalError
+from l2g2g.evaluation.baselines import SPECTRAL, fit_baseline
 from l2g2g.evaluation.hard_ranking import rank_hard
 from l2g2g.evaluation.link_scorer import SPECTRAL_DIM, LinkEvidence, choose_scorer
-from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores
 from l2g2g.evaluation.pair_features import EdgeRows
 from l2g2g.evaluation.probe import probe_labels
 from l2g2g.evaluation.ranking import rank_links
@@ -18,10 +22,13 @@ from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import Pairs, Protocol
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.spectral import spectral_bytes
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.resources import peak_memory
 from l2g2g.runs.run import Run
 from l2g2g.runs.stopwatch import Stopwatch
+
+_log = logging.getLogger(__name__)
 
 
 def pair_scorer(model: Autoencoder) -> PairScorer:
@@ -32,6 +39,24 @@ def pair_scorer(model: Autoencoder) -> PairScorer:
 def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
     """AUC of some pairs."""
     return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
+
+
+def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float | None:
+    """AUC of the validation pairs by the baseline `spectral` at the dimension of a run.
+
+    None where its eigenvectors do not converge, or do not fit the limit of memory.
+    """
+    needed = spectral_bytes(train.num_nodes, train.num_edges, config.dim)
+    if config.memory is not None and needed + resident_memory() > config.memory:
+        _log.info("the spectral baseline is left out: it needs about %s MB", f"{needed / 1e6:,.0f}")
+        return None
+    try:
+        baseline = fit_baseline(SPECTRAL, train, validation, dim=config.dim, seed=config.seed)
+    except NumericalError as error:
+        _log.info("the spectral baseline is left out: %s", error)
+        return None
+    sources, targets, is_edge = validation.endpoints()
+    return link_scores(is_edge, baseline.score(sources, targets)).auc
 
 
 def directed_measures(
@@ -62,10 +87,10 @@ SCORERS = ("vectors", "combined", "auto")
 
 @dataclass(frozen=True, eq=False)
 class ScoredTest:
-    """How well the test pairs are told apart.
+    """How well test edges are separated from non-edges.
 
     Attributes:
-        scores: By the scorer that was asked for or chosen.
+        scores: By the scorer that was given or chosen.
         scorer: This scorer.
         more: What it adds to the JSON line.
     """

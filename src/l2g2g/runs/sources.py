@@ -1,4 +1,4 @@
-"""Sources: what a command trains on. A graph in memory, or a store on disk where a limit of memory asks for it."""
+"""Sources: what a command trains on. A graph in memory, or a store on disk where a memory limit requires it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.archives import parquet_parts
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.read import find_graph_file, read_graph
+from l2g2g.graphs.read import find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, write_store
+from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.budget import show_size
 from l2g2g.runs.memory import estimate_memory, graph_bytes, resident_memory
@@ -31,7 +33,7 @@ def is_store_path(source: object) -> bool:
 
 
 def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
-    """The store, refused where it does not keep the directions that are asked for, or those that are not."""
+    """The store, refused where it keeps directions and they are not wanted, or the other way round."""
     if directed and not graph.directed:
         remedy = "write it with l2g2g prepare --directed, or leave --directed out"
         raise InputError(f"{graph.directory}: keeps no directions; {remedy}")
@@ -40,14 +42,24 @@ def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
     return graph
 
 
-def read_whole(source: str, features: Path | None = None, *, directed: bool, **how: Any) -> Graph:
+def read_whole(
+    source: str, features: Path | None = None, *, directed: bool, tables: TableOptions = AS_FOUND, **how: Any
+) -> Graph:
     """A graph in memory: a store, or anything that `read_graph` reads. how: more for `read_graph`."""
     if not is_store(source):
-        return read_graph(source, features, directed=directed, **how)
-    if features is not None:
-        raise InputError(f"{source}: is a store, which has its features; leave --features out")
+        return read_graph(source, features, directed=directed, tables=tables, **how)
+    refuse_for_store(source, features, tables)
     graph = open_graph(source)
     return (check_directions(graph, directed=True) if directed else graph).to_graph()
+
+
+def refuse_for_store(source: str, features: Path | None, tables: TableOptions) -> None:
+    """Refuse what says how files are read, for a store, which is read already."""
+    if features is not None:
+        raise InputError(f"{source}: is a store, which has its features; leave --features out")
+    if tables.given():
+        name = next(iter(tables.given())).replace("_", "-")
+        raise InputError(f"{source}: is a store, which is read already; give --{name} to l2g2g prepare")
 
 
 @contextmanager
@@ -59,6 +71,7 @@ def open_source(
     data_dir: Path | None = None,
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
+    tables: TableOptions = AS_FOUND,
 ) -> Iterator[GraphStore]:
     """The graph of a command. A store stays one; anything else is read, into memory where `config.memory` allows it.
 
@@ -67,7 +80,7 @@ def open_source(
     """
     if communicator.size > 1 and not is_store(source):
         with ExitStack() as stack:
-            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory}
+            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory, "tables": tables}
             first = communicator.is_first
             yield stack.enter_context(  # without a name here for what is read: it is given back once it is written
                 shared_graph(
@@ -78,21 +91,21 @@ def open_source(
             )
         return
     if is_store(source):
-        if features is not None:
-            raise InputError(f"{source}: is a store, which has its features; leave --features out")
+        refuse_for_store(source, features, tables)
         yield check_directions(open_graph(source), directed=config.directed)
         return
     if config.memory is None:
-        yield read_graph(source, features, data_dir=data_dir, directed=config.directed)
+        yield read_graph(source, features, data_dir=data_dir, directed=config.directed, tables=tables)
         return
     room = config.memory - resident_memory()
     if room < LEAST_MEMORY:
         least = show_size(resident_memory() + LEAST_MEMORY + 10_000_000)
         raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
     path = find_graph_file(source)
-    is_table = path is not None and path.suffix.lower() != ".npz" and not path.is_dir()
-    if not is_table or (path is not None and _READING_FACTOR * path.stat().st_size < room):
-        graph = read_graph(source, features, data_dir=data_dir, directed=config.directed, memory_limit=room)
+    is_table = path is not None and is_streamed(path)
+    if not is_table or (path is not None and _READING_FACTOR * _size_on_disk(path) < room):
+        more: dict[str, Any] = {"directed": config.directed, "memory_limit": room, "tables": tables}
+        graph = read_graph(source, features, data_dir=data_dir, **more)
         if estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
             found = [graph]
             del graph
@@ -105,10 +118,15 @@ def open_source(
             yield open_graph(name)
         return
     with scratch_folder(directory, STORE) as folder:
-        made_of = describe_source(source, features, 0, directed=config.directed)
+        made_of = describe_source(source, features, 0, directed=config.directed, tables=tables)
         if is_store(folder) and open_graph(folder).source == made_of:
             yield open_graph(folder)
             return
-        write_store(source, folder, features, memory_bytes=room, data_dir=data_dir, directed=config.directed)
+        more = {"data_dir": data_dir, "directed": config.directed, "tables": tables}
+        write_store(source, folder, features, memory_bytes=room, **more)
         return_freed_memory()
         yield open_graph(folder)
+
+
+def _size_on_disk(path: Path) -> int:
+    return sum(part.stat().st_size for part in (parquet_parts(path) if path.is_dir() else [path]))

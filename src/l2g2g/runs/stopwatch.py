@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from l2g2g.training.keeper import Keeper
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.state import History
 
 
@@ -26,9 +26,9 @@ class Stopwatch:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-def note_seconds(clock: Stopwatch, history: History, keeper: Keeper | None) -> None:
-    """The parts of training that are told beside its whole time."""
+def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWriter | None) -> None:
+    """Note parts of the training time that are reported beside the whole."""
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)
-    if keeper is not None:
-        clock.seconds["checkpoint"] = keeper.seconds
+    if checkpoints is not None:
+        clock.seconds["checkpoint"] = checkpoints.seconds

@@ -15,6 +15,7 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import BAD_CUT_MASK, Config
 from l2g2g.errors import InputError, NumericalError
+from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
@@ -62,11 +63,11 @@ from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.scoring import pair_scorer, score_pairs
+from l2g2g.runs.scoring import pair_scorer, score_pairs, score_spectral
 from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.keeper import Keeper
 from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
@@ -78,14 +79,15 @@ from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
 _UNLIMITED = 1 << 62
+_BLOCK_BYTES = 1 << 16  # of rows: what each block of them takes besides, together
 _MOST_LINK_EDGES = 2_000_000
 _log = logging.getLogger(__name__)
 
 
 def keep_training(
     directory: RunDirectory | None, name: str, graph: GraphStore, patches: RunPatches, config: Config, **more: Any
-) -> Keeper | None:
-    """A keeper for a training on this graph with these patches and settings; more: what else decides the result."""
+) -> CheckpointWriter | None:
+    """A checkpoint writer for a training. more: what decides the result beside graph, patches and settings."""
     if directory is None:
         return None
     settings = {**config.to_dict(), **more}
@@ -101,7 +103,7 @@ def run_split(
     final_graph: GraphStore | None = None,
     clock: Stopwatch | None = None,
     on_epoch: OnEpoch | None = None,
-    keeper: Keeper | None = None,
+    checkpoints: CheckpointWriter | None = None,
     keep: bool = False,
     start: Start | None = None,
     patches: RunPatches | None = None,
@@ -127,7 +129,7 @@ def run_split(
     if graph.num_features and not config.considers_structure(graph.num_nodes, is_limited=is_limited(graph, config)):
         config = replace(config, structure="none")
     columns = _Columns(graph, config, communicator)
-    begin = partial(_begin, split, patches, start, keeper, communicator, columns, clock)
+    begin = partial(_begin, split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
     candidate, choice, spectral = _choose_structure(config, validation, columns, begin, clock, on_epoch, is_new=is_new)
     if config.negative_sampling == "auto" and validation is not None:
@@ -135,7 +137,7 @@ def run_split(
     setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
     config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
-        candidate.training.run(on_epoch=on_epoch, keeper=setting.keeper)
+        candidate.training.run(on_epoch=on_epoch, checkpoints=setting.checkpoints)
         trained = candidate.training.finish()
     if choice.negatives is not None:
         config = setting.config = replace(config, negative_sampling=choice.negatives)
@@ -154,11 +156,19 @@ def run_split(
         config = spectral.settings(config)
         model, trained = setting.hand_out(spectral, trained)
         batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
-    inspection = Inspection()
+    inspection, spectral_auc = Inspection(), None
+    # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
+    can_score = final_graph is not None and (validation is not None or not passes_whole_graph(patch_set, config))
+    scored_pairs = split.validation if can_score else None
+    if not keep and scored_pairs is not None:
+        with clock.measure("inspect"):
+            held_out_vectors, _ = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
+            if shard.is_first:
+                how: Any = ("validation", held_out_vectors.cpu().numpy(), scored_pairs, pair_scorer(model), config.seed)
+                inspection = Inspection(ScoredPairs.of(*how))
+            del held_out_vectors
     if keep and shard.is_first:
         with clock.measure("inspect"):
-            # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
-            can_score = validation is not None or not passes_whole_graph(patch_set, config)
             inspection = inspect_training(
                 model,
                 batches if communicator.size == 1 else setting.make_batches(graph, 0, every=True),
@@ -166,10 +176,13 @@ def run_split(
                 setting.settings,
                 trained.frame,
                 whole if communicator.size == 1 else setting.make_pass(graph, alone=True),
-                validation=split.validation if final_graph is not None and can_score else None,
+                validation=scored_pairs,
                 scorer=pair_scorer(model),
-                fit_links=None if keeper is None else partial(fit_links, split, model.decoder, config.seed),
+                fit_links=None if checkpoints is None else partial(fit_links, split, model.decoder, config.seed),
             )
+    if scored_pairs is not None and shard.is_first:
+        with clock.measure("baseline"):
+            spectral_auc = score_spectral(graph, scored_pairs, config)
     with clock.measure("assemble"):
         del candidate
         final_graph = final_graph or graph
@@ -187,7 +200,7 @@ def run_split(
             batches = setting.make_batches(final_graph, once, none=whole is not None)
         embedding, frame = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
         check_embedding(embedding, config)
-    note_seconds(clock, trained.history, keeper)
+    note_seconds(clock, trained.history, checkpoints)
     used = config if patches.on_disk is None else replace(config, patches=patch_set.num_patches)
     fitted = None
     if keep and shard.is_first:
@@ -204,6 +217,7 @@ def run_split(
         inspection,
         describe_messages(shard),
         choice.describe() if spectral is not None or choice.scores else {},
+        spectral_auc,
     )
 
 
@@ -346,7 +360,7 @@ def _begin(
     split: LinkSplit[Any],
     patches: RunPatches,
     start: Start | None,
-    keeper: Keeper | None,
+    checkpoints: CheckpointWriter | None,
     communicator: Communicator,
     columns: _Columns,
     clock: Stopwatch,
@@ -356,7 +370,7 @@ def _begin(
     graph: GraphStore = split.train
     validation = split.validation if config.patience else None
     with clock.measure("partition"):
-        setting = _prepare(split, patches, config, start, keeper, communicator, columns)
+        setting = _prepare(split, patches, config, start, checkpoints, communicator, columns)
         batches = setting.make_batches(graph, setting.batch_bytes)
         training = Training(
             setting.model,
@@ -394,7 +408,7 @@ class _Setting:
     model: Autoencoder
     settings: LoopSettings
     shard: Shard
-    keeper: Any
+    checkpoints: Any
     rows: TrainingRows
     own_rows: TrainingRows | None
     local: LocalRows | None
@@ -425,6 +439,7 @@ class _Setting:
             propagate_once=propagates_once(config),
             pairs=pair_options(self.split.train, config),
             storage=config.feature_storage,
+            drops_features=self.settings.feature_dropout > 0,
             device=config.device,
         )
         return PatchBatches(
@@ -493,7 +508,7 @@ class _Setting:
             return chain(states, node_degrees(rows.blocks()))
         source, config = self.patches.source(graph, self.inputs), self.config
         loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
-        pieces = ((edges.adjacency, rows) for edges, rows in loaded)
+        pieces = ((each.edges.adjacency, each.features) for each in loaded)
         states = encode_states(self.model, pieces, device=config.device, storage=config.feature_storage)
         return chain(states, node_degrees(rows.blocks()))
 
@@ -526,7 +541,7 @@ def _prepare(
     patches: RunPatches,
     config: Config,
     start: Start | None,
-    keeper: Keeper | None,
+    checkpoints: CheckpointWriter | None,
     communicator: Communicator,
     columns: _Columns,
 ) -> _Setting:
@@ -534,7 +549,7 @@ def _prepare(
     graph: GraphStore = split.train
     spare = patches.spare(config)
     # Rows first: they save most for what they take.
-    row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes
+    row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes + _BLOCK_BYTES
     # But of a whole graph in rows the edges that an epoch leaves visible: they are read four times, and are fewer.
     first = _visible_bytes(graph, config) if patches.by_rows else 0
     keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
@@ -563,7 +578,7 @@ def _prepare(
     if patches.by_rows:
         keep_rows = keep_rows if alone else keep_rows // 2  # with places as columns, and as nodes for the pairs
         local = share_rows(rows, communicator, keep_bytes=keep_rows)
-    shard, shared_keeper = make_shard(communicator, graph, patches, model, config, keeper, local, validates=validates)
+    shard, of_rank = make_shard(communicator, graph, patches, model, config, checkpoints, local, validates=validates)
     own_rows = None
     if not alone:
         how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
@@ -586,7 +601,7 @@ def _prepare(
         model,
         settings,
         shard,
-        shared_keeper,
+        of_rank,
         rows,
         own_rows,
         local,

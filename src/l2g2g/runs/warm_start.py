@@ -1,4 +1,4 @@
-"""Warm start: go on training where a finished run ended, on a graph that has grown, in the coordinates of that run."""
+"""Warm start: continue a finished run on a graph that has grown, in the coordinates of that run."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def extend_inputs(fitted: Fitted, matched: Matched) -> InputMap:
     inputs, structure = fitted.inputs, fitted.inputs.structure
     if structure is None:
         return inputs
-    new = matched.newcomers
+    new = matched.new_nodes
     columns = np.empty((len(matched.known), structure.columns.shape[1]), np.float32)
     columns[~matched.is_new] = structure.columns[matched.known[~matched.is_new]]
     columns[matched.is_new] = structure.extend(new.propagation(fitted.states.node_degrees, loops=False), new.degrees)
@@ -163,7 +163,7 @@ def _turned(run: Run, rotation: np.ndarray) -> Run:
 
 
 def _movement(before: np.ndarray, after: np.ndarray, matched: Matched) -> Movement:
-    num_new = matched.newcomers.num_new
+    num_new = matched.new_nodes.num_new
     mean = relative = None
     if len(before):
         mean = float(np.linalg.norm(after - before, axis=1).mean())

@@ -1,1 +1,11 @@
-"""Room 5: training: the methods and the one loop."""
+"""Training: batches of patches, the objective, the loop and its checkpoints."""
+
+from l2g2g.lazy import lazy_names
+
+_MODULES = {
+    "EpochReport": "report",
+    "LoopSettings": "loop",
+    "train": "loop",
+}
+__all__ = list(_MODULES)
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Protocol, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.graphs.graph import Features
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
-from l2g2g.training.pair_source import PairOptions, PairSource, make_pairs
+from l2g2g.models.sparse import SparseMatrix
+from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
+from l2g2g.training.patch_cache import PatchCache
 from l2g2g.training.patch_source import LoadedPatches, PatchSource
 
 
@@ -61,6 +60,10 @@ class Batches(Protocol):
     def is_block(self) -> bool:
         """Whether all patches are one batch that stays in memory."""
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether what the encoder leaves for its gradient stays in memory also of batches that do not."""
+
     def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, and what the encoder leaves for its gradient with it."""
 
@@ -78,23 +81,32 @@ class PatchBatch:
     Attributes:
         patches: (num_patches,) their numbers.
         offsets: (num_patches + 1,) their rows inside the batch.
-        make_inputs: Makes `inputs`.
-        features: The feature rows, for dropout.
+        read_features: Gives the feature rows, from memory or from a file.
         pairs: What is scored inside the patches.
         share: Rows of this batch as a fraction of all rows.
+        propagated: Whether the feature rows are those of Â X; nothing can be hidden or dropped then.
     """
 
     patches: np.ndarray
     offsets: Tensor
-    make_inputs: Callable[[], EncoderInput]
-    features: FeatureTable
+    read_features: Callable[[], FeatureTable]
     pairs: PairSource
     share: float
+    propagated: bool = False
 
-    @cached_property
+    @property
+    def features(self) -> FeatureTable:
+        """The feature rows, X or Â X."""
+        return self.read_features()
+
+    @property
     def inputs(self) -> EncoderInput:
         """What the encoder sees when nothing is hidden."""
-        return self.make_inputs()
+        return EncoderInput(self._propagation, self.features.matrix, self.propagated)
+
+    @cached_property
+    def _propagation(self) -> SparseMatrix:
+        return SparseMatrix.propagation(self.adjacency, self.device, weighted=not self.pairs.all_alike)
 
     @property
     def nodes(self) -> np.ndarray:
@@ -136,8 +148,9 @@ class PatchBatch:
         """
         if mask == 0 and feature_dropout == 0:
             return self.inputs
-        propagation = self.inputs.propagation if mask == 0 else None
-        if propagation is None:
+        assert not self.propagated
+        propagation = self._propagation
+        if mask > 0:
             groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
             propagation = self.pairs.mask.split(mask, scored, seed=seed, epoch=epoch, groups=groups)[0]
         features = self.features.dropped(feature_dropout, seed=seed, epoch=epoch)
@@ -154,6 +167,7 @@ class BatchOptions:
         propagate_once: Compute Â X once where that is cheaper; not for encoders that need X itself.
         pairs: How pairs are drawn and counted.
         storage: In what dense features are held.
+        drops_features: Whether an epoch drops entries of the features.
         device: Where the tensors live.
     """
 
@@ -162,16 +176,33 @@ class BatchOptions:
     propagate_once: bool = True
     pairs: PairOptions = field(default_factory=PairOptions)
     storage: str = "float32"
+    drops_features: bool = False
     device: torch.device | str = "cpu"
+
+
+@dataclass(frozen=True)
+class KeptBytes:
+    """What stays in memory between the two passes of an epoch, features aside.
+
+    Attributes:
+        arc, row: For every arc and row of a batch whose edges stay.
+        state: For every row of a batch of which that stays which the encoder leaves for its gradient.
+        held: For every row of a batch whose features stay as well, besides.
+    """
+
+    arc: int = 40
+    row: int = 32
+    state: int = 0
+    held: int = 0
 
 
 class PatchBatches(Sequence[PatchBatch]):
     """Groups of patches as batches, gone through in order, once or twice an epoch.
 
-    A batch is resident while the batches before it and itself fit a budget: those that came first, because they are
-    gone through round and round, and what was used last is needed last. The budget counts what the encoder leaves for
-    its gradient, so that resident batches need not be encoded twice. The others are made when their turn comes and
-    forgotten after it; while one of them is worked on, a thread reads the next.
+    A budget is spent on what saves most for its size: first what the encoder leaves of all batches for their gradient,
+    then the edges of batches, then their features; of each kind on those that come first, because batches are gone
+    through round and round, and what was used last is needed last. The rest is read when its turn comes, from a file
+    where it lies as it is needed; while one batch is worked on, the system reads the next.
 
     Args:
         source: The patches.
@@ -179,8 +210,8 @@ class PatchBatches(Sequence[PatchBatch]):
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
         options: How batches are made.
         units: (num_nodes,) what masks assign to groups of nodes; None for single nodes.
-        keep_bytes: What resident batches may take; None for all of them.
-        kept_bytes: What one of them takes for every arc and every row, its features aside.
+        keep_bytes: What may stay in memory; None for everything.
+        kept_bytes: What it takes.
     """
 
     def __init__(
@@ -192,15 +223,23 @@ class PatchBatches(Sequence[PatchBatch]):
         *,
         units: np.ndarray | None = None,
         keep_bytes: int | None = None,
-        kept_bytes: tuple[int, int] = (40, 32),
+        kept_bytes: KeptBytes | None = None,
     ) -> None:
         self.source, self.groups, self.held_out = source, groups, held_out
         self.options, self.units = options or BatchOptions(), units
-        self._kept: dict[int, PatchBatch] = {}
-        self._room, self._kept_bytes = keep_bytes, kept_bytes
+        self._kept: dict[int, PatchBatch] = {}  # their edges are in memory
+        self._whole: dict[int, PatchBatch] = {}  # and their features
+        self._whole_ids: set[int] = set()
+        self._room, self._kept_bytes, self.keeps_states = keep_bytes, kept_bytes or KeptBytes(), False
+        self._planned: set[int] = set()  # edges that are to stay
+        self._read_before: set[int] = set()
+        self._propagated: dict[int, bool] = {}
+        self._cache = None if source.folder is None or keep_bytes is None else PatchCache(source.folder)
         if keep_bytes is None:  # before the first epoch, which is timed like the others
             for _ in self:
                 pass
+        else:
+            self._plan(keep_bytes)
 
     def __len__(self) -> int:
         """Number of batches."""
@@ -217,60 +256,93 @@ class PatchBatches(Sequence[PatchBatch]):
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         place = range(len(self))[place]
-        return self._kept[place] if place in self._kept else self._make(place, self.source.load(self.groups[place]))
+        return self._kept[place] if place in self._kept else self._make(place)
 
     def __iter__(self) -> Iterator[PatchBatch]:
         """All batches in order."""
-        with ExitStack() as stack:
-            reader: ThreadPoolExecutor | None = None
-            ahead: Future[LoadedPatches] | None = None
-            for place, group in enumerate(self.groups):
-                if place in self._kept:
-                    yield self._kept[place]
-                    continue
-                loaded = self.source.load(group) if ahead is None else ahead.result()
-                ahead, coming = None, place + 1
-                if self._room is not None and coming < len(self) and coming not in self._kept:
-                    reader = reader or stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="patches"))
-                    ahead = reader.submit(self.source.load, self.groups[coming])
-                batch = self._make(place, loaded)
-                del loaded
-                self._keep(place, batch)
-                yield batch
-                del batch  # before the next one is made
+        for place in range(len(self)):
+            if self._cache is not None and place + 1 < len(self) and place + 1 not in self._whole:
+                self._cache.prefetch(place + 1)
+            yield self[place]
 
     @property
     def is_block(self) -> bool:
         """Whether all patches are one batch that stays in memory."""
-        return len(self) == 1 and 0 in self._kept
+        return len(self) == 1 and 0 in self._whole
 
     def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
-        return any(batch is kept for kept in self._kept.values())
+        return id(batch) in self._whole_ids
 
-    def size_of(self, batch: PatchBatch) -> int:
-        """Bytes that a batch has when all its parts are made."""
-        matrix, (per_arc, per_row) = batch.features.matrix, self._kept_bytes
-        features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.num_entries
-        # Features twice: an epoch drops some of their entries.
-        return per_arc * batch.adjacency.nnz + per_row * batch.num_rows + 2 * features
+    def _plan(self, room: int) -> None:
+        """Share out the budget as far as sizes are known."""
+        kept, arcs = self._kept_bytes, self.source.num_arcs if room else np.empty(0)
+        rows = [int(self.source.patch_set.sizes[group].sum()) for group in self.groups]
+        self.keeps_states = 0 < kept.state * sum(rows) <= room
+        room -= kept.state * sum(rows) if self.keeps_states else 0
+        for place, group in enumerate(self.groups if room else []):
+            size = int(kept.arc * arcs[group].sum()) + kept.row * rows[place]
+            if self._cache is not None and size <= room:
+                self._planned.add(place)
+                room -= size
+        self._room = room
 
-    def _keep(self, place: int, batch: PatchBatch) -> None:
-        size = 0 if self._room is None else self.size_of(batch)
-        if self._room is None or size <= self._room:
+    def _make(self, place: int) -> PatchBatch:
+        """Make a batch, and keep of it what is to stay."""
+        cache = self._cache
+        if cache is not None and cache.has_edges(place):
+            return self._assemble(place, cache.read_edges(place), partial(cache.read_features, place))
+        loaded = self.source.load(self.groups[place])
+        table = self._table(place, loaded)
+        if place not in self._planned and cache is not None:
+            if place in self._read_before:  # not what is read only once
+                cache.write_edges(place, loaded.edges)
+                cache.write_features(place, table)
+            self._read_before.add(place)
+        stays, size = self._room is None, self._size_of(place, table, loaded.edges)
+        if self._room is not None and size <= self._room:
+            stays, self._room = True, self._room - size
+        read_features = lambda: table  # noqa: E731
+        if place in self._planned and not stays:
+            assert cache is not None
+            cache.write_features(place, table)
+            read_features = partial(cache.read_features, place)
+        batch = self._assemble(place, loaded.edges, read_features)
+        if stays:
+            self._whole[place] = batch
+            self._whole_ids.add(id(batch))
+        if stays or place in self._planned:
             self._kept[place] = batch
-            self._room = None if self._room is None else self._room - size
+        return batch
 
-    def _make(self, place: int, loaded: LoadedPatches) -> PatchBatch:
-        edges, rows = loaded
+    def _size_of(self, place: int, table: FeatureTable, edges: PatchEdges) -> int:
+        """Bytes that a batch takes to stay as a whole, besides those that are planned for it."""
+        kept, num_rows = self._kept_bytes, edges.adjacency.shape[0]
+        matrix = table.matrix
+        features = matrix.nbytes if isinstance(matrix, torch.Tensor) else 16 * matrix.num_entries
+        size = (2 if self.options.drops_features else 1) * features + kept.held * num_rows
+        if place not in self._planned:
+            size += kept.arc * edges.adjacency.nnz + kept.row * num_rows
+        return size if self.keeps_states else size + kept.state * num_rows
+
+    def _table(self, place: int, loaded: LoadedPatches) -> FeatureTable:
+        """The rows that the encoder multiplies: X, or Â X where that is enough and cheaper."""
+        nodes = self.source.patch_set.select(self.groups[place]).global_nodes
+        table = FeatureTable.build(loaded.features, nodes, self.options.device, self.options.storage)
+        if not self.options.propagate_once or self.options.drops_features:
+            return table
+        how: dict[str, Any] = {"device": self.options.device, "storage": self.options.storage, "held": table.matrix}
+        inputs = prepare_input(loaded.edges.adjacency, loaded.features, **how)
+        self._propagated[place] = inputs.propagated
+        return replace(table, matrix=cast(Tensor | SparseMatrix, inputs.features))
+
+    def _assemble(self, place: int, edges: PatchEdges, read_features: Callable[[], FeatureTable]) -> PatchBatch:
+        """A batch of some edges."""
         patch_set, group, options = self.source.patch_set, self.groups[place], self.options
-        part = patch_set.select(group)
-        num_nodes = patch_set.num_nodes
-        held_out = self.held_out if options.draws_pairs else sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
         pairs = make_pairs(
-            part,
+            patch_set.select(group),
             edges,
-            held_out,
+            self.held_out if options.draws_pairs else None,
             patch_set.num_rows,
             group,
             options.negatives_per_edge,
@@ -279,33 +351,11 @@ class PatchBatches(Sequence[PatchBatch]):
             options.pairs,
             self.source.weighted,
         )
-        return make_batch(pairs, rows, propagate_once=options.propagate_once, storage=options.storage)
+        offsets = torch.from_numpy(pairs.offsets).to(options.device)
+        share, propagated = float(pairs.shares.sum()), self._propagated.get(place, False)
+        return PatchBatch(group, offsets, read_features, pairs, share, propagated)
 
 
 def group_patches(patches: np.ndarray, *, together: bool) -> list[np.ndarray]:
     """The patches of each batch: all in one block, or one each. patches: their numbers."""
     return [patches] if together else [np.array([patch]) for patch in patches]
-
-
-def make_batch(pairs: PairSource, rows: Features, *, propagate_once: bool, storage: str = "float32") -> PatchBatch:
-    """A batch of the patches of some pairs. rows: (num_rows, num_features) their features."""
-    device, adjacency = pairs.device, pairs.adjacency
-    table = FeatureTable.build(rows, pairs.nodes, device, storage)
-
-    def make_inputs(features: Features | None, once: bool) -> EncoderInput:
-        return prepare_input(
-            adjacency,
-            features,
-            device=device,
-            propagate_once=once,
-            held=table.matrix,
-            storage=storage,
-            weighted=not pairs.all_alike,
-        )
-
-    later: Callable[[], EncoderInput] = partial(make_inputs, None, False)
-    if propagate_once:  # at once, because it needs the rows as they are, which are not kept
-        inputs = make_inputs(rows, True)
-        later = lambda: inputs  # noqa: E731
-    offsets = torch.from_numpy(pairs.offsets).to(device)
-    return PatchBatch(pairs.patches, offsets, later, table, pairs, float(pairs.shares.sum()))

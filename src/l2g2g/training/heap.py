@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's <malloc.h>
-_USUAL = 128 * 1024  # what both of them are unless told otherwise
+_USUAL = 128 * 1024  # what both of them are by default
 _NEVER = 2**31 - 1
 _LARGE = 16 << 20  # bytes: tables above it go back at once after all, for what is left between them could add up
 
@@ -32,7 +32,7 @@ def _libc() -> Any | None:
 def keep_freed_memory() -> Iterator[None]:
     """Hold what is freed, unless it is very large, until the end of the block; nothing without glibc.
 
-    Afterwards the limits are the usual ones, but glibc, once told, no longer adapts them to what a process frees.
+    Afterwards the limits are the usual ones, but glibc, once set, no longer adapts them to what a process frees.
     """
     library = _libc()
     if library is None:

@@ -20,13 +20,13 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import Batches
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import keep_freed_memory
-from l2g2g.training.keeper import Keeper
 from l2g2g.training.objective import GlobalLoss, ObjectiveSettings, accumulate_gradients, in_patch_order
+from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
 from l2g2g.training.report import EpochReport, OnEpoch
 from l2g2g.training.shard import Shard
-from l2g2g.training.shared_keeper import SharedKeeper
 from l2g2g.training.state import History, LoopState
 
 # A few steps from the last frame are enough while the coordinates still move; the final alignment is exact.
@@ -127,16 +127,16 @@ class Training:
         until: int | None = None,
         *,
         on_epoch: OnEpoch | None = None,
-        keeper: Keeper | SharedKeeper | None = None,
+        checkpoints: CheckpointWriter | RankCheckpointWriter | None = None,
     ) -> None:
         """Train to the end, or until so many epochs are done. on_epoch is told of every epoch.
 
-        keeper: saves the state while it changes, and brings it back where it has one.
+        checkpoints: saves the state while it changes, and brings it back where it has one.
         """
         state, settings = self.state, self.settings
-        with keep_freed_memory(), nullcontext() if keeper is None else keeper.watch():
-            if keeper is not None:
-                keeper.begin(state)
+        with keep_freed_memory(), nullcontext() if checkpoints is None else checkpoints.watch():
+            if checkpoints is not None:
+                checkpoints.restore(state)
             while not _is_over(state, settings) and (until is None or state.epoch < until):
                 num_refreshes = len(state.history.refresh_seconds)
                 trouble = _run_epoch(state, self.batches, self.shard, settings, self.global_pairs)
@@ -148,10 +148,10 @@ class Training:
                 if on_epoch is not None:
                     refreshed = len(state.history.refresh_seconds) > num_refreshes
                     on_epoch(_report(state, refreshed, self.batches, self.shard))
-                if keeper is not None:
-                    keeper.after_epoch(state)
-            if keeper is not None:
-                keeper.finish(state)
+                if checkpoints is not None:
+                    checkpoints.after_epoch(state)
+            if checkpoints is not None:
+                checkpoints.finish(state)
 
     def _validate(self, validate: Callable[[Tensor], float]) -> None:
         """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
@@ -210,12 +210,12 @@ def train(
     settings: LoopSettings,
     *,
     on_epoch: OnEpoch | None = None,
-    keeper: Keeper | SharedKeeper | None = None,
+    checkpoints: CheckpointWriter | RankCheckpointWriter | None = None,
     **parts: Any,
 ) -> Trained:
-    """Train in place, in one go. parts: further arguments of `Training`; on_epoch, keeper: as for its `run`."""
+    """Train in place, in one go. parts: further arguments of `Training`; on_epoch, checkpoints: as for its `run`."""
     training = Training(model, batches, patch_set, settings, **parts)
-    training.run(on_epoch=on_epoch, keeper=keeper)
+    training.run(on_epoch=on_epoch, checkpoints=checkpoints)
     return training.finish()
 
 
@@ -228,7 +228,7 @@ def _is_over(state: LoopState, settings: LoopSettings) -> bool:
 
 
 def _falls_fast(losses: list[float]) -> bool:
-    """Whether the loss falls so fast over these epochs that training has hardly begun: small steps, not a plateau."""
+    """Whether the loss falls so fast over these epochs that training is far from a plateau."""
     few = max(1, len(losses) // 10)
     return fmean(losses[-few:]) < (1 - _FAST_FALL) * fmean(losses[:few])
 

@@ -16,11 +16,12 @@ import torch
 
 from l2g2g.core import hash_nodes, kernels
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.graphs.graph import BACK, FORTH
+from l2g2g.graphs.adjacency import BACK, FORTH
+from l2g2g.graphs.graph import Graph
 from l2g2g.models.masking import draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import PairList
-from l2g2g.models.sampling import DrawPlan, NegativePlan, TargetUnits
+from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativePlan, TargetUnits
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
@@ -127,7 +128,8 @@ class NodePairs:
         drawn = None
         if negatives is None:
             wanted = None if self.rows.nodes is None else self._is_owned
-            drawn = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=wanted)
+            pairs = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=wanted)
+            drawn = _Drawn(*kernels().sort_pairs(pairs.rows, pairs.columns, self.rows.num_nodes))
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
         units = nodes if self.units is None else self.units
         groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
@@ -191,7 +193,7 @@ class NodePairs:
             return self.patch
         if self.patch_set is not None:
             held_out = sp.csr_array(held_out + adjacency)
-            adjacency = edges_between(self.patch_set, adjacency)
+            adjacency = edges_between(self.patch_set, self.rows.graph.to_graph())
         whole, num_nodes = whole_graph(self.rows.num_nodes), self.rows.num_nodes
         edges = PatchEdges.induced(whole, adjacency, self.rows.graph.to_graph().arcs)
         counts = num_nodes, np.array([0]), self.negatives_per_edge
@@ -215,10 +217,10 @@ class NodePairs:
             shares = shares - (self.options.reversed_share if num_reversed else 0.0)
         make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=shares)
         nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
-        if not self.options.by_degree:
+        if TARGET_WEIGHTS[self.options.negative_sampling] is None:
             num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
             return NegativePlan(make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded])), nothing)
-        units = TargetUnits.by_degree(self._scored_degrees, offsets)
+        units = TargetUnits.make(self.options.negative_sampling, self._scored_degrees, offsets)
         taken = self._add_up(sum(int(units.each[block.indices].sum()) for block in self.rows.blocks()))
         taken += int(units.each[self.held_out.indices].sum())
         allowed = units.count_allowed(offsets, np.array([taken]), make(num_allowed=np.zeros(1)))
@@ -278,11 +280,9 @@ class NodePairs:
             rows, columns, entries = rows[between], columns[between], entries[between]
         return rows, columns, entries
 
-    def _allowed(self, block: NodeRows, drawn: PairList) -> tuple[np.ndarray, np.ndarray]:
+    def _allowed(self, block: NodeRows, drawn: _Drawn) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) of the drawn pairs whose row is in a block and that are no excluded ones."""
-        here: slice | np.ndarray = slice(None)
-        if len(block.nodes) < self.rows.num_nodes:
-            here = np.flatnonzero((drawn.rows >= block.low) & (drawn.rows < block.high))
+        here = slice(*drawn.starts[[block.low, block.high]])
         rows, columns = drawn.rows[here].astype(np.int64), drawn.columns[here].astype(np.int64)
         indices = np.ascontiguousarray(block.indices, dtype=np.int32)
         is_edge = kernels().find_entries(block.indptr, indices, block.places(rows), columns) >= 0
@@ -302,12 +302,22 @@ class _Mask:
     bound: int
 
 
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Pairs in the order of their rows; starts: (num_nodes + 1,) where those of each row begin."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
+
+
 _NO_PAIRS: tuple[np.ndarray, np.ndarray] = np.empty(0, np.int32), np.empty(0, np.int32)
 
 
-def edges_between(patch_set: PatchSet, adjacency: sp.csr_array) -> sp.csr_array:
+def edges_between(patch_set: PatchSet, graph: Graph) -> sp.csr_array:
     """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
-    sources, targets = patch_set.cut_edges(adjacency)
+    sources, targets = patch_set.cut_edges(graph)
+    adjacency = graph.adjacency
     rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
     pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
     between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,13 +71,14 @@ class GlobalLoss(ABC):
 
     table: NodeTable
     shares: np.ndarray
-    _placements: weakref.WeakKeyDictionary[Batch, Placement]
+    _placements: dict[bytes, Placement]
 
     def place(self, batch: Batch) -> Placement:
         """Where the rows of a batch stand in the table."""
-        if batch not in self._placements:
-            self._placements[batch] = self.table.place(batch.nodes, self.shares)
-        return self._placements[batch]
+        patches = batch.patches.tobytes()  # a batch may be made anew
+        if patches not in self._placements:
+            self._placements[patches] = self.table.place(batch.nodes, self.shares)
+        return self._placements[patches]
 
     def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
         """Replace the vectors in the table by their gradient; that of the decoder goes to its parameters.
@@ -111,7 +111,7 @@ class GlobalPairs(GlobalLoss):
     pairs: NodePairs
     table: NodeTable
     shares: np.ndarray
-    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
+    _placements: dict[bytes, Placement] = field(default_factory=dict)
 
     def assemble(self, aligned: Tensor, nodes: np.ndarray) -> Tensor:
         """(num_nodes, dim) mean of the aligned rows of every node, differentiable; where this process has all rows.
@@ -121,7 +121,7 @@ class GlobalPairs(GlobalLoss):
         return Assemble.apply(aligned, self.table.place(nodes, self.shares))
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
-        """How badly the pairs of an epoch are told apart. embedding: (num_nodes, dim), differentiable."""
+        """The loss of the pairs of an epoch. embedding: (num_nodes, dim), differentiable."""
         return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
 
     def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
@@ -155,7 +155,7 @@ class NodeSample(GlobalLoss):
     degrees: np.ndarray
     table: NodeTable
     shares: np.ndarray
-    _placements: weakref.WeakKeyDictionary[Batch, Placement] = field(default_factory=weakref.WeakKeyDictionary)
+    _placements: dict[bytes, Placement] = field(default_factory=dict)
 
     def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
         """See `GlobalLoss`."""
@@ -227,23 +227,24 @@ def accumulate_gradients(
         for batch in batches:
             encoded = EncodedBatch(model, batch, frame, settings, epoch)
             loss, gradient = _inside_gradient(model, encoded.vectors, batch, settings, epoch)
-            total += loss + encoded.backward(gradient)
+            total += loss + encoded.backward(gradient, batch)
         return total
     assert global_pairs is not None
-    table, resident = global_pairs.table, dict[int, EncodedBatch]()
+    table, kept = global_pairs.table, dict[int, EncodedBatch]()
     table.clear()
     for place, batch in enumerate(batches):
-        with torch.set_grad_enabled(batches.holds(batch)):
+        holds = batches.holds(batch)
+        with torch.set_grad_enabled(holds or batches.keeps_states):
             encoded = EncodedBatch(model, batch, frame, settings, epoch)
-        if batches.holds(batch):
-            resident[place] = encoded
         table.scatter_add(global_pairs.place(batch), encoded.vectors)
+        if holds or (batches.keeps_states and encoded.release_inputs()):
+            kept[place] = encoded
         del encoded  # what its gradient needs is not kept beside that of the next batch
     total = global_pairs.add_gradient(model, settings, epoch)
     for place, batch in enumerate(batches):
-        found = resident.pop(place, None)  # a batch that is not resident is encoded again
+        found = kept.pop(place, None)  # a batch of which nothing was kept is encoded again
         again = EncodedBatch(model, batch, frame, settings, epoch) if found is None else found
-        total += again.backward(table.take(global_pairs.place(batch)))
+        total += again.backward(table.take(global_pairs.place(batch)), batch)
     return total
 
 
@@ -343,7 +344,9 @@ class EncodedBatch:
     """
 
     def __init__(self, model: Autoencoder, batch: Batch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> None:
-        self._encoding = model.begin(_training_inputs(batch, settings, epoch), int(batch.patches[0]))
+        self._settings, self._epoch = settings, epoch
+        self._inputs: EncoderInput | None = _training_inputs(batch, settings, epoch)
+        self._encoding = model.begin(self._inputs, int(batch.patches[0]))
         self.vectors = self._encoding.vectors
         self._roots: list[Tensor] = []  # what autograd made of the encoder's output, where something was done to it
         moves = settings.alignment == "during" and len(frame.rotations) > 1
@@ -358,10 +361,21 @@ class EncodedBatch:
             embedding = apply_frame(embedding, batch.offsets, frame.part(batch.patches))
         self.vectors, self._roots = embedding.detach(), [embedding, divergence]
 
-    def backward(self, gradient: Tensor) -> float:
-        """Add what a gradient of the vectors and the divergence give to the parameters. Returns the divergence."""
+    def release_inputs(self) -> bool:
+        """Give back what the encoder saw, and make it anew for the gradient. Returns whether that is possible."""
+        if self._encoding.holds_inputs:
+            return False
+        self._inputs = None
+        return True
+
+    def backward(self, gradient: Tensor, batch: Batch) -> float:
+        """Add what a gradient of the vectors and the divergence give to the parameters. Returns the divergence.
+
+        batch: the one that was encoded, or the same made anew.
+        """
+        inputs = _training_inputs(batch, self._settings, self._epoch) if self._inputs is None else self._inputs
         if not self._roots:
-            self._encoding.backward(gradient)
+            self._encoding.backward(gradient, inputs)
             return 0.0
         embedding, divergence = self._roots
         if divergence.requires_grad:
@@ -369,7 +383,7 @@ class EncodedBatch:
         else:
             embedding.backward(gradient)
         assert self._output.grad is not None
-        self._encoding.backward(self._output.grad)
+        self._encoding.backward(self._output.grad, inputs)
         return float(divergence.detach())
 
 
@@ -405,7 +419,7 @@ def inside_loss(model: Autoencoder, embedding: Tensor, batch: Batch, settings: O
 
 
 def _how_to_draw(settings: ObjectiveSettings, epoch: int) -> dict[str, Any]:
-    """What a source of pairs is told."""
+    """Arguments for a source of pairs."""
     hidden, scored = _shares(settings)
     return {
         "hidden": hidden,

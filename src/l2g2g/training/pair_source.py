@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.graphs.graph import restrict
+from l2g2g.graphs.adjacency import restrict
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
@@ -22,13 +22,13 @@ class PairOptions:
     """Which pairs are drawn, and how they count.
 
     Attributes:
-        by_degree: Whether the far end of a non-edge is drawn by degree^0.75 instead of uniformly.
+        negative_sampling: How the far end of a non-edge is drawn: a name in `sampling.TARGET_WEIGHTS`.
         weighted: Whether an edge counts by its weight.
         reversed_share: Share of the negatives' weight that arcs in the wrong direction have, where the graph is
             directed: v → u, where only u → v exists. 0 for a decoder to which both are the same.
     """
 
-    by_degree: bool = False
+    negative_sampling: str = "uniform"
     weighted: bool = False
     reversed_share: float = 0.0
 
@@ -37,7 +37,7 @@ class PairOptions:
 class PairSource:
     """Edges and non-edges of some stacked patches, to be scored: all of them, or this epoch's share.
 
-    What only scoring needs is made when it is first asked for: where pairs of all nodes are scored, or patches come
+    What only scoring needs is made on first use: where pairs of all nodes are scored, or patches come
     and go, it never is.
 
     Attributes:
@@ -105,7 +105,7 @@ class PairSource:
             np.ceil(self.negatives_per_edge * num_pairs).astype(np.int64),
             patches=self.patches,
             shares=shares,
-            by_degree=self.options.by_degree,
+            sampling=self.options.negative_sampling,
         )
 
     @cached_property
@@ -212,7 +212,7 @@ def weigh_pairs(values: np.ndarray, patch: np.ndarray, shares: np.ndarray) -> np
 def make_pairs(
     part: PatchSet,
     edges: PatchEdges,
-    held_out: sp.csr_array,
+    held_out: sp.csr_array | None,
     num_rows_of_all: int,
     patches: np.ndarray,
     negatives_per_edge: float,
@@ -223,12 +223,17 @@ def make_pairs(
 ) -> PairSource:
     """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches.
 
-    part: these patches alone. edges: inside them. held_out, units: (num_nodes, num_nodes) and (num_nodes,).
+    part: these patches alone. edges: inside them. held_out, units: (num_nodes, num_nodes) and (num_nodes,); held_out
+    None for nothing.
     """
+    if held_out is None:
+        inside = sp.csr_array(edges.adjacency.shape, dtype=np.float32)
+    else:
+        inside = held_out if part.is_whole else part.induce(held_out)
     nodes = part.global_nodes.astype(np.int64)
     return PairSource(
         edges.adjacency,
-        held_out if part.is_whole else part.induce(held_out),
+        inside,
         nodes,
         part.offsets,
         patches,

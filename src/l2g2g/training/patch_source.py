@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.graphs.graph import Features, select_arcs
+from l2g2g.graphs.adjacency import select_arcs
+from l2g2g.graphs.graph import Features
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 from l2g2g.models.inputs import InputMap
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.store import PatchStore, unit_weights
 from l2g2g.training.pair_source import PatchEdges
 
-LoadedPatches = tuple[PatchEdges, Features]
+
+@dataclass(frozen=True, eq=False)
+class LoadedPatches:
+    """Some patches, stacked.
+
+    Attributes:
+        edges: The edges inside them.
+        features: (num_rows, num_columns) what the encoder reads of their nodes, dense or CSR.
+    """
+
+    edges: PatchEdges
+    features: Features
 
 
 class PatchSource(Protocol):
@@ -29,8 +42,16 @@ class PatchSource(Protocol):
     def weighted(self) -> bool:
         """Whether edges have weights."""
 
+    @property
+    def num_arcs(self) -> np.ndarray:
+        """(num_patches,) arcs inside each patch; those held out may be among them."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where they lie on disk; None for memory."""
+
     def load(self, patches: np.ndarray) -> LoadedPatches:
-        """The edges inside some patches, stacked in this order, and (num_rows, num_columns) what the encoder reads."""
+        """Some patches, stacked in this order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +71,18 @@ class InducedPatches:
     features: Features
     weighted: bool = True
     arcs: sp.csr_array | None = None
+    folder: Path | None = None
+
+    @property
+    def num_arcs(self) -> np.ndarray:
+        """See `PatchSource`."""
+        return self.patch_set.count_arcs(self.adjacency)
 
     def load(self, patches: np.ndarray) -> LoadedPatches:
         """See `PatchSource`."""
         part = self.patch_set.select(patches)
         rows = self.features if part.is_whole else self.features[part.global_nodes]
-        return PatchEdges.induced(part, self.adjacency, self.arcs), rows
+        return LoadedPatches(PatchEdges.induced(part, self.adjacency, self.arcs), rows)
 
 
 class StoredPatches:
@@ -69,7 +96,6 @@ class StoredPatches:
 
     def __init__(self, store: PatchStore, inputs: InputMap, rule: HeldOutRule | None = None) -> None:
         self.store, self.inputs, self.rule = store, inputs, rule
-        self._held_places: dict[int, np.ndarray] = {}  # found once: every edge of a patch has to be looked at
 
     @property
     def patch_set(self) -> PatchSet:
@@ -81,29 +107,35 @@ class StoredPatches:
         """Whether edges have weights."""
         return self.store.weighted
 
+    @property
+    def num_arcs(self) -> np.ndarray:
+        """See `PatchSource`."""
+        return np.diff(self.store.entry_offsets)
+
+    @property
+    def folder(self) -> Path:
+        """The store."""
+        return self.store.directory
+
     def load(self, patches: np.ndarray) -> LoadedPatches:
         """See `PatchSource`."""
         blocks, rows = zip(*(self._load(int(patch)) for patch in patches), strict=True)
         if len(patches) == 1:
-            return blocks[0], rows[0]
+            return LoadedPatches(blocks[0], rows[0])
         adjacency = _block_diagonal([block.adjacency for block in blocks])
         arcs = [block.arcs for block in blocks if block.arcs is not None]
-        return PatchEdges(adjacency, _block_diagonal(arcs) if arcs else None), _stack(rows)
+        return LoadedPatches(PatchEdges(adjacency, _block_diagonal(arcs) if arcs else None), _stack(rows))
 
     def _load(self, patch: int) -> tuple[PatchEdges, Features]:
         nodes = self.patch_set.nodes_of(patch)
         adjacency, features = self.store.load_patch(patch)
         ways, arc_weights = self.store.load_ways(patch)
         if self.rule is not None:
-            weights = adjacency.data if self.weighted else None
-            if patch not in self._held_places:
-                places = self.rule.find(adjacency.indptr, adjacency.indices, nodes, nodes)
-                self._held_places[patch] = places.astype(np.int32)
-            parts = adjacency.indptr, adjacency.indices, weights
-            indptr, indices, weights = drop_entries(*parts, self._held_places[patch])
+            held = self.rule.find(adjacency.indptr, adjacency.indices, nodes, nodes)
+            parts = adjacency.indptr, adjacency.indices, adjacency.data if self.weighted else None
+            indptr, indices, weights = drop_entries(*parts, held)
             weights = unit_weights(len(indices)) if weights is None else weights
             adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
-            held = self._held_places[patch]
             ways, arc_weights = (None if part is None else np.delete(part, held) for part in (ways, arc_weights))
         arcs = None
         if ways is not None:

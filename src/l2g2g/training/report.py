@@ -1,4 +1,4 @@
-"""Report: what those who watch a training are told after every epoch."""
+"""Report: what callbacks get after every epoch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EpochReport:
     def residual(self) -> float | None:
         """How far aligned patches disagree about the nodes they share (root mean square); None without a refresh.
 
-        Measured when it is asked for, by one more encoding of all patches.
+        Measured when it is called, by one more encoding of all patches.
         """
         return self.measure() if self.refreshed and self.measure is not None else None
 

@@ -77,7 +77,7 @@ class RowBatch:
 class RowBatches(list[RowBatch]):
     """The one batch of a graph that is shared by rows; what the encoder leaves for its gradient stays in memory."""
 
-    is_block = False
+    is_block = keeps_states = False
 
     def holds(self, batch: Batch) -> bool:
         """Always."""

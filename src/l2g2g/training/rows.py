@@ -130,13 +130,6 @@ class TrainingRows:
             found[block.nodes] = np.diff(block.indptr)
         return found
 
-    def to_adjacency(self) -> sp.csr_array:
-        """(num_nodes, num_nodes) all rows in memory, with weights 1."""
-        blocks = list(self.blocks())
-        indptr = np.concatenate([[0], np.cumsum(self.degrees)])
-        indices = np.concatenate([block.indices for block in blocks])
-        return sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(self.num_nodes,) * 2)
-
     def count_between(self, labels: np.ndarray) -> int:
         """Arcs of these rows between nodes of different labels. labels: (num_nodes,)."""
         total = 0

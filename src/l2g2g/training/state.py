@@ -41,6 +41,14 @@ class History:
         """Epochs that were run."""
         return len(self.losses)
 
+    def __repr__(self) -> str:
+        """One line; the series are in the attributes."""
+        if not self.losses:
+            return "History(no epochs)"
+        scores = [score for _, score in self.validations]
+        best = f", best validation AUC {100 * max(scores):.1f} % at epoch {self.best_epoch}" if scores else ""
+        return f"History({self.num_epochs} epochs, loss {self.losses[0]:.4f} to {self.losses[-1]:.4f}{best})"
+
 
 def read_history(values: dict[str, Any]) -> History:
     """A history from the plain values that `asdict` made of it; anything else raises TypeError or ValueError."""

@@ -243,11 +243,14 @@ struct Kernels {
     void (*score_negatives)(const NegativeArguments&);
     int64_t (*list_negatives)(const ListDrawArguments&);
     void (*split_masked)(const MaskArguments&);
+    int64_t (*select_below)(const int32_t* columns, int64_t count, uint32_t own, const uint32_t* node_hashes, uint64_t key, uint64_t bound, int32_t* places);
     void (*drop_dense)(const DropArguments&);
     void (*step_adam)(const AdamArguments&);
     void (*hash_nodes)(const int32_t* nodes, int64_t count, uint64_t key, uint32_t* hashes);
     void (*hash_pairs)(const int32_t* one, const int32_t* other, int64_t count, uint64_t key, uint32_t* words);
 };
+
+extern const Kernels* active;  // of the instruction set that is chosen
 
 const Kernels& kernels_generic();
 #ifdef HAVE_avx2

@@ -16,13 +16,14 @@
 #endif
 
 namespace l2g2g {
+
+const Kernels* active = nullptr;
+
 namespace {
 
 template <class T> using Cube = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 template <class T> using Maybe = std::optional<T>;
 constexpr int64_t kWidestTable = 512;
-
-const Kernels* active = nullptr;
 
 std::vector<const Kernels*> available() {
     std::vector<const Kernels*> found = {&kernels_generic()};

@@ -1,8 +1,6 @@
 // Patterns in CSR form: induced subgraphs, edges between clusters, edges that no patch holds, look-ups.
+#include "arguments.hpp"
 #include "graphs.hpp"
-
-#define INLINE inline
-#include "hashing.hpp"
 
 namespace l2g2g {
 namespace {
@@ -20,19 +18,22 @@ Patches check_patches(const Vector<int64_t>& nodes, const Vector<int64_t>& offse
     return {nodes.data(), offsets.data(), static_cast<int64_t>(offsets.shape(0)) - 1, static_cast<int64_t>(nodes.shape(0))};
 }
 
-// visit(row, entry, column, inside) for all entries of all stacked rows, patches in parallel. column: the stacked row of
-// the entry's node where inside is true. Every thread has one table over the nodes, which is never cleared: patches come
-// to a thread in ascending order, so rows of earlier patches are smaller than those of this one.
-template <class Visit> void visit_patches(const Pattern& graph, const Patches& patches, const Visit& visit) {
+// visit(row, entry, column, inside) for all entries of the stacked rows whose nodes are among the rows of the graph, which
+// are those of the nodes from first_node on, patches in parallel. column: the stacked row of the entry's node where inside
+// is true. Every thread has one table over the nodes, which is never cleared: patches come to a thread in ascending order,
+// so rows of earlier patches are smaller than those of this one.
+template <class Visit>
+void visit_patches(const Pattern& graph, int64_t first_node, int64_t num_nodes, const Patches& patches, const Visit& visit) {
     std::vector<std::vector<int32_t>> tables(static_cast<size_t>(num_threads()));
     parallel_for(patches.num_patches, [&](int64_t patch, int thread) {
         auto& row_of_node = tables[static_cast<size_t>(thread)];
-        if (row_of_node.empty()) row_of_node.assign(static_cast<size_t>(graph.num_rows), -1);
+        if (row_of_node.empty()) row_of_node.assign(static_cast<size_t>(num_nodes), -1);
         const int64_t low = patches.offsets[patch], high = patches.offsets[patch + 1];
         for (int64_t row = low; row < high; ++row) row_of_node[static_cast<size_t>(patches.nodes[row])] = static_cast<int32_t>(row);
         for (int64_t row = low; row < high; ++row) {
-            const int64_t node = patches.nodes[row];
-            for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry) {
+            const int64_t own = patches.nodes[row] - first_node;
+            if (own < 0 || own >= graph.num_rows) continue;
+            for (int64_t entry = graph.indptr[own]; entry < graph.indptr[own + 1]; ++entry) {
                 const int32_t column = row_of_node[static_cast<size_t>(graph.indices[entry])];
                 visit(row, entry, column, column >= low);
             }
@@ -40,50 +41,47 @@ template <class Visit> void visit_patches(const Pattern& graph, const Patches& p
     });
 }
 
-std::vector<int64_t> count_rows(const Pattern& graph, const Patches& patches) {
+std::vector<int64_t> count_rows(const Pattern& graph, int64_t first_node, int64_t num_nodes, const Patches& patches) {
     std::vector<int64_t> indptr(static_cast<size_t>(patches.num_rows) + 1, 0);
     int64_t* counts = indptr.data() + 1;
-    visit_patches(graph, patches, [counts](int64_t row, int64_t, int32_t, bool inside) { counts[row] += inside; });
+    visit_patches(graph, first_node, num_nodes, patches, [counts](int64_t row, int64_t, int32_t, bool inside) { counts[row] += inside; });
     for (int64_t row = 0; row < patches.num_rows; ++row) indptr[static_cast<size_t>(row) + 1] += indptr[static_cast<size_t>(row)];
     return indptr;
 }
 
-NewVector<int64_t> induced_indptr(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<int64_t>& nodes,
-                                  const Vector<int64_t>& offsets) {
+NewVector<int64_t> induced_indptr(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, int64_t first_node, int64_t num_nodes,
+                                  const Vector<int64_t>& nodes, const Vector<int64_t>& offsets) {
     std::vector<int64_t> new_indptr;
     {
         nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
-        new_indptr = count_rows(graph, check_patches(nodes, offsets, graph.num_rows));
+        const Pattern graph = check_pattern(indptr, indices, num_nodes);
+        new_indptr = count_rows(graph, first_node, num_nodes, check_patches(nodes, offsets, num_nodes));
     }
     return to_numpy(std::move(new_indptr));
 }
 
-std::tuple<NewVector<int64_t>, NewVector<int32_t>, NewVector<float>> induce(const Vector<int64_t>& indptr,
-                                                                           const Vector<int32_t>& indices,
-                                                                           const Vector<float>& values,
-                                                                           const Vector<int64_t>& nodes,
-                                                                           const Vector<int64_t>& offsets) {
-    std::vector<int64_t> new_indptr;
-    std::vector<int32_t> new_indices;
-    std::vector<float> new_values;
+std::tuple<NewVector<int64_t>, NewVector<int32_t>, NewVector<int64_t>> induce(const Vector<int64_t>& indptr,
+                                                                             const Vector<int32_t>& indices, int64_t first_node,
+                                                                             int64_t num_nodes, const Vector<int64_t>& nodes,
+                                                                             const Vector<int64_t>& offsets) {
+    std::vector<int64_t> new_indptr, entries;
+    std::vector<int32_t> columns;
     {
         nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
-        const Patches patches = check_patches(nodes, offsets, graph.num_rows);
-        require(values.shape(0) == indices.shape(0), "values must have one number for each index");
-        new_indptr = count_rows(graph, patches);
-        new_indices.resize(static_cast<size_t>(new_indptr.back()));
-        new_values.resize(new_indices.size());
+        const Pattern graph = check_pattern(indptr, indices, num_nodes);
+        const Patches patches = check_patches(nodes, offsets, num_nodes);
+        new_indptr = count_rows(graph, first_node, num_nodes, patches);
+        columns.resize(static_cast<size_t>(new_indptr.back()));
+        entries.resize(columns.size());
         std::vector<int64_t> next(new_indptr.begin(), new_indptr.end() - 1);
-        visit_patches(graph, patches, [&](int64_t row, int64_t entry, int32_t column, bool inside) {
+        visit_patches(graph, first_node, num_nodes, patches, [&](int64_t row, int64_t entry, int32_t column, bool inside) {
             if (!inside) return;
             const auto place = static_cast<size_t>(next[static_cast<size_t>(row)]++);
-            new_indices[place] = column;
-            new_values[place] = values.data()[entry];
+            columns[place] = column;
+            entries[place] = entry;
         });
     }
-    return {to_numpy(std::move(new_indptr)), to_numpy(std::move(new_indices)), to_numpy(std::move(new_values))};
+    return {to_numpy(std::move(new_indptr)), to_numpy(std::move(columns)), to_numpy(std::move(entries))};
 }
 
 bool share_a_patch(const Pattern& held, int64_t node, int64_t other) {
@@ -99,20 +97,21 @@ bool share_a_patch(const Pattern& held, int64_t node, int64_t other) {
 }
 
 std::pair<NewVector<int32_t>, NewVector<int32_t>> cut_edges(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                                                            const Vector<int64_t>& held_indptr, const Vector<int32_t>& held) {
+                                                            int64_t first_node, const Vector<int64_t>& held_indptr,
+                                                            const Vector<int32_t>& held) {
     std::vector<int32_t> sources, targets;
     {
         nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(indptr.shape(0)) - 1);
-        require(held_indptr.shape(0) == indptr.shape(0), "held_indptr must have one row for each node");
         check_indptr(held_indptr.data(), held_indptr.shape(0), held.shape(0));
-        const Pattern holders{held_indptr.data(), held.data(), graph.num_rows};
+        const Pattern holders{held_indptr.data(), held.data(), static_cast<int64_t>(held_indptr.shape(0)) - 1};
+        const Pattern graph = check_pattern(indptr, indices, holders.num_rows);
+        require(first_node >= 0 && first_node + graph.num_rows <= holders.num_rows, "held_indptr must have one row for each node");
         constexpr int64_t kGrain = 8192;
         std::vector<std::vector<std::pair<int32_t, int32_t>>> found(static_cast<size_t>((graph.num_rows + kGrain - 1) / kGrain));
         parallel_ranges(graph.num_rows, kGrain, [&](int64_t low, int64_t high, int) {
             auto& here = found[static_cast<size_t>(low / kGrain)];
-            for (int64_t node = low; node < high; ++node)
-                for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry)
+            for (int64_t row = low; row < high; ++row)
+                for (int64_t node = first_node + row, entry = graph.indptr[row]; entry < graph.indptr[row + 1]; ++entry)
                     if (graph.indices[entry] > node && !share_a_patch(holders, node, graph.indices[entry]))
                         here.emplace_back(static_cast<int32_t>(node), graph.indices[entry]);
         });
@@ -199,6 +198,41 @@ NewVector<int64_t> find_entries(const Vector<int64_t>& indptr, const Vector<int3
     return to_numpy(std::move(found));
 }
 
+// Pairs in the order of their rows, those of one row as they come.
+std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> sort_pairs(const Vector<int32_t>& rows,
+                                                                                 const Vector<int32_t>& columns, int64_t num_rows) {
+    std::vector<int32_t> new_rows(rows.shape(0)), new_columns(rows.shape(0));
+    std::vector<int64_t> starts(static_cast<size_t>(std::max<int64_t>(num_rows, 0)) + 1, 0);
+    {
+        nb::gil_scoped_release release;
+        require(rows.shape(0) == columns.shape(0), "rows and columns must be equally long");
+        check_indices(rows.data(), rows.shape(0), num_rows);
+        for (size_t pair = 0; pair < rows.shape(0); ++pair) ++starts[static_cast<size_t>(rows.data()[pair]) + 1];
+        for (size_t row = 1; row < starts.size(); ++row) starts[row] += starts[row - 1];
+        std::vector<int64_t> next(starts.begin(), starts.end() - 1);
+        for (size_t pair = 0; pair < rows.shape(0); ++pair) {
+            const int32_t row = rows.data()[pair];
+            const auto place = static_cast<size_t>(next[static_cast<size_t>(row)]++);
+            new_rows[place] = row;
+            new_columns[place] = columns.data()[pair];
+        }
+    }
+    return {to_numpy(std::move(new_rows)), to_numpy(std::move(new_columns)), to_numpy(std::move(starts))};
+}
+
+void add_rows(const Matrix<float>& rows, const Vector<int32_t>& places, const Vector<float>& factors, const MatrixOut<float>& table) {
+    const size_t count = rows.shape(0), width = rows.shape(1);
+    require(width == table.shape(1), "rows and table must have the same width");
+    require(places.shape(0) == count && factors.shape(0) == count, "there must be a place and a factor for each row");
+    check_indices(places.data(), count, static_cast<int64_t>(table.shape(0)));
+    for (size_t row = 0; row < count; ++row) {
+        float* out = table.data() + static_cast<size_t>(places.data()[row]) * width;
+        const float* in = rows.data() + row * width;
+        const float factor = factors.data()[row];
+        for (size_t column = 0; column < width; ++column) out[column] += factor * in[column];
+    }
+}
+
 struct Hidden {
     std::vector<int32_t> rows, columns;
     std::vector<int64_t> entries;
@@ -221,13 +255,16 @@ std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> hidden_ed
         std::vector<Hidden> parts(static_cast<size_t>((graph.num_rows + kRows - 1) / kRows));
         parallel_ranges(graph.num_rows, kRows, [&](int64_t low, int64_t high, int) {
             Hidden& part = parts[static_cast<size_t>(low / kRows)];
+            std::vector<int32_t> places;
             for (int64_t row = low; row < high; ++row) {
                 const int32_t node = nodes.data()[row];
-                const uint32_t own = hashes.data()[node];
-                const int32_t* begin = graph.indices + graph.indptr[row];
                 const int32_t* end = graph.indices + graph.indptr[row + 1];
-                for (const int32_t* place = std::upper_bound(begin, end, node); place < end; ++place) {
-                    if (hash_pair(key, own, hashes.data()[*place]) >= bound) continue;
+                const int32_t* first = std::upper_bound(graph.indices + graph.indptr[row], end, node);
+                places.resize(std::max(places.size(), static_cast<size_t>(end - first) + 16));
+                const int64_t count =
+                    active->select_below(first, end - first, hashes.data()[node], hashes.data(), key, bound, places.data());
+                for (int64_t k = 0; k < count; ++k) {
+                    const int32_t* place = first + places[static_cast<size_t>(k)];
                     if (groups && groups->data()[node] == groups->data()[*place]) continue;
                     part.rows.push_back(node);
                     part.columns.push_back(*place);
@@ -247,22 +284,21 @@ std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> hidden_ed
 }  // namespace
 
 void bind_csr(nb::module_& module) {
-    module.def("induced_indptr", &induced_indptr, "indptr"_a.noconvert(), "indices"_a.noconvert(), "nodes"_a.noconvert(),
-               "offsets"_a.noconvert(),
-               "(num_rows + 1,) int64 row bounds of the block-diagonal induced submatrices of all patches.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: CSR pattern.\n"
-               "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
+    module.def("induced_indptr", &induced_indptr, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a, "num_nodes"_a,
+               "nodes"_a.noconvert(), "offsets"_a.noconvert(),
+               "(num_stacked + 1,) int64 row bounds of the block-diagonal induced submatrices of all patches; `induce` says more.\n\n"
+               "indptr, indices, first_node, num_nodes, nodes, offsets: as for `induce`.");
+    module.def("induce", &induce, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a, "num_nodes"_a,
+               "nodes"_a.noconvert(), "offsets"_a.noconvert(),
+               "(indptr int64, columns int32, entries int64): the block-diagonal induced submatrices of all patches, and which\n"
+               "entries of the graph theirs are. Rows of nodes that have no row here are empty.\n\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32: CSR pattern of the nodes from first_node on.\n"
+               "num_nodes: columns of the pattern. nodes: (num_stacked,) int64 nodes of the patches, patch after patch.\n"
                "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
-    module.def("induce", &induce, "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "nodes"_a.noconvert(),
-               "offsets"_a.noconvert(),
-               "(indptr int64, indices int32, values float32): the block-diagonal induced submatrices of all patches.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32, values: (num_entries,) float32: CSR matrix.\n"
-               "nodes: (num_rows,) int64 nodes of the patches, patch after patch.\n"
-               "offsets: (num_patches + 1,) int64, patch p has the rows offsets[p]:offsets[p + 1].");
-    module.def("cut_edges", &cut_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "held_indptr"_a.noconvert(),
-               "held"_a.noconvert(),
+    module.def("cut_edges", &cut_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a,
+               "held_indptr"_a.noconvert(), "held"_a.noconvert(),
                "(sources int32, targets int32), source < target: the edges that no patch holds, in the order of the rows.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: symmetric CSR pattern.\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32: CSR pattern of the nodes from first_node on.\n"
                "held_indptr: (num_nodes + 1,) int64, held: (num_rows,) int32: the patches of each node, ascending.");
     module.def("count_between", &count_between, "indptr"_a.noconvert(), "indices"_a.noconvert(), "labels"_a.noconvert(),
                "members"_a.noconvert(), "starts"_a.noconvert(),
@@ -275,6 +311,14 @@ void bind_csr(nb::module_& module) {
                "(num_pairs,) int64 place of each pair's entry in a CSR pattern, -1 where there is none.\n\n"
                "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32, ascending in each row: CSR pattern.\n"
                "rows, columns: (num_pairs,) int64.");
+    module.def("sort_pairs", &sort_pairs, "rows"_a.noconvert(), "columns"_a.noconvert(), "num_rows"_a,
+               "(rows int32, columns int32, starts int64): pairs in the order of their rows, those of one row as they come.\n\n"
+               "rows, columns: (num_pairs,) int32. num_rows: rows are below it; starts has num_rows + 1 places.");
+    module.def("add_rows", &add_rows, "rows"_a.noconvert(), "places"_a.noconvert(), "factors"_a.noconvert(), "table"_a.noconvert(),
+               nb::call_guard<nb::gil_scoped_release>(),
+               "Add to rows of a table, in place and in order: table[places[i]] += factors[i] rows[i].\n\n"
+               "rows: (num_rows, width) float32, places: (num_rows,) int32, factors: (num_rows,) float32.\n"
+               "table: (num_places, width) float32.");
     module.def("hidden_edges", &hidden_edges, "indptr"_a.noconvert(), "indices"_a.noconvert(), "nodes"_a.noconvert(),
                "hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "bound"_a,
                "(rows int32, columns int32, entries int64): the edges u < v of some rows that a mask hides, by their nodes.\n\n"

@@ -2,7 +2,6 @@
 #include "graphs.hpp"
 
 #include <cmath>
-#include <numeric>
 
 namespace l2g2g {
 namespace {
@@ -87,84 +86,54 @@ int64_t fennel(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, in
     return num_moved;
 }
 
-struct Clusters {
-    const int32_t* labels;
-    const int64_t* members;
-    const int64_t* starts;
-    int64_t size(int64_t cluster) const { return starts[cluster + 1] - starts[cluster]; }
+// The part of a list of nodes that belongs to one cluster of a pair, most ties first; free places have no ties.
+struct Boundary {
+    int64_t taker, first, last;
 };
 
-// Fills `queue` with nodes of the giver: those with most edges to the taker, then their neighbours, and so on.
-void grow_from_boundary(const Pattern& graph, const Clusters& clusters, int64_t giver, int64_t taker, int64_t quota,
-                        std::vector<uint8_t>& taken, int64_t* queue) {
-    const int64_t* nodes = clusters.members + clusters.starts[giver];
-    std::vector<int64_t> ties(static_cast<size_t>(clusters.size(giver)), 0), order(ties.size());
-    for (size_t place = 0; place < ties.size(); ++place)
-        for (int64_t entry = graph.indptr[nodes[place]]; entry < graph.indptr[nodes[place] + 1]; ++entry)
-            ties[place] += clusters.labels[graph.indices[entry]] == taker;
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t one, int64_t other) {
-        return ties[static_cast<size_t>(one)] > ties[static_cast<size_t>(other)];
-    });
-    int64_t length = 0, head = 0;
-    const auto take = [&](int64_t node) {
-        if (taken[static_cast<size_t>(node)] || length == quota) return;
-        taken[static_cast<size_t>(node)] = 1;
-        queue[length++] = node;
-    };
-    size_t next = 0;
-    while (length < quota) {
-        if (next < order.size() && (ties[static_cast<size_t>(order[next])] > 0 || head >= length)) {
-            take(nodes[order[next++]]);  // the boundary, or a new start where the search is exhausted
-            continue;
-        }
-        require(head < length, "members must be distinct");
-        const int64_t node = queue[head++];
-        for (int64_t entry = graph.indptr[node]; entry < graph.indptr[node + 1]; ++entry)
-            if (clusters.labels[graph.indices[entry]] == giver) take(graph.indices[entry]);
+void boundary_nodes(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, int64_t first_node, const Vector<int32_t>& labels,
+                    const Matrix<int64_t>& pairs, const Vector<int64_t>& bounds, const VectorOut<int64_t>& nodes,
+                    const VectorOut<int64_t>& ties) {
+    const auto num_nodes = static_cast<int64_t>(labels.shape(0));
+    const Pattern graph = check_pattern(indptr, indices, num_nodes);
+    require(first_node >= 0 && first_node + graph.num_rows <= num_nodes, "the rows must be nodes that have labels");
+    require(pairs.shape(1) == 2, "pairs must have two columns");
+    require(bounds.shape(0) == 2 * pairs.shape(0) + 1, "bounds must have two ranges for each pair");
+    check_indptr(bounds.data(), bounds.shape(0), nodes.shape(0));
+    require(nodes.shape(0) == ties.shape(0), "nodes and ties must be equally long");
+    int64_t num_clusters = 0;
+    for (int64_t node = 0; node < num_nodes; ++node) {
+        if (labels.data()[node] < 0) throw std::out_of_range("a label is out of range");
+        num_clusters = std::max<int64_t>(num_clusters, labels.data()[node] + int64_t{1});
     }
-    for (int64_t place = 0; place < length; ++place) taken[static_cast<size_t>(queue[place])] = 0;
-}
-
-std::pair<NewVector<int64_t>, NewVector<int64_t>> grow_overlaps(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                                                                const Vector<int32_t>& labels, const Vector<int64_t>& members,
-                                                                const Vector<int64_t>& starts, const Matrix<int64_t>& pairs,
-                                                                int64_t wanted) {
-    std::vector<int64_t> added_patch, added_node;
-    {
-        nb::gil_scoped_release release;
-        const Pattern graph = check_pattern(indptr, indices, static_cast<int64_t>(labels.shape(0)));
-        require(graph.num_rows == static_cast<int64_t>(labels.shape(0)), "labels must have one entry for each node");
-        check_nodes(members, graph.num_rows);
-        check_indptr(starts.data(), starts.shape(0), members.shape(0));
-        require(pairs.shape(1) == 2, "pairs must have two columns");
-        require(wanted >= 0, "wanted must not be negative");
-        const auto num_clusters = static_cast<int64_t>(starts.shape(0)) - 1;
-        const auto num_sides = static_cast<int64_t>(2 * pairs.shape(0));
-        const Clusters clusters{labels.data(), members.data(), starts.data()};
-        std::vector<int64_t> firsts{0};
-        for (int64_t pair = 0; 2 * pair < num_sides; ++pair) {
-            const int64_t* ends = pairs.data() + 2 * pair;
-            for (int side = 0; side < 2; ++side)
-                if (ends[side] < 0 || ends[side] >= num_clusters) throw std::out_of_range("a cluster is out of range");
-            const int64_t first_size = clusters.size(ends[0]), second_size = clusters.size(ends[1]);
-            const int64_t from_first = std::min(first_size, std::max((wanted + 1) / 2, wanted - second_size));
-            firsts.push_back(firsts.back() + from_first);
-            firsts.push_back(firsts.back() + std::min(second_size, wanted - from_first));
-        }
-        added_patch.resize(static_cast<size_t>(firsts.back()));
-        added_node.resize(static_cast<size_t>(firsts.back()));
-        std::vector<std::vector<uint8_t>> taken(static_cast<size_t>(num_threads()));
-        parallel_for(num_sides, [&](int64_t side, int thread) {
-            auto& flags = taken[static_cast<size_t>(thread)];
-            flags.resize(static_cast<size_t>(graph.num_rows), 0);
-            const int64_t giver = pairs.data()[side], taker = pairs.data()[side ^ 1];
-            const int64_t first = firsts[static_cast<size_t>(side)], last = firsts[static_cast<size_t>(side) + 1];
-            std::fill(added_patch.begin() + first, added_patch.begin() + last, taker);
-            grow_from_boundary(graph, clusters, giver, taker, last - first, flags, added_node.data() + first);
-        });
+    std::vector<std::vector<Boundary>> given(static_cast<size_t>(num_clusters));
+    for (size_t place = 0; place < 2 * pairs.shape(0); ++place) {
+        const int64_t giver = pairs.data()[place], taker = pairs.data()[place ^ 1];
+        if (giver < 0 || giver >= num_clusters) throw std::out_of_range("a cluster is out of range");
+        given[static_cast<size_t>(giver)].push_back({taker, bounds.data()[place], bounds.data()[place + 1]});
     }
-    return {to_numpy(std::move(added_patch)), to_numpy(std::move(added_node))};
+    std::vector<int64_t> counts(static_cast<size_t>(num_clusters), 0);
+    for (int64_t row = 0; row < graph.num_rows; ++row) {
+        const int64_t node = first_node + row;
+        const auto& boundaries = given[static_cast<size_t>(labels.data()[node])];
+        if (boundaries.empty()) continue;
+        const int32_t *begin = graph.indices + graph.indptr[row], *end = graph.indices + graph.indptr[row + 1];
+        for (const int32_t* place = begin; place < end; ++place) ++counts[static_cast<size_t>(labels.data()[*place])];
+        for (const Boundary& boundary : boundaries) {
+            const int64_t count = counts[static_cast<size_t>(boundary.taker)];
+            int64_t* first = ties.data() + boundary.first;
+            int64_t* last = ties.data() + boundary.last;
+            if (count == 0 || first == last || last[-1] >= count) continue;
+            // Nodes ascend, so of equals the later one comes behind.
+            int64_t* place = std::partition_point(first, last, [count](int64_t other) { return other >= count; });
+            std::move_backward(place, last - 1, last);
+            *place = count;
+            int64_t* place_of_node = nodes.data() + (place - ties.data());
+            std::move_backward(place_of_node, nodes.data() + boundary.last - 1, nodes.data() + boundary.last);
+            *place_of_node = node;
+        }
+        for (const int32_t* place = begin; place < end; ++place) counts[static_cast<size_t>(labels.data()[*place])] = 0;
+    }
 }
 
 }  // namespace
@@ -178,14 +147,14 @@ void bind_partition(nb::module_& module) {
                "labels: (num_nodes,) int32 cluster of each node, -1 for none, changed in place.\n"
                "loads: (num_clusters,) int64 nodes of each cluster, changed in place.\n"
                "alpha: float; limit: a cluster with so many nodes takes no more.");
-    module.def("grow_overlaps", &grow_overlaps, "indptr"_a.noconvert(), "indices"_a.noconvert(), "labels"_a.noconvert(),
-               "members"_a.noconvert(), "starts"_a.noconvert(), "pairs"_a.noconvert(), "wanted"_a,
-               "(clusters int64, nodes int64): nodes to add to clusters, so that the two clusters of a pair share about `wanted`:\n"
-               "half from either side, those with most edges to the other side first, then breadth first.\n\n"
-               "indptr: (num_nodes + 1,) int64, indices: (num_entries,) int32: symmetric CSR pattern.\n"
-               "labels: (num_nodes,) int32 cluster of each node.\n"
-               "members: (num_nodes,) int64 nodes, cluster after cluster; starts: (num_clusters + 1,) int64 their bounds.\n"
-               "pairs: (num_pairs, 2) int64 clusters; wanted: int.");
+    module.def("boundary_nodes", &boundary_nodes, "indptr"_a.noconvert(), "indices"_a.noconvert(), "first_node"_a,
+               "labels"_a.noconvert(), "pairs"_a.noconvert(), "bounds"_a.noconvert(), "nodes"_a.noconvert(),
+               "ties"_a.noconvert(), nb::call_guard<nb::gil_scoped_release>(),
+               "Update in place the nodes of each cluster of a pair that have most edges to the other one.\n\n"
+               "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32: CSR pattern of the nodes from first_node on.\n"
+               "labels: (num_nodes,) int32 cluster of each node. pairs: (num_pairs, 2) int64 clusters.\n"
+               "bounds: (2 num_pairs + 1,) int64, place 2 p + s has the nodes of pairs[p, s], most edges first, of equals the\n"
+               "first node. nodes: int64, -1 behind the last. ties: int64 their edges, 0 behind the last.");
 }
 
 }  // namespace l2g2g

@@ -1,4 +1,4 @@
-"""Decoder: the contract of all decoders, and the two sides of those that are inner products."""
+"""Decoder: the contract of all decoders, and the two factors of those that are inner products."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Decoder(nn.Module, ABC):
     """A score of two vectors, whose sigmoid is the probability of an edge.
 
     A subclass has the arguments dim, learn_bias and generator, and defines `factors`. One whose score is no inner
-    product of two sides sets `has_factors` to False and defines `forward` and `loss` instead.
+    product of two factors sets `has_factors` to False and defines `forward` and `loss` instead.
 
     Attributes:
-        has_factors: Whether the score is an inner product of two sides. Only then all pairs can be scored at once, and
-            neighbours be searched by it; otherwise candidates are found by inner products and ranked by the score.
+        has_factors: Whether the score is an inner product of two factors. Only then all pairs can be scored at once,
+            and neighbours be searched by it; otherwise candidates are found by inner products and ranked by the score.
         is_directed: Whether score(u, v) and score(v, u) differ. Needs a directed graph.
         sees_rotation: Whether a rotation of all vectors together changes scores.
         allows_rotation: Whether patches may be aligned by rotations in training.
@@ -72,7 +72,7 @@ class Decoder(nn.Module, ABC):
         super().__init__()
 
     def factors(self, embedding: Tensor) -> Factors | None:
-        """The two sides whose inner product is the score; None where there are none. embedding: (num_rows, dim)."""
+        """The two factors whose inner product is the score; None where there are none. embedding: (num_rows, dim)."""
         return None
 
     def forward(self, embedding: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
@@ -81,8 +81,8 @@ class Decoder(nn.Module, ABC):
 
     def loss(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> Tensor:
         """Σ weight · −log σ(±score) over edges (+) and non-edges (−). embedding: (num_rows, dim)."""
-        sides = self._factors(embedding)
-        return reconstruction_loss(sides.left, edges, non_edges, sides.bias, sides.right)
+        factors = self._factors(embedding)
+        return reconstruction_loss(factors.left, edges, non_edges, factors.bias, factors.right)
 
     def gradient(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> tuple[float, Tensor]:
         """(loss, its gradient (num_rows, dim)); that of the parameters is added to them. embedding: (num_rows, dim)."""
@@ -96,8 +96,8 @@ class Decoder(nn.Module, ABC):
         self, embedding: Tensor, adjacency: Tensor, rows: Tensor | None = None, num_arcs: int | None = None
     ) -> Tensor:
         """The loss over every pair of the embedding, or over those of some rows; see `losses.all_pairs_loss`."""
-        sides = self._factors(embedding)
-        return all_pairs_loss(sides.left, adjacency, sides.bias, sides.right, rows, num_arcs)
+        factors = self._factors(embedding)
+        return all_pairs_loss(factors.left, adjacency, factors.bias, factors.right, rows, num_arcs)
 
     def score(self, vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """(num_pairs,) float64 scores. vectors: (num_nodes, dim); sources, targets: (num_pairs,) node numbers."""
@@ -144,7 +144,7 @@ class Decoder(nn.Module, ABC):
         return None
 
     def _factors(self, embedding: Tensor) -> Factors:
-        sides = self.factors(embedding)
-        if sides is None:
-            raise ValueError("the decoder's score is no inner product of two sides; score sampled pairs with it")
-        return sides
+        factors = self.factors(embedding)
+        if factors is None:
+            raise ValueError("the decoder's score is no inner product of two factors; score sampled pairs with it")
+        return factors

@@ -131,7 +131,7 @@ class Encoder(nn.Module, ABC):
     def begin(self, inputs: EncoderInput) -> Encoding:
         """Encode, for those who bring the gradient of the vectors themselves. Shapes as in `forward`."""
         vectors = self(inputs)
-        return Encoding(vectors.detach(), vectors.backward)
+        return Encoding(vectors.detach(), lambda gradient, _: vectors.backward(gradient), holds_inputs=True)
 
     def encode_beside(
         self, features: Tensor | ConstantMatrix, matrix: ConstantMatrix, known: list[Tensor] | None = None

@@ -44,8 +44,10 @@ class GCNEncoder(Encoder):
         skip = None if self.skip is None else tables[-1]
         convolution = Convolution(network, tables[:num_layers], tables[num_layers : 2 * num_layers], skip)
 
-        def backward(gradient: Tensor) -> None:
-            of_skip, *others = convolution.gradients(gradient.contiguous().numpy())
+        def backward(gradient: Tensor, inputs: EncoderInput) -> None:
+            network = self._network(inputs)
+            assert network is not None
+            of_skip, *others = convolution.gradients(network, gradient.contiguous().numpy())
             for parameter, found in zip(parameters, [*others, of_skip], strict=False):
                 if found is not None:
                     add_gradient(parameter, torch.from_numpy(found))
@@ -57,7 +59,7 @@ class GCNEncoder(Encoder):
         return {name: value for name, value in vars(self).items() if name != "_arrays"}
 
     def _network(self, inputs: EncoderInput) -> Network | None:
-        """What the native passes are told; None where they cannot do it."""
+        """Settings of the native passes; None where these do not apply."""
         plain = self.num_layers > 1 and self.activation is torch.relu and not self.residual
         if not plain or not inputs.propagation.in_one_block:
             return None

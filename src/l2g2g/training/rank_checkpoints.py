@@ -1,7 +1,7 @@
-"""Shared keeper: one rank keeps the state of a job, all go on from it, and all end after the same epoch.
+"""Rank checkpoints: the first rank writes them, all ranks resume from them, and all stop after the same epoch.
 
-Whether a signal came to one of the ranks, and whether it is time to save, is agreed on with the gradients of an epoch.
-Encoders of single patches live on the rank that trains them, so before a save they are brought together.
+Whether a rank received a signal, and whether a checkpoint is due, is reduced together with the gradients of an epoch.
+Encoders of single patches are on the rank that trains them, so they are gathered before a checkpoint.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from torch import Tensor
 
 from l2g2g.errors import Interrupted
 from l2g2g.training.checkpoint import Checkpoint
-from l2g2g.training.keeper import Keeper
+from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.shard import Shard
 from l2g2g.training.state import LoopState
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class SharedKeeper:
-    """The keeper of a job with several ranks, as each of them sees it.
+class RankCheckpointWriter:
+    """The checkpoint writer of one of several ranks, with the methods of `CheckpointWriter`.
 
     Args:
-        shard: This rank's part of the job.
-        keeper: Saves and finds; only the first rank has it.
+        shard: The patches of this rank.
+        writer: Writes and reads the files; None except on the first rank.
     """
 
-    def __init__(self, shard: Shard, keeper: Keeper | None) -> None:
-        self.shard, self.keeper = shard, keeper
+    def __init__(self, shard: Shard, writer: CheckpointWriter | None) -> None:
+        self.shard, self.writer = shard, writer
         self._signal: int | None = None
         shard.ask = self._ask
 
     @property
     def seconds(self) -> float:
-        """What saving cost this rank."""
-        return 0.0 if self.keeper is None else self.keeper.seconds
+        """Seconds that checkpoints cost this rank."""
+        return 0.0 if self.writer is None else self.writer.seconds
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """While a training runs: signals wait for the end of an epoch, on every rank."""
-        if self.keeper is not None:
-            with self.keeper.watch():
+        """During training: delay SIGINT and SIGTERM to the end of the epoch, on every rank."""
+        if self.writer is not None:
+            with self.writer.watch():
                 yield
             return
         previous = {}
@@ -59,45 +59,45 @@ class SharedKeeper:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def begin(self, state: LoopState) -> None:
-        """Bring the state of every rank to where the checkpoint stands."""
-        found = None if self.keeper is None else self.keeper.found
-        heard = self.shard.communicator.broadcast("checkpoint", b"" if found is None else _pack(found))
-        if self.keeper is not None:
-            self.keeper.begin(state)
-        elif heard:
-            tensors, values = _unpack(heard)
+    def restore(self, state: LoopState) -> None:
+        """Restore the state of every rank from the checkpoint, if there is one."""
+        found = None if self.writer is None else self.writer.found
+        received = self.shard.communicator.broadcast("checkpoint", b"" if found is None else _pack(found))
+        if self.writer is not None:
+            self.writer.restore(state)
+        elif received:
+            tensors, values = _unpack(received)
             state.restore(tensors, values)
 
     def after_epoch(self, state: LoopState) -> None:
-        """Save or leave where that was agreed on."""
-        asked, due = (answer > 0 for answer in self.shard.answers)
-        if not asked and not due:
+        """Save, or save and raise `Interrupted`, where the ranks agreed on it."""
+        interrupted, due = (answer > 0 for answer in self.shard.answers)
+        if not interrupted and not due:
             return
-        self._bring_together(state)
-        if self.keeper is None:
-            if asked:
+        self._gather_encoders(state)
+        if self.writer is None:
+            if interrupted:
                 number = self._signal or signal.SIGTERM
                 raise Interrupted(number, f"interrupted after epoch {state.epoch}; --resume goes on from there")
-        elif asked:
-            self.keeper.stop(state)
+        elif interrupted:
+            self.writer.stop(state)
         else:
-            self.keeper.save(state)
+            self.writer.save(state)
 
     def finish(self, state: LoopState) -> None:
-        """Keep the end of training."""
-        self._bring_together(state)
-        if self.keeper is not None:
-            self.keeper.finish(state)
+        """Save the end of training."""
+        self._gather_encoders(state)
+        if self.writer is not None:
+            self.writer.finish(state)
 
     def _ask(self) -> list[float]:
-        """What the ranks agree on with every epoch: does anyone have to stop, and does the first want to save."""
-        if self.keeper is None:
+        """This rank's part of what is reduced with every epoch: whether it was interrupted, and whether to save."""
+        if self.writer is None:
             return [float(self._signal is not None), 0.0]
-        return [float(self.keeper.asked), float(self.keeper.is_due())]
+        return [float(self.writer.is_interrupted), float(self.writer.is_due())]
 
-    def _bring_together(self, state: LoopState) -> None:
-        """All encoders, with their moments and good states, from the ranks that train them."""
+    def _gather_encoders(self, state: LoopState) -> None:
+        """Gather all encoders, their optimiser moments and last good states from the ranks that train them."""
         model, recovery = state.model, state.recovery
         if model.shares_encoder:
             return
@@ -105,29 +105,29 @@ class SharedKeeper:
         best_is_good = state.best_model is recovery.state
         moments = [state.optimiser.means, state.optimiser.squares, state.optimiser.steps]
         for tensors in moments:
-            tensors[:] = self._unite(dict(zip(names, tensors, strict=True))).values()
-        model.load_state_dict(self._unite(model.state_dict()))
-        recovery.state = self._unite(recovery.state)
+            tensors[:] = self._gather(dict(zip(names, tensors, strict=True))).values()
+        model.load_state_dict(self._gather(model.state_dict()))
+        recovery.state = self._gather(recovery.state)
         if best_is_good:
             state.best_model = recovery.state
         elif state.best_model is not None:
-            state.best_model = self._unite(state.best_model)
+            state.best_model = self._gather(state.best_model)
 
-    def _unite(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _gather(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """The same tensors, those of single encoders taken from the rank that trains the patch."""
         owners, communicator = self.shard.owners, self.shard.communicator
-        united = {}
+        gathered = {}
         for name, tensor in tensors.items():
             if name.startswith("encoders."):
                 tensor = tensor.clone()
                 if owners[int(name.split(".")[1])] != communicator.rank:
                     tensor.zero_()
                 communicator.all_reduce("encoders", tensor)
-            united[name] = tensor
-        return united
+            gathered[name] = tensor
+        return gathered
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self._signal is not None:  # asked twice: at once
+        if self._signal is not None:  # the second signal ends at once
             raise Interrupted(number)
         self._signal = number
 

@@ -1,4 +1,4 @@
-"""Sides: every way to compare two nodes here is an inner product of a left and a right vector."""
+"""Score factors: every way to compare two nodes here is an inner product of a left and a right vector."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ METRICS: tuple[Metric, ...] = ("cosine", "inner")
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class ScoreFactors:
     """score(u, v) = left_u · right_v + bias.
 
     Attributes:
-        left, right: (num_nodes, width) float32, contiguous; the same table where both sides are one.
+        left, right: (num_nodes, width) float32, contiguous; the same table where both factors are one.
         bias: Added to every score.
         one_way: Whether score(u, v) and score(v, u) differ, as for arcs.
     """
@@ -38,29 +38,29 @@ class Sides:
 
     @property
     def num_nodes(self) -> int:
-        """Rows of either side."""
+        """Rows of either factor."""
         return len(self.left)
 
     @property
     def same(self) -> bool:
-        """Whether both sides are one table."""
+        """Whether both factors are one table."""
         return self.left is self.right
 
 
-def sides_by(embedding: np.ndarray, metric: str) -> Sides:
-    """The sides of a plain metric: the cosine of the angle, or the inner product. embedding: (num_nodes, dim).
+def factors_by(embedding: np.ndarray, metric: str) -> ScoreFactors:
+    """The factors of a plain metric: the cosine of the angle, or the inner product. embedding: (num_nodes, dim).
 
     Example:
-        >>> sides_by(np.array([[3.0, 4.0]]), "cosine").left.round(1).tolist()
+        >>> factors_by(np.array([[3.0, 4.0]]), "cosine").left.round(1).tolist()
         [[0.6000000238418579, 0.800000011920929]]
     """
     table = np.ascontiguousarray(embedding, dtype=np.float32)
     if table.ndim != 2:
         raise InputError(f"an embedding has one row per node, not shape {table.shape}")
     if metric == "inner":
-        return Sides(table, table)
+        return ScoreFactors(table, table)
     if metric != "cosine":
         raise InputError(f"unknown metric '{metric}'; choose from {', '.join(METRICS)}")
     lengths = np.linalg.norm(table, axis=1, keepdims=True)
     unit = table / np.where(lengths > 0, lengths, 1)  # a vector of zeros has no angle: cosine 0 with all others
-    return Sides(unit, unit)
+    return ScoreFactors(unit, unit)

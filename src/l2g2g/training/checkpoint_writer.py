@@ -1,4 +1,4 @@
-"""Keeper: saves a training while it runs, by time and in the background, and before an interruption ends it."""
+"""Checkpoint writer: saves a training at intervals, in a background thread, and when it is interrupted."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from l2g2g.errors import InputError, Interrupted
 from l2g2g.training.checkpoint import Checkpoint, CheckpointStore
 from l2g2g.training.state import LoopState
 
-# Seconds between two saves, and the least multiple of what a save costs: at most one hundredth of the time is spent.
+# Seconds between two checkpoints, at least, and as a multiple of what one costs: 1 % of the time at most.
 USUAL_INTERVAL = 1.0
 _TIMES_ITS_COST = 100.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Keeper:
-    """Keeps the state of one training in a store.
+class CheckpointWriter:
+    """Writes the checkpoints of one training.
 
     Args:
-        store: Where checkpoints lie.
+        store: Folder of the checkpoints.
         fingerprint: What is trained and how, written into every checkpoint.
-        found: The checkpoint to go on from; None starts at the beginning.
-        interval: Least number of seconds between two saves; 0 saves after every epoch and waits for it.
-        patient: Save for the first time after one interval: a training that is shorter leaves nothing on disk.
+        found: The checkpoint to resume from; None starts anew.
+        interval: Minimum seconds between checkpoints; 0 writes one after every epoch and waits for it.
+        patient: Write the first one after one interval, so that a shorter training leaves nothing on disk.
 
-    The first save follows the first epoch. A save copies the state and leaves the writing to a thread; while that
-    is not done there is no other. After the last epoch there is a save that is waited for.
+    Otherwise the first one is written after the first epoch. The state is copied, and a thread writes the copy; one
+    checkpoint is written at a time. The last one, after the last epoch, is waited for.
 
     Attributes:
-        num_saves: Saves that are done.
-        seconds: What they cost: the time that training waited, and the work of the thread.
+        num_saves: Checkpoints that were written.
+        seconds: Their cost: the time that training waited, and the CPU time of the thread.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Keeper:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """While a training runs: a thread to write, and signals that wait for the end of an epoch."""
+        """During training: start the thread, and delay SIGINT and SIGTERM to the end of the epoch."""
         with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as self._writer:
             if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
                 self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
@@ -70,8 +70,8 @@ class Keeper:
         if self._signal is not None:  # it came after the last epoch
             raise Interrupted(self._signal, "interrupted after training; --resume goes on from there")
 
-    def begin(self, state: LoopState) -> None:
-        """Bring a fresh state to where the checkpoint stands."""
+    def restore(self, state: LoopState) -> None:
+        """Restore a fresh state from the checkpoint, if there is one."""
         if self.found is None:
             return
         try:
@@ -82,25 +82,25 @@ class Keeper:
         self.found = None  # its tensors are not needed any more
 
     def after_epoch(self, state: LoopState) -> None:
-        """Save if it is time; where a signal came, save and leave."""
-        if self.asked:
+        """Save if it is due; after a signal, save and raise `Interrupted`."""
+        if self.is_interrupted:
             self.stop(state)
         elif self.is_due():
             self.save(state)
 
     @property
-    def asked(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether a signal came."""
         return self._signal is not None
 
     def stop(self, state: LoopState) -> None:
-        """Save, and leave as the signal asked for."""
+        """Save, and raise `Interrupted` for the signal that came."""
         self._save_now(state)
         number = self._signal or signal.SIGTERM
         raise Interrupted(number, f"interrupted after epoch {state.epoch}; --resume goes on from there")
 
     def is_due(self) -> bool:
-        """Whether it is time for a save."""
+        """Whether a checkpoint is due."""
         if self._pending is not None:
             if self._pending.done():
                 self._settle()
@@ -108,7 +108,7 @@ class Keeper:
         return self.interval == 0 or time.perf_counter() >= self._due
 
     def save(self, state: LoopState) -> None:
-        """Copy the state, and let the thread write it; wait for that where every epoch is saved."""
+        """Copy the state and write it in the thread; wait for it where every epoch is saved."""
         if self.interval == 0:
             self._save_now(state)
             return
@@ -119,7 +119,7 @@ class Keeper:
         self._pending = self._writer.submit(self._write, checkpoint)
 
     def finish(self, state: LoopState) -> None:
-        """Keep the end of training, so that a later failure does not cost it."""
+        """Save the end of training, so that a later failure does not lose it."""
         if self.patient and self._pending is None and self._saved_epoch < 0:
             return
         self._save_now(state)
@@ -144,7 +144,7 @@ class Keeper:
         return time.thread_time() - started
 
     def _settle(self) -> None:
-        """Wait for the save under way, and say when the next one is due. Its failure is ours."""
+        """Wait for the checkpoint being written, raise its error if it failed, and set when the next one is due."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             worked = pending.result()
@@ -153,6 +153,6 @@ class Keeper:
             self._due = self._started + max(self.interval, _TIMES_ITS_COST * cost)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self._signal is not None:  # asked twice: at once
+        if self._signal is not None:  # the second signal ends at once
             raise Interrupted(number, "interrupted before the epoch ended; --resume goes on from the last checkpoint")
         self._signal = number

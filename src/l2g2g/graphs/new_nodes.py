@@ -1,4 +1,4 @@
-"""Newcomers: nodes that come to a graph later, with their features and their edges to those who are there."""
+"""New nodes: nodes that join a graph later, with their features and their edges to its known nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 
 @dataclass(frozen=True, eq=False)
-class Newcomers:
+class NewNodes:
     """New nodes beside known ones. Edges between known nodes are not among it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Newcomers:
         found.sort_indices()
         return found
 
-    def select(self, members: np.ndarray, known: np.ndarray) -> Newcomers:
+    def select(self, members: np.ndarray, known: np.ndarray) -> NewNodes:
         """Some of them beside some of the known nodes, by number. Features are left out."""
         to_known = sp.csr_array(self.to_known[members][:, known])
-        return Newcomers(to_known, sp.csr_array(self.among[members][:, members]), None, self.name)
+        return NewNodes(to_known, sp.csr_array(self.among[members][:, members]), None, self.name)

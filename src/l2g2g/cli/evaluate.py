@@ -1,0 +1,214 @@
+"""Command line of evaluations: `l2g2g evaluate`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from l2g2g.cli.common_options import (
+    CheckpointOption,
+    DataDirOption,
+    FeaturesOption,
+    JsonOption,
+    MethodsOption,
+    OptionalGraphArgument,
+    PresetOption,
+    QuietOption,
+    ResumeOption,
+    RunDirOption,
+    SeedOption,
+    TensorboardOption,
+)
+from l2g2g.cli.completion import complete_words
+from l2g2g.cli.help import panel_name
+from l2g2g.cli.messages import describe_graph, say_plan
+from l2g2g.cli.profile import note_run, takes_profile
+from l2g2g.cli.ranks import is_first, make_rank_config, open_run_of, takes_ranks
+from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding
+from l2g2g.cli.table_flags import takes_tables
+from l2g2g.cli.tracking import check_tracking, watch_training
+from l2g2g.cli.training_options import takes_settings
+from l2g2g.errors import InputError
+
+if TYPE_CHECKING:
+    from l2g2g.config import Config
+
+
+@takes_tables
+@takes_ranks
+@takes_profile
+@takes_settings
+def evaluate(
+    context: typer.Context,
+    graph: OptionalGraphArgument = None,
+    features: FeaturesOption = None,
+    method: MethodsOption = None,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="heldout, or paper (the authors' evaluation).",
+            rich_help_panel=panel_name("training"),
+            autocompletion=complete_words(("heldout", "paper")),
+        ),
+    ] = "heldout",
+    measures: Annotated[
+        str,
+        typer.Option(
+            help="auc (and AP), or all: also MRR and Hits@k against degree-matched and against hard negatives and, "
+            "with labels, a linear probe.",
+            rich_help_panel=panel_name("output"),
+            autocompletion=complete_words(("auc", "all")),
+        ),
+    ] = "auc",
+    scorer: Annotated[
+        str,
+        typer.Option(
+            help="Score of a pair: vectors, combined (with pair features, weighted on validation pairs), or auto: "
+            "what validation pairs prefer.",
+            rich_help_panel=panel_name("output"),
+            autocompletion=complete_words(("vectors", "combined", "auto")),
+        ),
+    ] = "vectors",
+    preset: PresetOption = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Run the seeds 0 … N-1.", rich_help_panel=panel_name("training"))
+    ] = None,
+    seed: SeedOption = None,
+    split: SplitOption = None,
+    embedding: EmbeddingOption = None,
+    data_dir: DataDirOption = None,
+    run_dir: RunDirOption = None,
+    resume: ResumeOption = False,
+    checkpoint_every: CheckpointOption = None,
+    tensorboard: TensorboardOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    communicator: Any = None,
+    tables: Any = None,
+    **options: Any,
+) -> None:
+    """Split, train and score one or several methods on held-out links.
+
+    With --split DIR --embedding FILE and without GRAPH, score vectors that were made elsewhere.
+    """
+    training = {
+        "features": features,
+        "method": method,
+        "preset": preset,
+        "seeds": seeds,
+        "seed": seed,
+        "data_dir": data_dir,
+        "run_dir": run_dir,
+        "resume": resume or None,
+        "checkpoint_every": checkpoint_every,
+        "tensorboard": tensorboard,
+        "measures": None if measures == "auc" else measures,
+        "scorer": None if scorer == "vectors" else scorer,
+        **options,
+    }
+    given = {name: value for name, value in training.items() if value is not None}
+    check_choices(graph, split, embedding, protocol, given)
+    if split is not None and embedding is not None:
+        if is_first(communicator):  # scoring finished vectors is no work to share
+            note_run(score_embedding(split, embedding, as_json=as_json))
+        return
+    assert graph is not None
+    check_tracking(tensorboard)
+    from l2g2g.evaluation.baselines import BASELINES
+    from l2g2g.runs.baselines import evaluate_baseline
+    from l2g2g.runs.evaluate import evaluate_graph, training_name
+    from l2g2g.runs.finished import keep_run
+    from l2g2g.runs.sources import open_source
+
+    given = {"preset": preset or "default", "communicator": communicator, **options}
+    configs = _make_configs(method or ["l2g2g"], _seeds(seeds, seed), **given)
+    trained = [config for name, config in configs if name not in BASELINES]
+    _check_words(protocol, measures, scorer)
+    rows = []
+    with (
+        open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
+        ExitStack() as stack,
+    ):
+        if directory is not None:
+            directory.expect(training_name(config) for config in trained)
+        reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables}
+        source = open_source(graph, features, configs[0][1], directory=directory, communicator=communicator, **reading)
+        loaded = stack.enter_context(source)
+        describe_graph(loaded, quiet or as_json)
+        pinned = read_pinned(split, loaded, configs[0][1])
+        choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "pinned": pinned}
+        for name, config in configs:
+            if name in BASELINES:
+                if is_first(communicator):  # nothing is trained, so there is nothing to share or to keep
+                    rows.append(_report_row(evaluate_baseline(loaded, name, config, **choices), as_json))
+                continue
+            if is_first(communicator):
+                say_plan(loaded, config, quiet or as_json)
+            length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
+            curves = None if tensorboard is None or not is_first(communicator) else tensorboard / training_name(config)
+            with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
+                how: dict[str, Any] = {"directory": directory, "communicator": communicator, "scorer": scorer}
+                row, run = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch)
+            if not is_first(communicator):
+                continue
+            keep_run(directory, training_name(config), loaded, run, row, arguments=context.obj)
+            rows.append(_report_row(row, as_json))
+    if not as_json and rows:
+        _print_tables(rows, directed="directed" in options, measures=measures)
+
+
+def _print_tables(rows: list[dict[str, Any]], *, directed: bool, measures: str) -> None:
+    from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores
+
+    renderers = [render_scores, *([render_directions] if directed else [])]
+    renderers += [render_measures, render_hard_ranks] if measures == "all" else []
+    for render in renderers:
+        Console().print(render(rows))
+
+
+def _check_words(protocol: str, measures: str, scorer: str) -> None:
+    from l2g2g.runs.scoring import SCORERS
+
+    if protocol not in ("heldout", "paper"):
+        raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
+    if measures not in ("auc", "all"):
+        raise InputError(f"unknown measures '{measures}'; choose auc or all")
+    if scorer not in SCORERS:
+        raise InputError(f"unknown scorer '{scorer}'; choose from {', '.join(SCORERS)}")
+
+
+def _make_configs(methods: list[str], seeds: list[int], **options: Any) -> list[tuple[str, Config]]:
+    """(name, settings) of every method and seed; a baseline takes from the settings its dimension and its seed."""
+    from l2g2g.config import suggest
+    from l2g2g.evaluation.baselines import BASELINES
+    from l2g2g.methods import METHODS
+
+    known = [*METHODS, *BASELINES]
+    for name in methods:
+        if name not in known:
+            raise InputError(f"unknown method '{name}'; {suggest(name, known)}")
+    return [
+        (name, make_rank_config("l2g2g" if name in BASELINES else name, seed=seed, **options))
+        for seed in seeds
+        for name in methods
+    ]
+
+
+def _report_row(row: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """The JSON line of an evaluation, noted for a profile and printed where JSON is wanted."""
+    note_run(row)
+    if as_json:
+        typer.echo(json.dumps(row))
+    return row
+
+
+def _seeds(seeds: int | None, seed: int | None) -> list[int]:
+    if seeds is not None and seed is not None:
+        raise InputError("give --seeds N for the seeds 0 … N-1, or --seed S for one, not both")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"--seeds is {seeds}; at least 1 is needed")
+    return [seed or 0] if seeds is None else list(range(seeds))

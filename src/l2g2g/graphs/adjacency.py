@@ -1,0 +1,135 @@
+"""Adjacency matrices: arcs in both directions joined, cleaned and restricted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.core import kernels
+
+FORTH, BACK = np.uint8(1), np.uint8(2)  # bits: the arc row → column of an entry exists, and column → row
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """What was changed on the way in, in numbers.
+
+    Attributes:
+        num_arcs_read: Rows of the input, before cleaning.
+        num_self_loops: Arcs from a node to itself, dropped.
+        num_duplicates: Arcs that repeat an edge in the same direction, merged (weights are summed).
+        num_reversed: Edges that were given in both directions, joined into one (the heavier weight counts).
+        num_isolated: Nodes without any edge, kept.
+    """
+
+    num_arcs_read: int = 0
+    num_self_loops: int = 0
+    num_duplicates: int = 0
+    num_reversed: int = 0
+    num_isolated: int = 0
+
+    def describe(self) -> str:
+        """Say in one line what was cleaned, or an empty string if nothing was."""
+        parts = [
+            (self.num_self_loops, "self-loops dropped"),
+            (self.num_duplicates, "duplicate edges merged"),
+            (self.num_reversed, "edges given in both directions joined"),
+            (self.num_isolated, "isolated nodes kept"),
+        ]
+        return ", ".join(f"{count:,} {what}" for count, what in parts if count)
+
+
+def sort_columns(matrix: sp.csr_array) -> sp.csr_array:
+    """The columns of every row in ascending order, in place where it can be."""
+    matrix = sp.csr_array(matrix)
+    matrix.sort_indices()
+    return use_small_indices(matrix)
+
+
+def use_small_indices(matrix: sp.csr_array) -> sp.csr_array:
+    """Use int32 indices where they fit, as the sparse kernels want them."""
+    if max(matrix.nnz, *matrix.shape) < 2**31 and matrix.indices.dtype != np.int32:
+        matrix.indices = matrix.indices.astype(np.int32)
+        matrix.indptr = matrix.indptr.astype(np.int32)
+    return matrix
+
+
+def clean_arcs(
+    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
+) -> tuple[sp.csr_array, sp.csr_array, Cleaning]:
+    """(adjacency, arcs, what was changed)."""
+    loops = sources == targets
+    num_self_loops = int(loops.sum())
+    if num_self_loops:
+        sources, targets = sources[~loops], targets[~loops]
+        weights = None if weights is None else weights[~loops]
+    values = np.ones(len(sources), np.float32) if weights is None else weights
+    index_type = np.int32 if num_nodes < 2**31 else np.int64
+    directed = sp.coo_array(
+        (values, (sources.astype(index_type), targets.astype(index_type))), shape=(num_nodes, num_nodes)
+    ).tocsr()
+    num_given = len(sources)
+    directed.sum_duplicates()
+    num_distinct = directed.nnz
+    if weights is None:
+        directed.data[:] = 1
+    adjacency = directed.maximum(directed.T.tocsr())
+    adjacency.sort_indices()
+    cleaning = Cleaning(
+        num_arcs_read=num_given + num_self_loops,
+        num_self_loops=num_self_loops,
+        num_duplicates=num_given - num_distinct,
+        num_reversed=num_distinct - adjacency.nnz // 2,
+        num_isolated=int((np.diff(adjacency.indptr) == 0).sum()),
+    )
+    return use_small_indices(sp.csr_array(adjacency)), use_small_indices(sp.csr_array(directed)), cleaning
+
+
+def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
+    """The arcs whose two nodes the adjacency joins."""
+    pattern = sp.csr_array((np.ones_like(adjacency.data), adjacency.indices, adjacency.indptr), shape=arcs.shape)
+    kept = sp.csr_array(arcs.multiply(pattern))
+    kept.sort_indices()
+    return use_small_indices(kept)
+
+
+def find_directions(
+    arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray, *, weighted: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist.
+
+    weighted: also the weights of the arcs row → column; otherwise None.
+    """
+    indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
+    ends = rows.astype(np.int64), columns.astype(np.int64)
+    forth, back = (kernels().find_entries(indptr, indices, *pair) for pair in (ends, ends[::-1]))
+    directions = FORTH * (forth >= 0).astype(np.uint8) + BACK * (back >= 0).astype(np.uint8)
+    if not weighted:
+        return directions, None
+    return directions, np.where(forth >= 0, arcs.data[np.maximum(forth, 0)], 0).astype(np.float32)
+
+
+def select_arcs(
+    indptr: np.ndarray, indices: np.ndarray, directions: np.ndarray, weights: np.ndarray | None, num_columns: int
+) -> sp.csr_array:
+    """(num_rows, num_columns) CSR of the arcs row → column among the entries of a symmetric CSR.
+
+    directions, weights: (num_entries,) as in `RowBlock`.
+    """
+    is_arc = (directions & FORTH) > 0
+    before = np.concatenate([[0], np.cumsum(is_arc)])[indptr]
+    data = np.ones(int(before[-1]), np.float32) if weights is None else weights[is_arc]
+    return use_small_indices(sp.csr_array((data, indices[is_arc], before), shape=(len(indptr) - 1, num_columns)))
+
+
+def symmetric_adjacency(
+    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
+) -> sp.csr_array:
+    """(num_nodes, num_nodes) CSR adjacency of undirected edges, each given once and none a self-loop."""
+    values = np.ones(len(sources), np.float32) if weights is None else weights.astype(np.float32)
+    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+    adjacency = sp.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()
+    adjacency.sort_indices()
+    return use_small_indices(adjacency)

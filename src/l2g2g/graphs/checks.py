@@ -1,0 +1,111 @@
+"""Checks of arrays that become a graph: node numbers, weights and features."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.adjacency import use_small_indices
+
+Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
+
+# Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
+_LARGEST_SPARE = 10_000_000
+_SPARE_NODES_PER_ARC = 100
+
+
+def check_node_numbers(
+    sources: np.ndarray | list[int],
+    targets: np.ndarray | list[int],
+    num_nodes: int | None,
+    name: str,
+    first_row: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Refuse node numbers that are negative, not integers, or beyond num_nodes; name the row.
+
+    first_row: how many rows came before, where these are a part of the whole.
+    """
+    sources, targets = np.asarray(sources), np.asarray(targets)
+    if sources.shape != targets.shape or sources.ndim != 1:
+        raise InputError(f"{name}: {sources.shape} sources but {targets.shape} targets; give two equally long columns")
+    for column, numbers in (("source", sources), ("target", targets)):
+        if len(numbers) and not np.issubdtype(numbers.dtype, np.integer):
+            raise InputError(f"{name}: {column} numbers are {numbers.dtype}, not integers; number the nodes from 0")
+        if len(numbers) and numbers.min() < 0:
+            row = int(np.argmax(numbers < 0))
+            where = f"row {first_row + row}: negative {column} {numbers[row]}"
+            raise InputError(f"{name}: {where}; node numbers start at 0 (or use names)")
+        if num_nodes is not None and len(numbers) and numbers.max() >= num_nodes:
+            row = int(np.argmax(numbers >= num_nodes))
+            raise InputError(
+                f"{name}: row {first_row + row}: {column} {numbers[row]} is beyond the {num_nodes:,} nodes "
+                f"that the features or the shape give; add rows or correct the id"
+            )
+    return sources, targets
+
+
+def check_num_nodes(num_nodes: int, num_arcs: int, name: str) -> None:
+    """Refuse node numbers that cannot be meant as such."""
+    if num_nodes > _LARGEST_SPARE + _SPARE_NODES_PER_ARC * num_arcs:
+        raise InputError(
+            f"{name}: node number {num_nodes - 1} among only {num_arcs:,} edges; number the nodes from 0, "
+            f"or give an edge list or table, where ids may be any integers or names"
+        )
+
+
+def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
+    """Refuse weights that are not positive finite numbers; name the row."""
+    weights = np.asarray(weights)
+    if weights.shape != (num_arcs,):
+        raise InputError(f"{name}: {num_arcs:,} edges but weights of shape {weights.shape}; give one weight per edge")
+    if not (np.issubdtype(weights.dtype, np.floating) or np.issubdtype(weights.dtype, np.integer)):
+        raise InputError(f"{name}: weights are {weights.dtype}, not numbers; give positive numbers or no third column")
+    with np.errstate(over="ignore"):
+        weights = weights.astype(np.float32)
+    wrong = ~(np.isfinite(weights) & (weights > 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{name}: row {row}: weight {weights[row]}; weights must be positive and finite")
+    return weights
+
+
+def check_features(
+    features: Features | sp.sparray | sp.spmatrix, num_nodes: int, name: str, first_row: int = 0
+) -> Features:
+    """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf.
+
+    first_row: how many rows came before, where these are a part of the whole.
+    """
+    is_sparse = sp.issparse(features)
+    dtype = features.dtype if hasattr(features, "dtype") else np.asarray(features).dtype
+    if dtype.kind == "b":
+        dtype = np.dtype(np.uint8)
+    if not (np.issubdtype(dtype, np.floating) or np.issubdtype(dtype, np.integer)):
+        raise InputError(f"{name}: features are {dtype}; convert them to real numbers first")
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise InputError(f"{name}: features have shape {features.shape}; give one row per node and at least one column")
+    if features.shape[0] != num_nodes:
+        raise InputError(f"{name}: {features.shape[0]:,} feature rows but {num_nodes:,} nodes; they must be equal")
+    if is_sparse:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes Inf and is refused below
+            matrix = sp.csr_array(features).astype(np.float32)
+        matrix.sum_duplicates()
+        if not np.isfinite(matrix.data).all():
+            entry = int(np.argmin(np.isfinite(matrix.data)))
+            row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+            raise InputError(
+                f"{name}: feature row {first_row + row}, column {matrix.indices[entry]} is {matrix.data[entry]}; "
+                f"replace NaN and Inf by numbers"
+            )
+        return use_small_indices(matrix)
+    with np.errstate(over="ignore", invalid="ignore"):
+        dense = np.ascontiguousarray(features, dtype=np.float32)
+        total = dense.sum(dtype=np.float64)  # far cheaper than looking at every number
+    if not np.isfinite(total) and not np.isfinite(dense).all():
+        row, column = np.argwhere(~np.isfinite(dense))[0]
+        where = f"feature row {first_row + row}, column {column}"
+        raise InputError(f"{name}: {where} is {dense[row, column]}; replace NaN and Inf by numbers")
+    return dense

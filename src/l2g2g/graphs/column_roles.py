@@ -1,0 +1,158 @@
+"""Column roles: which columns of an edge list hold source, target and weight, by their titles or by what the user says.
+
+Gephi's `Source,Target,Type,Id,Weight` and the table that pandas writes with its index are known by their titles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.table_options import TableOptions
+from l2g2g.graphs.text_tables import is_number
+
+ENDS = (
+    *(("source", "target"), ("source_id", "target_id"), ("sourceid", "targetid"), ("source_node", "target_node")),
+    *(("from", "to"), ("from_id", "to_id"), ("fromnodeid", "tonodeid"), ("from_node", "to_node")),
+    *(("src", "dst"), ("src", "dest"), ("source", "destination"), ("u", "v"), ("id1", "id2"), ("id_1", "id_2")),
+    *(("node1", "node2"), ("node_1", "node_2"), ("node_a", "node_b")),
+)
+_WEIGHTS = ("weight", "weights")
+_INDEX_TITLES = ("", "unnamed: 0", "__index_level_0__")  # what pandas calls the numbers of its rows
+_NO_WEIGHTS = (*_INDEX_TITLES, "index", "id", "type", "label")
+_MOST_TITLES = 12  # in an error
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns of a table are an edge list.
+
+    Attributes:
+        places: Of source and target, and of the weight where there is one.
+        header: Whether the first row must be a header; None where its rows decide.
+        left_out: Titles of the other columns, or their numbers.
+    """
+
+    places: tuple[int, ...]
+    header: bool | None
+    left_out: tuple[str, ...] = ()
+
+
+def find_roles(
+    titles: Sequence[str],
+    options: TableOptions,
+    source_name: str,
+    *,
+    titled: bool | None,
+    first_cells: Sequence[str] = (),
+) -> Roles:
+    """Find the columns of an edge list.
+
+    Args:
+        titles: Of all columns; cells of the first row where it may not be a header.
+        options: What the user says.
+        source_name: What errors call the table.
+        titled: Whether the titles are some for sure; None where they may be cells.
+        first_cells: Of the first column below the title: 0, 1, 2, … where it is the index of pandas.
+
+    Example:
+        >>> roles = find_roles("Source Target Type Id Weight".split(), TableOptions(), "edges.csv", titled=None)
+        >>> roles.places, roles.left_out
+        ((0, 1, 4), ('Type', 'Id'))
+    """
+    finder = _Finder(list(titles), source_name, titled)
+    if options.source is not None and options.target is not None:
+        places = [finder.place(options.source, "--source"), finder.place(options.target, "--target")]
+        if options.weight is not None:
+            places.append(finder.place(options.weight, "--weight"))
+        return finder.roles(places)
+    weight = None if options.weight is None else finder.place(options.weight, "--weight")
+    others = [place for place in range(len(titles)) if place != weight]
+    if _is_index(titles, first_cells, titled):
+        others = [place for place in others if place != 0]
+        finder.header = titled is None or titled
+    ends = finder.ends(others)
+    if ends is not None:
+        rest = [place for place in others if place not in ends]
+        named = [place for place in rest if titles[place].strip().lower() in _WEIGHTS]
+        if weight is None and len(named) == 1:
+            weight = named[0]
+        elif weight is None and len(others) == 3 and titles[rest[0]].strip().lower() not in _NO_WEIGHTS:
+            weight = rest[0]
+        return finder.roles([*ends, *([] if weight is None else [weight])])
+    if len(others) < 2:
+        count = f"only {len(titles)} column" + ("s" if len(titles) > 1 else "")
+        raise InputError(f"{source_name}: {count}; it needs source and target, and --delimiter if it has another one")
+    if len(others) > (3 if weight is None else 2):
+        raise InputError(
+            f"{source_name}: {len(titles)} columns ({finder.shown()}) of which none are called source and target; "
+            f"name them with --source and --target"
+        )
+    return finder.roles([*others[:2], *(others[2:] if weight is None else [weight])])
+
+
+def names_ends(titles: Sequence[str]) -> bool:
+    """Whether two titles are a usual pair of names for the ends of an edge."""
+    names = {str(title).strip().lower() for title in titles}
+    return any(names.issuperset(pair) for pair in ENDS)
+
+
+class _Finder:
+    """Looks for columns among titles."""
+
+    def __init__(self, titles: list[str], source_name: str, titled: bool | None) -> None:
+        self.titles, self.source_name, self.titled = titles, source_name, titled
+        self.header = titled
+
+    def place(self, wanted: str, flag: str) -> int:
+        """The column of a title or a number."""
+        if self.titled is not False:
+            exact = [place for place, title in enumerate(self.titles) if title == wanted]
+            alike = [place for place, title in enumerate(self.titles) if title.strip().lower() == wanted.lower()]
+            found = exact or alike
+            if len(found) > 1:
+                raise InputError(
+                    f"{self.source_name}: {len(found)} columns are called {wanted!r}; give {flag} a number"
+                )
+            if found:
+                self.header = True
+                return found[0]
+        if wanted.isdecimal() and 1 <= int(wanted) <= len(self.titles):
+            return int(wanted) - 1
+        numbers = f"give a number from 1 to {len(self.titles)}"
+        remedy = numbers if self.titled is False else f"the first row is {self.shown()}; or {numbers}"
+        raise InputError(f"{self.source_name}: there is no column {wanted!r} for {flag}; {remedy}")
+
+    def ends(self, places: list[int]) -> tuple[int, int] | None:
+        """The two columns whose titles are a usual pair of names; None where there are none, or several."""
+        if self.titled is False or (self.titled is None and any(is_number(title) for title in self.titles)):
+            return None
+        names = [self.titles[place].strip().lower() for place in places]
+        for first, second in ENDS:
+            if names.count(first) == names.count(second) == 1:
+                self.header = True
+                return places[names.index(first)], places[names.index(second)]
+        return None
+
+    def roles(self, places: list[int]) -> Roles:
+        """These columns, the others left out."""
+        if len(set(places)) < len(places):
+            raise InputError(f"{self.source_name}: one column cannot be two of --source, --target and --weight")
+        left = [place for place in range(len(self.titles)) if place not in places]
+        shown = tuple((self.titles[place] if self.header else "") or f"column {place + 1}" for place in left)
+        return Roles(tuple(places), self.header, shown)
+
+    def shown(self) -> str:
+        """The titles for an error, of many the first."""
+        more = "" if len(self.titles) <= _MOST_TITLES else ", …"
+        return ", ".join(title or "''" for title in self.titles[:_MOST_TITLES]) + more
+
+
+def _is_index(titles: Sequence[str], first_cells: Sequence[str], titled: bool | None) -> bool:
+    """Whether the first column holds the row numbers that pandas writes."""
+    if titled is False or len(titles) < 3 or titles[0].strip().lower() not in _INDEX_TITLES:
+        return False
+    return titled is True or (
+        len(first_cells) > 0 and list(first_cells) == [str(row) for row in range(len(first_cells))]
+    )

@@ -1,0 +1,22 @@
+"""Preparation: settings of a run reach the parts that use them."""
+
+from dataclasses import fields
+
+from l2g2g.config import OPTIONS, make_config
+from l2g2g.runs.preparation import loop_settings
+from l2g2g.training.loop import LoopSettings
+
+CHANGED = {
+    **{"seed": 7, "schedule": "linear", "refresh_every": 3, "scale": True, "validate_every": 2, "patience": 9},
+    **{"align_gradient": "through", "rotate": True, "translate": False, "pairs": "all", "lr": 0.25, "epochs": 11},
+    **{"negatives": "fixed", "score_fraction": 0.5, "mask": 0.0, "mask_by": "edges", "sample_size": 40},
+}
+
+
+def test_options_of_the_loop_reach_it():
+    found = loop_settings(make_config("l2g2g", **CHANGED), 100, 1000, 0.3)
+    derived = {"learning_rate": 0.25, "fresh_negatives": False, "feature_dropout": 0.3, "scope": "inside"}
+    derived |= {"alignment": "during", "mask_groups": 0}
+    expected = {name: value for name, value in CHANGED.items() if name not in ("lr", "negatives", "mask_by")} | derived
+    assert {item.name: getattr(found, item.name) for item in fields(LoopSettings)} == expected
+    assert set(expected) - set(derived) <= set(OPTIONS)

@@ -1,0 +1,507 @@
+"""The first ten minutes of a new user: what goes in, what comes out, checked by content and not by exit code."""
+
+import csv
+import json
+import logging
+import os
+import subprocess
+import sys
+import types
+import warnings
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from l2g2g import L2G2G, InputError, TableOptions, read_embedding, read_graph
+from l2g2g.graphs.graph import Graph
+from l2g2g.runs.artefact import open_artefact
+from l2g2g.runs.record import read_record
+
+NUM_NODES = 60
+RING = [(node, (node + step) % NUM_NODES) for node in range(NUM_NODES) for step in (1, 2, 7)]
+WEIGHTS = [1 + row % 3 for row in range(len(RING))]
+NAMED = [(f"p{u:02d}", f"p{v:02d}") for u, v in RING]
+NAMES = sorted({name for pair in NAMED for name in pair})
+TEAMS = ["red" if number % 2 else "blue" for number in range(NUM_NODES)]
+FAST = ["--epochs", "3", "--dim", "4", "--patches", "2"]
+
+
+def weights_of(graph):
+    """Weight of each edge by the names of its ends."""
+    ids = range(graph.num_nodes) if graph.node_ids is None else graph.node_ids.tolist()
+    sources, targets = graph.edges()
+    pairs = zip(sources, targets, graph.edge_weights(), strict=True)
+    return {frozenset((ids[u], ids[v])): float(weight) for u, v, weight in pairs}
+
+
+EXPECTED = {frozenset(pair): float(weight) for pair, weight in zip(NAMED, WEIGHTS, strict=True)}
+PLAIN = dict.fromkeys(EXPECTED, 1.0)
+NUMBERS = {frozenset(pair): float(weight) for pair, weight in zip(RING, WEIGHTS, strict=True)}
+
+
+@pytest.fixture
+def edges(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("person,friend\n" + "".join(f"{u},{v}\n" for u, v in NAMED))
+    return path
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A feature table of numbers, a category, labels and a gap."""
+    path = tmp_path / "table.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "age", "town", "team"])
+        for number, name in enumerate(NAMES):
+            rows.writerow([name, "" if number == 3 else 20 + number, ["rome", "oslo"][number % 2], TEAMS[number]])
+    return path
+
+
+# --- 1. input: edge lists ---------------------------------------------------------------------------
+
+
+def text(rows, header="", delimiter=","):
+    return header + "".join(delimiter.join(map(str, row)) + "\n" for row in rows)
+
+
+WEIGHTED = [(*pair, weight) for pair, weight in zip(NAMED, WEIGHTS, strict=True)]
+FILES = {
+    "a header by evidence": (text(NAMED, "person,friend\n"), {}, PLAIN, "columns person → friend, header skipped"),
+    "no header": (text(NAMED), {}, PLAIN, "no header, first row is an edge"),
+    "a header that is none": (text(NAMED, "ann,bob\n"), {"header": False}, None, "no header, first row is an edge"),
+    "Gephi": (
+        text(
+            ([u, v, "Undirected", row, w] for row, (u, v, w) in enumerate(WEIGHTED)), "Source,Target,Type,Id,Weight\n"
+        ),
+        {},
+        EXPECTED,
+        "columns Source → Target, weight Weight, header skipped, Type, Id left out",
+    ),
+    "pandas with its index": (
+        pd.DataFrame(WEIGHTED, columns=["who", "whom", "weight"]).to_csv(),
+        {},
+        EXPECTED,
+        "columns who → whom, weight weight, header skipped, column 1 left out",
+    ),
+    "columns by name": (
+        text([(w, "x", v, u) for u, v, w in WEIGHTED], "calls,kind,callee,caller\n"),
+        {"source": "caller", "target": "callee", "weight": "calls"},
+        EXPECTED,
+        "columns caller → callee, weight calls, header skipped, kind left out",
+    ),
+    "columns by number": (
+        text([("x", u, v) for u, v in NAMED]),
+        {"source": "2", "target": "3"},
+        PLAIN,
+        "columns 2 → 3, no header, first row is an edge",
+    ),
+    "delimiter": (text(NAMED, delimiter="|"), {"delimiter": "|"}, PLAIN, "no header"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_an_edge_list_is_read_as_it_is_meant_and_that_is_told(case, tmp_path, caplog):
+    content, options, expected, told = FILES[case]
+    (tmp_path / "edges.csv").write_text(content)
+    with caplog.at_level(logging.INFO, "l2g2g"):
+        graph = read_graph(tmp_path / "edges.csv", tables=TableOptions(**options))
+    assert weights_of(graph) == (expected or {**PLAIN, frozenset(("ann", "bob")): 1.0})
+    assert graph.weighted == (expected is EXPECTED)
+    assert f"read {tmp_path / 'edges.csv'}: " in caplog.text
+    assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "ids", "found"),
+    [
+        ("001,2\n2,03\n", None, ["001", "2", "03"]),
+        ("1,2\n2,3\n", None, [1, 2, 3]),
+        ("1,2\n2,3\n", "text", ["1", "2", "3"]),
+        ("001,2\n2,03\n", "integer", [1, 2, 3]),
+        ("1,ann\n", None, ["1", "ann"]),
+    ],
+)
+def test_ids_keep_their_spelling_unless_integers_are_asked_for(content, ids, found, tmp_path):
+    (tmp_path / "edges.csv").write_text(content)
+    assert read_graph(tmp_path / "edges.csv", tables=TableOptions(ids=ids)).node_ids.tolist() == found
+
+
+REFUSED = {
+    "too many columns": ("a,b,c,d\n1,2,3,4\n", {}, r"4 columns \(a, b, c, d\) .* --source and --target"),
+    "no such column": ("a,b,c,d\n1,2,3,4\n", {"source": "a", "target": "z"}, r"no column 'z' for --target"),
+    "the same column twice": ("a,b,c,d\n1,2,3,4\n", {"source": "a", "target": "1"}, "one column cannot be two"),
+    "half a pair": ("a,b\n1,2\n", {"source": "a"}, "give both or none"),
+    "not an integer": ("a,b\n1,x\n", {"ids": "integer"}, "line 2: id 'x' is no integer"),
+    "a long delimiter": ("a,b\n1,2\n", {"delimiter": "ab"}, "--delimiter is 'ab'; give one character"),
+    "labels without features": (
+        "a,b\n1,2\n",
+        {"label_column": "c"},
+        r"without a feature table .* leave --label-column",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(case, tmp_path):
+    content, options, message = REFUSED[case]
+    (tmp_path / "edges.csv").write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_graph(tmp_path / "edges.csv", tables=TableOptions(**options))
+    assert "\n" not in str(caught.value)
+
+
+# --- 1. input: files of other formats, objects of other libraries -----------------------------------
+
+
+def test_parts_of_parquet_are_one_edge_list(tmp_path):
+    folder = tmp_path / "edges"
+    folder.mkdir()
+    for part, low in enumerate(range(0, len(WEIGHTED), 50)):
+        columns = list(zip(*WEIGHTED[low : low + 50], strict=True))
+        table = pa.table(dict(zip(("source", "target", "weight"), map(list, columns), strict=True)))
+        pq.write_table(table, folder / f"part-{part:05d}.parquet")
+    (folder / "_SUCCESS").touch()
+    assert weights_of(read_graph(folder)) == weights_of(read_graph(str(folder))) == EXPECTED
+    pq.write_table(pa.table({"source": [1], "target": [2]}), folder / "part-9.parquet")
+    with pytest.raises(InputError, match=r"part-9.parquet: its columns are not those of part-00000.parquet"):
+        read_graph(folder)
+
+
+def test_graphml_and_matrix_market(tmp_path):
+    graph = nx.Graph()
+    graph.add_weighted_edges_from(WEIGHTED)
+    nx.set_node_attributes(graph, dict(zip(NAMES, TEAMS, strict=True)), "team")
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    assert weights_of(read_graph(tmp_path / "g.graphml")) == EXPECTED
+    nx.write_graphml(nx.Graph(RING), tmp_path / "n.graphml")
+    assert read_graph(tmp_path / "n.graphml").node_ids.dtype == np.int64
+    assert weights_of(read_graph(tmp_path / "n.graphml")) == dict.fromkeys(NUMBERS, 1.0)
+    matrix = nx.to_scipy_sparse_array(graph, nodelist=NAMES)
+    scipy.io.mmwrite(tmp_path / "g.mtx", sp.coo_array(matrix))
+    assert weights_of(read_graph(tmp_path / "g.mtx")) == NUMBERS
+
+
+class Streamed:
+    """An object of a library that this project has never heard of: all it has is the Arrow C stream interface."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Igraph:
+    """The methods of python-igraph (GPL, not among the dependencies) that are used."""
+
+    def __init__(self):
+        self.vs = _Attributes({"name": NAMES})
+        self.es = _Attributes({"weight": WEIGHTS})
+
+    def get_edgelist(self):
+        return RING
+
+    def is_directed(self):
+        return False
+
+    def vcount(self):
+        return NUM_NODES
+
+
+class _Attributes(dict):
+    def attributes(self):
+        return list(self)
+
+
+def pyg_graph():
+    import torch
+
+    with warnings.catch_warnings(action="ignore"):  # of its import
+        from torch_geometric.data import Data
+
+    weights = torch.tensor(WEIGHTS, dtype=torch.float32)
+    return Data(edge_index=torch.tensor(RING).T, edge_weight=weights, num_nodes=NUM_NODES)
+
+
+def networkx_graph():
+    graph = nx.Graph()
+    graph.add_weighted_edges_from(WEIGHTED)
+    return graph
+
+
+FRAME = pd.DataFrame(WEIGHTED, columns=["source", "target", "weight"])
+OBJECTS = {
+    "pairs of integers": (lambda: RING, dict.fromkeys(NUMBERS, 1.0)),
+    "triples of integers": (lambda: [(*pair, w) for pair, w in zip(RING, WEIGHTS, strict=True)], NUMBERS),
+    "pairs of names": (lambda: NAMED, PLAIN),
+    "triples of names": (lambda: WEIGHTED, EXPECTED),
+    "lists of names": (lambda: [list(pair) for pair in NAMED], PLAIN),
+    "pandas": (lambda: FRAME, EXPECTED),
+    "pandas, columns in another order, and more": (
+        lambda: FRAME[["weight", "target", "source"]].assign(kind="x"),
+        EXPECTED,
+    ),
+    "polars": (lambda: pl.DataFrame(WEIGHTED, schema=["source", "target", "weight"], orient="row"), EXPECTED),
+    "Arrow": (lambda: pa.Table.from_pandas(FRAME, preserve_index=False), EXPECTED),
+    "Arrow C stream": (lambda: Streamed(pa.Table.from_pandas(FRAME, preserve_index=False)), EXPECTED),
+    "networkx": (networkx_graph, EXPECTED),
+    "igraph": (Igraph, EXPECTED),
+    "PyG": (pyg_graph, NUMBERS),
+    "SciPy": (lambda: sp.coo_array((WEIGHTS, tuple(zip(*RING, strict=True))), shape=(NUM_NODES, NUM_NODES)), NUMBERS),
+}
+
+
+@pytest.mark.parametrize("case", OBJECTS)
+def test_an_object_is_read_and_fitted_with_its_ids_and_weights(case):
+    make, expected = OBJECTS[case]
+    assert weights_of(read_graph(make())) == expected
+    model = L2G2G(dim=2, epochs=1, patches=2).fit(make())
+    ids = range(NUM_NODES) if model.node_ids_ is None else model.node_ids_.tolist()
+    assert set(ids) == {node for pair in expected for node in pair}
+    assert model.embedding_.shape == (NUM_NODES, 2)
+
+
+def test_an_odd_edge_of_a_list_is_named():
+    with pytest.raises(InputError, match="edge number 1 has 3 parts, the first 2"):
+        read_graph([("a", "b"), ("b", "c", 1)])
+
+
+# --- 1. input: feature tables -----------------------------------------------------------------------
+
+
+def test_a_feature_table_has_labels_categories_and_missing_values(edges, people, caplog):
+    with pytest.raises(InputError, match=r"table.csv: line 5: age is missing; .* --missing zero or --missing mean"):
+        read_graph(edges, people, tables=TableOptions(label_column="team"))
+    with caplog.at_level(logging.INFO, "l2g2g"):
+        graph = read_graph(edges, people, tables=TableOptions(label_column="team", missing="mean"))
+    assert "ids id, 1 number column, town one-hot (2 values), labels team" in caplog.text
+    by_name = dict(zip(graph.node_ids.tolist(), zip(graph.features.tolist(), graph.labels, strict=True), strict=True))
+    assert graph.columns.titles() == ["age", "town=oslo", "town=rome"]
+    mean = np.mean([20 + number for number in range(NUM_NODES) if number != 3])
+    assert by_name["p03"] == ([pytest.approx(mean), 1, 0], "red")
+    assert by_name["p04"] == ([24, 0, 1], "blue")
+
+
+def test_a_pandas_table_of_features_has_its_ids_first_or_as_index():
+    table = pd.DataFrame({"id": NAMES, "town": pd.Categorical(["x", "y"] * 30), "x": np.arange(60.0)})
+    for features in (table, table.set_index("id"), pl.from_pandas(table.astype({"town": str}))):
+        graph = read_graph(NAMED, features)
+        assert graph.columns.titles() == ["town=x", "town=y", "x"]
+        assert graph.features[graph.node_ids.tolist().index("p07")].tolist() == [0, 1, 7]
+
+
+def test_labels_and_columns_reach_the_run_also_from_disk_and_the_model(run, edges, people, tmp_path):
+    given = [edges, "--features", people, "--label-column", "team", "--missing", "mean", *FAST]
+    records, vectors = [], []
+    for name, more in (("a", []), ("b", ["--memory", "800MB"])):
+        code, _, err = run("embed", *given, "-o", tmp_path / f"{name}.parquet", "--run-dir", tmp_path / name, *more)
+        assert code == 0, err
+        records.append(read_record(open_artefact(tmp_path / name)))
+        vectors.append(read_embedding(tmp_path / f"{name}.parquet"))
+    code, out, err = run("prepare", *given[:-6], "--store", tmp_path / "store", "--json")
+    assert (code, json.loads(out)["num_features"]) == (0, 3), err
+    code, _, err = run("embed", tmp_path / "store", "-o", tmp_path / "c.parquet", "--run-dir", tmp_path / "c", *FAST)
+    assert code == 0, err
+    records.append(read_record(open_artefact(tmp_path / "c")))
+    for record in records:
+        classes = [record.classes[label] for label in record.labels]
+        assert dict(zip(record.node_ids.tolist(), classes, strict=True)) == dict(zip(NAMES, TEAMS, strict=True))
+    assert np.allclose(vectors[0][1], vectors[1][1], atol=1e-4)
+    # A later table with its columns in another order, fewer towns and one that the model does not know.
+    (tmp_path / "new.csv").write_text("id,team,town,age\nnew,red,paris,33\np00,blue,rome,20\n")
+    (tmp_path / "new_edges.csv").write_text("source,target\nnew,p00\nnew,p01\n")
+    later = ["--features", tmp_path / "new.csv", "--label-column", "team"]
+    code, _, err = run("embed", "--model", tmp_path / "a", tmp_path / "new_edges.csv", *later, "-o", tmp_path / "n.npy")
+    assert code == 0, err
+    assert np.load(tmp_path / "n.npy").shape == (3, 4)
+
+
+@pytest.mark.parametrize("world", [2])
+def test_labels_reach_the_run_of_several_ranks(world, edges, people, tmp_path):
+    arguments = ["embed", edges, "--features", people, "--label-column", "team", "--missing", "zero", *FAST]
+    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", "-m", "l2g2g", *arguments]
+    more = ["-o", tmp_path / "out.npy", "--run-dir", tmp_path / "run", "--quiet"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *map(str, [*command, *more])], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    record = read_record(open_artefact(tmp_path / "run"))
+    classes = [record.classes[label] for label in record.labels]
+    assert dict(zip(record.node_ids.tolist(), classes, strict=True)) == dict(zip(NAMES, TEAMS, strict=True))
+
+
+# --- 2. output ---------------------------------------------------------------------------------------
+
+
+def test_embed_ends_with_what_was_learned_and_what_to_try_next(run, edges, tmp_path):
+    output = tmp_path / "v.parquet"
+    code, out, err = run("embed", edges, "-o", output, *FAST)
+    assert code == 0, err
+    first, second, third = out.splitlines()
+    assert first.startswith(f"{output}: 60 vectors, 4-dimensional, l2g2g, 3 epochs, ")
+    assert second.startswith("validation: AUC ")
+    assert " AP " in second
+    assert "on 9 held-out edges; spectral baseline AUC " in second
+    assert third == f"next: l2g2g neighbours {output} {NAMED[0][0]}"
+    assert f"read {edges}: columns person → friend, header skipped" in err
+    code, out, err = run(*third.removeprefix("next: l2g2g ").split())
+    assert code == 0, err
+    assert out.splitlines()[0] == NAMED[0][0]
+
+
+def test_the_json_line_has_validation_scores_or_null(run, edges, tmp_path):
+    code, out, _ = run("embed", edges, "-o", tmp_path / "v.npy", "--json", *FAST)
+    row = json.loads(out)
+    assert code == 0
+    assert 0 <= row["validation_auc_interval"][0] <= row["validation_auc"] <= row["validation_auc_interval"][1] <= 1
+    assert 0 < row["validation_ap"] <= 1
+    assert 0 <= row["spectral_auc"] <= 1
+    code, out, _ = run("embed", edges, "-o", tmp_path / "v.npy", "--json", "--no-validation", *FAST)
+    row = json.loads(out)
+    assert (row["validation_auc"], row["validation_ap"], row["spectral_auc"]) == (None, None, None)
+
+
+def test_the_spectral_baseline_is_that_of_evaluate(noisy, run, tmp_path):
+    """The same vectors on the same pairs: those of the contract, at the dimension of the run."""
+    from l2g2g.config import make_config
+    from l2g2g.evaluation.baselines import fit_baseline
+    from l2g2g.evaluation.links import link_scores
+    from l2g2g.graphs.splits import split_links
+    from l2g2g.runs.embed import embed_graph
+
+    config = make_config("l2g2g", epochs=2, dim=4, patches=2)
+    found = embed_graph(noisy, config)
+    split = split_links(noisy, validation_fraction=0.05, test_fraction=0.0, seed=config.seed)
+    baseline = fit_baseline("spectral", split.train, split.validation, dim=4, seed=config.seed)
+    sources, targets, is_edge = split.validation.endpoints()
+    assert found.spectral_auc == link_scores(is_edge, baseline.score(sources, targets)).auc
+    best = max(score for _, score in found.trained.history.validations)
+    chosen = found.chosen["validation_auc"]["spectral"] if found.config.structure == "spectral" else best
+    assert found.validation.auc.value == pytest.approx(chosen, abs=1e-9)
+
+
+def test_answers_are_frames_where_pandas_is_asked_for():
+    model = L2G2G(dim=3, epochs=2, patches=2).fit(NAMED)
+    frame = model.to_pandas()
+    assert frame.index.tolist() == model.node_ids_.tolist()
+    assert np.array_equal(frame.to_numpy(), model.embedding_)
+    near = model.neighbours(["p00", "p05"], k=2)
+    assert near.to_pandas().loc["p05", "neighbour"].tolist() == near.nodes[1].tolist()
+    top = model.top_links(4)
+    assert top.to_pandas()["source"].tolist() == top.sources.tolist()
+    probabilities = model.predict_links([("p00", "p01")])
+    model.set_output(transform="pandas")
+    assert model.neighbours(["p00", "p05"], k=2).equals(near.to_pandas())
+    assert model.top_links(4).equals(top.to_pandas())
+    predicted = model.predict_links([("p00", "p01")])
+    assert predicted.to_dict("list") == {"source": ["p00"], "target": ["p01"], "probability": probabilities.tolist()}
+    assert model.transform(NAMED).equals(frame)
+    assert model.fit_transform(pd.DataFrame(NAMED)).index.tolist() == model.node_ids_.tolist()
+
+
+def test_history_graph_and_model_show_themselves_in_a_line(edges, people):
+    graph = read_graph(edges, people, tables=TableOptions(label_column="team", missing="zero"))
+    assert repr(graph) == "Graph('people': 60 nodes, 180 edges, 3 features, labels)"
+    model = L2G2G(dim=2, epochs=3, patches=2).fit(NAMED)
+    assert repr(model.history_).startswith("History(3 epochs, loss ")
+    assert "\n" not in repr(model.history_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "L2G2G" in model._repr_html_()
+        assert set(model._repr_mimebundle_()) == {"text/plain", "text/html"}
+        for name in dir(model):  # what Tab completion looks at
+            getattr(model, name, None)
+
+
+def test_a_notebook_shows_progress_under_the_cell(monkeypatch):
+    class ZMQInteractiveShell:
+        pass
+
+    shown = []
+    handle = types.SimpleNamespace(update=lambda content, raw: shown.append(content["text/plain"]))
+    display = types.ModuleType("IPython.display")
+    display.display = lambda content, raw, display_id: shown.append(content["text/plain"]) or handle
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = ZMQInteractiveShell
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    L2G2G(dim=2, epochs=3, patches=2).fit(NAMED)
+    assert shown[0] == "L2G2G: 3 epochs"
+    assert "3/3, loss " in shown[-1]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"dim": "a"}, "--dim is 'a'; give a whole number"),
+        ({"epochs": 2.5}, "--epochs is 2.5"),
+        ({"decoder": "x"}, "unknown decoder 'x'"),
+    ],
+)
+def test_a_wrong_parameter_is_our_error(parameters, message):
+    with pytest.raises(InputError, match=message):
+        L2G2G(**parameters).fit(NAMED)
+
+
+# --- 5. the command line ------------------------------------------------------------------------------
+
+
+def test_help_has_groups_defaults_and_what_markup_would_eat(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run("embed", "--help")
+    assert code == 0
+    assert "[source | target]" in " ".join(out.replace("│", " ").split())
+    for group in ("Input", "Model", "Patches", "Training", "Output", "Machine"):
+        assert f"─ {group} ─" in out
+    assert "accurate: 128" in out
+    assert "--structure-width" not in out
+    assert "--structure-width" in run("embed", "--help-all")[1]
+    for flag in (
+        "--source",
+        "--target",
+        "--weight",
+        "--no-header",
+        "--delimiter",
+        "--ids",
+        "--label-column",
+        "--missing",
+    ):
+        assert flag in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    for command in ("neighbours", "predict"):
+        assert "EMBEDDING" in run(command, "--help")[1]
+
+
+def test_tables_fit_80_columns_with_every_name_whole(run, monkeypatch):
+    from l2g2g.graphs.datasets import list_datasets
+
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run("datasets")
+    assert code == 0
+    assert all(len(line) <= 80 for line in out.splitlines())
+    words = set(out.split())
+    assert {item.name for item in list_datasets(None)} <= words
+
+
+def test_importing_an_estimator_loads_no_library_of_tables():
+    tables = {"pandas", "polars", "networkx", "igraph"}
+    # scikit-learn itself imports pandas where it is installed.
+    code = (
+        "import sys; import sklearn.utils.fixes; before = set(sys.modules); from l2g2g import L2G2G; "
+        f"print(sorted({tables} & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_graphs_made_before_this_version_have_no_columns():
+    assert Graph.from_arcs([0, 1], [1, 2]).columns is None
