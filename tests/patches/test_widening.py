@@ -31,7 +31,7 @@ def make_cut(graph, **options):
 
 def test_hubs_join_other_patches_and_more_edges_are_kept(hubs):
     narrow, wide = (cut_graph(hubs, make_cut(hubs, most_patch_share=share))[0] for share in (0.0, 0.5))
-    kept = [patches.count_covered_edges(hubs.adjacency) / hubs.num_edges for patches in (narrow, wide)]
+    kept = [patches.count_covered_edges(hubs) / hubs.num_edges for patches in (narrow, wide)]
     assert kept[0] < GOOD_CUT < 0.95 < kept[1]
     assert narrow.num_widened == 0 < wide.num_widened
     assert wide.sizes.max() <= 0.5 * NUM_NODES + 16  # overlaps as without it
