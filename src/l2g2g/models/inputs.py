@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -112,10 +112,9 @@ class InputSource(Protocol):
         """(num_nodes, width) Â times a table."""
 
 
-def fit_source(source: InputSource, width: int, *, seed: int = 0) -> StructureMap:
-    """Structural columns of a graph, see `fit_products`."""
-    parts = source.degrees, source.strengths, source.components
-    return fit_products(source.propagate, *parts, width, seed=seed)
+def fit_source(source: InputSource, width: int, **how: Any) -> StructureMap:
+    """Structural columns of a graph. how: further arguments of `fit_products`."""
+    return fit_products(source.propagate, source.degrees, source.strengths, source.components, width, **how)
 
 
 def fit_inputs(
