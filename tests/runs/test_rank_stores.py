@@ -99,8 +99,7 @@ def test_ranks_on_the_command_line(store, tmp_path):
 
 def test_the_plan_of_two_ranks_is_near_what_the_first_takes(tmp_path):
     """Memory of a process of its own each, so that nothing else is in it."""
-    # Structural columns are the same on all ranks; what patches and rows take falls.
-    graph, options = tmp_path / "store", ["--epochs", 2, "--threads", 1, "--structure", "none", "--json"]
+    graph, options = tmp_path / "store", ["--epochs", 2, "--threads", 1, "--json"]
 
     def call(*command):
         done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
