@@ -56,6 +56,7 @@ DECODERS: ClassTable[Any] = ClassTable(
         "cosine": ("cosine.CosineDecoder", ""),
         "distance": ("distance.DistanceDecoder", ""),
         "product": ("product.ProductDecoder", "learned"),
+        "signed": ("signed.SignedDecoder", "for bipartite graphs"),
         "asymmetric": ("asymmetric.AsymmetricDecoder", "the default with --directed"),
     },
 )

@@ -11,7 +11,8 @@ from l2g2g.errors import InputError
 from l2g2g.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 
-_MOST_AUTO_NODES = 50_000  # above, structural columns beside features cost more time than training
+BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
+_FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 MaskBy = Literal["edges", "nodes", "clusters", "patches"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -147,7 +148,7 @@ class Config:
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
         when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "50,000 nodes auto makes none beside features.",
+        "50,000 nodes auto makes none beside features from disk within --memory.",
     )
     structure_width: int = option(
         64,
@@ -258,6 +259,18 @@ class Config:
         help="Mean degree of the patch graph: with how many others a patch overlaps.",
         when="Raise it where patches are aligned and the report shows large residuals.",
     )
+    most_patch_share: float = option(
+        0.4,
+        paper=0.0,
+        group="patches",
+        least=0,
+        most=1,
+        use="patches",
+        rare=True,
+        help="Share of the nodes up to which a patch takes in nodes with many edges into it, where more than 20 % of "
+        "the edges would be cut, and --memory allows it; 0 for never. Not with separate encoders.",
+        when="Set it to 0 where patches must stay small.",
+    )
     share_encoder: bool | None = option(
         None,
         group="patches",
@@ -361,17 +374,19 @@ class Config:
         group="training",
         least=0,
         below=1,
-        unset="0.7, or 0 where all pairs are scored",
+        unset="0.7, 0.5 where patches are cut badly, 0 where all pairs are scored",
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
         when="Set it to 0 if training must be short.",
     )
-    negative_sampling: Literal["uniform", "degree"] | None = option(
+    negative_sampling: Literal["uniform", "degree", "auto"] | None = option(
         "uniform",
         accurate=None,
         group="training",
         unset="degree where the first layer has several times as many weights as the graph has arcs",
-        help="Far ends of non-edges drawn uniform, or by degree (to the power 0.75).",
-        when="Use degree where ranks against equally connected nodes matter more than AUC.",
+        help="Far ends of non-edges drawn uniform, by degree (to the power 0.75), or auto: what the validation pairs "
+        "prefer after 30 epochs of both.",
+        when="Use degree where ranks against equally connected nodes matter more than AUC, auto where a fifth more "
+        "time does not matter.",
     )
     schedule: Schedule = option(
         "constant",
@@ -519,7 +534,7 @@ class Config:
         for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
-            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling not in (None, "uniform")),
+            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling in ("degree", "auto")),
         ):
             if is_set:
                 raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")
@@ -600,6 +615,11 @@ class Config:
         return self._wanted_mask
 
     @property
+    def mask_is_open(self) -> bool:
+        """Whether the patches may decide how many edges are hidden."""
+        return self.mask is None and self.mask_by == "edges" and self.loss_pairs == "sampled"
+
+    @property
     def _wanted_mask(self) -> float:
         if self.mask is not None:
             return self.mask
@@ -617,19 +637,45 @@ class Config:
         """Whether the final vectors are one pass of the encoder over the whole graph."""
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
-    def considers_structure(self, num_nodes: int) -> bool:
-        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
-        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _MOST_AUTO_NODES)
+    def considers_structure(self, num_nodes: int, *, is_limited: bool) -> bool:
+        """Whether structural columns are made beside the features of a graph of this size, for a trial at least.
+
+        is_limited: whether the graph is on disk, and memory limited.
+        """
+        return self.expects_structure(num_nodes) or (self.structure == "auto" and not is_limited)
+
+    def expects_structure(self, num_nodes: int) -> bool:
+        """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""
+        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _FEW_NODES)
 
     @property
     def can_be_spectral(self) -> bool:
-        """Whether vectors may be eigenvectors: one encoder with a skip, and a plain inner product.
+        """Whether vectors may be eigenvectors: one encoder with a skip, and an inner product, plain or signed.
 
         The preset accurate takes the inner product for them in place of its learned decoder.
         """
-        inner = self.decoder == "inner" or (self.preset == "accurate" and self.decoder == "product")
+        inner = self.decoder in ("inner", "signed") or (self.preset == "accurate" and self.decoder == "product")
         plain = inner and not self.directed and not self.definition.variational
         return self.skip and self.shares_encoder and plain
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the decoder is trained, and so makes use of columns whose inner products say little."""
+        return not DECODERS[self.decoder].has_factors
+
+    def spectral_width(self, num_features: int) -> int:
+        """Eigenvectors that spectral vectors are chosen from, also to be read by the encoder without features.
+
+        As many as a learned decoder has dimensions would take most of the time of a run, and few are better.
+        """
+        if self.is_learned:
+            return min(16, self.dim) if num_features else self.structure_width
+        return self.dim if num_features else max(self.dim, self.structure_width)
+
+    @property
+    def can_be_signed(self) -> bool:
+        """Whether such vectors may have coordinates that count against a link: not where patches are rotated."""
+        return not self.rotates or self.definition.alignment == "never"
 
     @property
     def overlap_range(self) -> tuple[int, int]:
@@ -637,6 +683,11 @@ class Config:
         least = self.dim + 1 if self.min_overlap is None else self.min_overlap
         wanted = 2 * (self.dim + 1) if self.target_overlap is None else self.target_overlap
         return least, max(least, wanted)
+
+    @property
+    def widens_to(self) -> float:
+        """Share of the nodes that a patch may hold after a bad cut; 0 where patches stay as small as they are cut."""
+        return self.most_patch_share if self.shares_encoder else 0.0
 
     def num_patches(self, num_nodes: int) -> int:
         """Patches of a graph of this size: what was asked for, or one for every 100,000 nodes but at least ten.

@@ -81,6 +81,36 @@ def test_two_large_components_are_told_apart():
     assert (second[:144] * second[144:] < 0).all()
 
 
+@pytest.fixture(scope="module")
+def two_sides():
+    """60 + 90 nodes, edges between the two sides only, more of them inside three topics."""
+    generator = np.random.default_rng(0)
+    topics = np.arange(60)[:, None] % 3 == np.arange(90) % 3
+    block = generator.random((60, 90)) < np.where(topics, 0.4, 0.03)
+    return sp.csr_array(sp.bmat([[None, sp.csr_array(block)], [sp.csr_array(block.T), None]])).astype(np.float32)
+
+
+def test_a_bipartite_graph_gets_negative_eigenvalues_too(two_sides):
+    structure = fit_structure(two_sides, 4, num_negative=3)
+    exact = np.linalg.eigvalsh(without_loops(two_sides))
+    assert structure.eigenvalues[:4] == pytest.approx(exact[::-1][:4], abs=1e-3)
+    assert structure.eigenvalues[4:] == pytest.approx(exact[:3], abs=1e-3)
+    vectors = structure.columns[:, :-1] / np.sqrt(np.abs(structure.eigenvalues) * 150)
+    assert np.linalg.norm(without_loops(two_sides) @ vectors - vectors * structure.eigenvalues, axis=0).max() < 3e-3
+    sides = structure.columns[:, 4]  # the eigenvalue -1: the degree, with the sign of the side
+    assert (sides[:60] * sides[60] < 0).all()
+    assert (sides[60:] * sides[60] > 0).all()
+    assert structure.leading(9).eigenvalues.min() > 0
+    assert structure.leading(4, signed=True).eigenvalues == pytest.approx([1, exact[-2], -1, exact[1]], abs=1e-3)
+    assert structure.leading(4, signed=True).columns.shape == (150, 5)
+
+
+def test_a_graph_that_is_not_bipartite_is_not_asked_for_negative_eigenvalues(planted):
+    structure = fit_structure(planted.adjacency, 4, num_negative=3)
+    assert not structure.is_signed
+    assert (structure.columns == fit_structure(planted.adjacency, 4).columns).all()
+
+
 def test_structure_tells_blocks_apart(planted):
     columns = structural_features(planted.adjacency, 4)[:, :4]
     centres = np.stack([columns[planted.labels == block].mean(0) for block in range(4)])

@@ -11,7 +11,17 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs.choices import Choice, choose_vectors, find_spectral, fit_log_odds, needed_gain
+from l2g2g.runs.baselines import evaluate_baseline
+from l2g2g.runs.choices import (
+    Choice,
+    choose_assembly,
+    choose_blend,
+    choose_negatives,
+    choose_vectors,
+    find_spectral,
+    fit_log_odds,
+    needed_gain,
+)
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
@@ -44,7 +54,8 @@ def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
     config = make_config("gae", "accurate", epochs=10)
     row, run = evaluate_graph(grid, config)
     assert row["chosen"]["vectors"] == "spectral"
-    assert (row["dim"], config.decoder, run.config.decoder) == (128, "product", "inner")
+    assert (row["dim"], config.decoder) == (128, "product")
+    assert run.config.decoder in ("inner", "signed")
     assert row["auc"] > 0.97
     model = GAE(preset="accurate", epochs=10).fit(grid)
     model.save(tmp_path / "run")
@@ -104,6 +115,54 @@ def test_a_spectral_model_is_saved_and_gives_new_nodes_vectors(grid, tmp_path):
     assert scores[[50, 51]].mean() > np.quantile(scores, 0.95)
 
 
+@pytest.fixture(scope="module")
+def documents():
+    """200 documents and 300 words, no features: a word belongs to one of five topics, some are frequent."""
+    generator = np.random.default_rng(0)
+    chance = np.where(np.arange(200)[:, None] % 5 == np.arange(300) % 5, 0.25, 0.01)
+    chance = chance * generator.uniform(0.3, 1.5, 300)
+    sources, targets = np.nonzero(generator.random((200, 300)) < chance)
+    return Graph.from_arcs(sources, targets + 200, num_nodes=500, name="documents")
+
+
+def test_a_bipartite_graph_gets_signed_vectors_that_reach_the_spectral_baseline(documents, tmp_path):
+    config = make_config("l2g2g", patches=4, structure="spectral")
+    row, run = evaluate_graph(documents, config)
+    plain, _ = evaluate_graph(documents, replace(config, rotate=True))  # rotations would mix the signs
+    baseline = evaluate_baseline(documents, "spectral", config)
+    assert run.config.decoder == "signed"
+    assert row["auc"] > baseline["auc"] - 0.005
+    assert row["auc"] > plain["auc"] + 0.02
+    stored, _ = evaluate_graph(write_graph(documents, tmp_path / "store"), config)
+    assert stored["auc"] == pytest.approx(row["auc"], abs=2e-3)
+
+
+def test_a_signed_model_is_saved_and_gives_new_nodes_vectors(documents, tmp_path):
+    model = L2G2G(structure="spectral", dim=12, patches=4).fit(documents)
+    assert model.config_.decoder == "signed"
+    model.save(tmp_path / "run")
+    loaded = L2G2G.load(tmp_path / "run")
+    sources, targets = documents.edges()
+    words = np.flatnonzero(np.arange(300) % 5 == 2)[:8] + 200
+    more = np.append(sources, np.full(8, 500)), np.append(targets, words)
+    vectors = loaded.transform(Graph.from_arcs(*more, num_nodes=501))
+    assert (vectors[:-1] == model.embedding_).all()
+    nodes = np.arange(500)
+    scores = loaded.fitted.model.decoder.score(vectors, np.full(500, 500), nodes)
+    topic = nodes[200:] % 5 == 2
+    assert scores[200:][topic].mean() > scores[200:][~topic].mean() > scores[:200].mean()
+
+
+def test_beside_features_structure_gets_a_first_look(grid, planted):
+    noise = np.random.default_rng(0).normal(size=(grid.num_nodes, 3)).astype(np.float32)
+    row, _ = evaluate_graph(replace(grid, features=noise), make_config("gae"))
+    assert row["structure"] == "spectral"
+    assert row["auc"] > 0.95
+    assert {"spectral", "spectral, rough", "none, short"} <= set(row["chosen"]["validation_auc"])
+    row, _ = evaluate_graph(replace(planted, features=np.eye(4, dtype=np.float32)[planted.labels]), make_config("gae"))
+    assert row["structure"] == "none"
+
+
 def test_features_that_are_not_read_may_still_be_given(planted):
     model = L2G2G(structure="spectral", dim=4, patches=2).fit(planted)
     assert model.transform(planted).shape == (planted.num_nodes, 4)
@@ -149,3 +208,56 @@ def test_log_odds_of_a_known_score():
     is_edge = generator.random(20_000) < 1 / (1 + np.exp(-(2 * scores - 1)))
     assert fit_log_odds(scores, is_edge) == pytest.approx((2, -1), abs=0.1)
     assert fit_log_odds(scores, ~is_edge) == (1.0, 0.0)
+
+
+def test_negatives_are_chosen_by_validation_and_the_better_training_goes_on(planted):
+    auto, _ = evaluate_graph(planted, make_config("gae", structure="none", negative_sampling="auto", epochs=40))
+    chosen = auto["chosen"]
+    assert set(chosen["validation_auc"]) == {"uniform, short", "degree, short"}
+    forced, run = evaluate_graph(
+        planted, make_config("gae", structure="none", negative_sampling=chosen["negative_sampling"], epochs=40)
+    )
+    assert auto["auc"] == forced["auc"]
+    assert auto["epochs"] == forced["epochs"] == run.trained.history.num_epochs
+
+
+def test_a_clear_lead_decides_about_blending_and_negatives():
+    for lead, structure, negatives in ((0.005, "none", "degree"), (0.02, "blend", "degree"), (-0.1, "none", "uniform")):
+        choice = Choice("none", {"none, short": 0.8})
+        assert choose_blend(choice, 0.8 + lead, 10**6).structure == structure
+        assert choose_negatives(choice, 0.8, 0.8 + lead, 10**6).negatives == negatives
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}, 10**6).assembly == "mean"
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}, 10**6).assembly == "whole"
+    assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend(make_config("gae"))
+    assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend(make_config("gae"))
+
+
+@pytest.fixture(scope="module")
+def hubs():
+    """Five communities and forty hubs that know everybody: every partition cuts many edges."""
+    generator = np.random.default_rng(0)
+    sources, targets = generator.integers(0, 800, (2, 12000))
+    kept = (sources % 5 == targets % 5) & (sources != targets)
+    hubs, others = generator.integers(0, 40, 6000), generator.integers(40, 800, 6000)
+    ends = np.append(sources[kept], hubs), np.append(targets[kept], others)
+    features = (np.eye(5)[np.arange(800) % 5] + generator.normal(size=(800, 5))).astype(np.float32)
+    return Graph.from_arcs(*ends, num_nodes=800, features=features, name="hubs")
+
+
+def test_after_a_bad_cut_patches_are_wider_fewer_edges_hidden_and_the_assembly_chosen(hubs, tmp_path):
+    options = {"patches": 5, "structure": "none", "min_overlap": 3, "target_overlap": 6, "epochs": 30}
+    row, run = evaluate_graph(hubs, make_config("l2g2g", **options))
+    narrow, plain = evaluate_graph(hubs, make_config("l2g2g", **options, most_patch_share=0.0, mask=0.7))
+    assert run.patch_set.num_widened > 0 == plain.patch_set.num_widened
+    assert row["kept_edge_fraction"] > narrow["kept_edge_fraction"] + 0.1
+    assert row["largest_patch_nodes"] <= 0.4 * 800 + 5 * 6
+    assert (run.config.mask, plain.config.mask) == (0.5, 0.7)
+    scores = row["chosen"]["validation_auc"]
+    assert {"assembly whole", "assembly mean"} <= set(scores)
+    assert row["chosen"]["assembly"] == ("mean" if run.config.assembly == "mean" else "whole")
+    best = max(score for _, score in run.trained.history.validations)
+    assert max(scores["assembly whole"], scores["assembly mean"]) == pytest.approx(best, abs=1e-6)
+    stored, again = evaluate_graph(write_graph(hubs, tmp_path / "store"), make_config("l2g2g", **options))
+    assert (again.patch_set.global_nodes == run.patch_set.global_nodes).all()
+    assert again.trained.history.losses == pytest.approx(run.trained.history.losses, rel=1e-3)
+    assert stored["auc"] == pytest.approx(row["auc"], abs=5e-3)

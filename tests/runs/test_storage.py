@@ -108,7 +108,7 @@ def test_validation_edges_are_never_seen(store, from_disk, monkeypatch):
         seen["validate"] = others["validate"]
         raise InputError("seen enough")
 
-    monkeypatch.setattr(runs_training, "train", look)
+    monkeypatch.setattr(runs_training, "Training", look)
     with pytest.raises(InputError, match="seen enough"):
         embed_graph(store, make_config(**SMALL, memory=PLENTY))
     pairs = seen["validate"].args[1]

@@ -16,7 +16,7 @@ from l2g2g.models.encoding import Encoding
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.runs.embed import embed_graph
-from l2g2g.training.loop import LoopSettings, _falls_fast, embed_nodes, train
+from l2g2g.training.loop import LoopSettings, Training, _falls_fast, embed_nodes, train
 from l2g2g.training.objective import accumulate_gradients
 from l2g2g.training.shard import Shard
 
@@ -335,6 +335,43 @@ def test_reports_hold_validations_and_residuals_where_there_are_some(split, patc
         assert curves["loss"] == trained.history.losses[report.epoch - 1]
         assert ("refresh residual" in curves) == report.refreshed
         assert curves.get("refresh residual", 1.0) > 0
+
+
+def test_a_training_that_pauses_ends_like_one_in_one_go(split, patch_set, batches):
+    settings = replace(SETTINGS, epochs=12, validate_every=5, refresh_every=4)
+
+    def validate(embedding):
+        return float(embedding.abs().mean())
+
+    expected = train(make_model(split), batches, patch_set, settings, validate=validate)
+    training = Training(make_model(split), batches, patch_set, settings, validate=validate)
+    training.run(7)
+    assert training.state.epoch == 7
+    assert training.best_score == training.state.history.validations[0][1]
+    training.run()
+    found = training.finish()
+    assert found.history.losses == expected.history.losses
+    assert found.history.validations == expected.history.validations
+    for name, value in found.model.state_dict().items():
+        assert torch.equal(value, expected.model.state_dict()[name])
+
+
+def test_the_better_of_two_assemblies_is_validated(split, patch_set, batches):
+    whole = torch.full((split.train.num_nodes, 4), 2.0)
+    whole[0] = 1.0
+    values = iter([0.4, 0.6, 0.7, 0.5])
+    seen = []
+
+    def validate(embedding):
+        seen.append(torch.equal(embedding, whole))
+        return next(values)
+
+    settings = replace(SETTINGS, epochs=2, validate_every=1)
+    parts = {"validate": validate, "whole": lambda model: whole, "either": True}
+    training = Training(make_model(split), batches, patch_set, settings, **parts)
+    training.run()
+    assert seen == [True, False] * 2
+    assert training.state.history.validations == [(1, 0.6), (2, 0.7)]
 
 
 def test_no_epochs_leave_the_model_as_it_was(split, patch_set, batches):

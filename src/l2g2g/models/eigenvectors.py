@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from l2g2g.models.shared_rows import SharedRows
 _DEGREE = 10  # of a polynomial at most
 _MOST_GROWTH = 1e4  # of the largest against the smallest vector under a polynomial: float32 keeps both
 _LEAST_CUTOFF = -0.5  # of a random start; nearer to -1 nothing would be damped
+_LANCZOS_STEPS = 12  # enough for the signs of the lowest eigenvector of a graph that is nearly bipartite
 _ROWS = 1 << 14  # of tables that are worked on at a time
 _FIRST_PASSES = 20  # before these the pace says nothing: the cutoff is still far from where it ends
 
@@ -41,6 +42,10 @@ class Eigenvectors:
     num_passes: int
     num_dropped: int
 
+    def negated(self) -> Eigenvectors:
+        """The same as eigenvectors of minus the matrix."""
+        return replace(self, values=-self.values)
+
 
 def leading_eigenvectors(
     multiply: Callable[[Tensor], Tensor],
@@ -49,13 +54,15 @@ def leading_eigenvectors(
     *,
     tolerance: float = 2e-3,
     max_passes: int = 60,
+    keep_all: bool = False,
     shared: SharedRows | None = None,
 ) -> Eigenvectors:
     """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
 
     multiply: (num_rows, width) table -> the matrix times it. start: (num_rows, width) random, width at least count; a
     few vectors more than are wanted make it faster. The iteration ends when all have converged, when none of the
-    others would within the passes that are left, or when these are used up. What has not converged is dropped.
+    others would within the passes that are left, or when these are used up. What has not converged is dropped, unless
+    keep_all asks for a first impression.
     shared: the ranks that have rows of these tables, each its own; None for one process, which has all.
     Memory: four tables of the size of start, which is overwritten.
     """
@@ -87,7 +94,7 @@ def leading_eigenvectors(
         del product
         basis = _orthonormal(basis, shared)
         num_passes += degree - 1
-    good = torch.nonzero(residuals <= tolerance).flatten()
+    good = torch.nonzero((residuals <= tolerance) | keep_all).flatten()
     num_dropped = len(residuals) - len(good)
     return Eigenvectors(basis[:, good].contiguous(), values[good], residuals[good], num_passes, num_dropped)
 
@@ -123,3 +130,46 @@ def _residuals(basis: Tensor, product: Tensor, values: Tensor, shared: SharedRow
     for vectors, products in zip(basis.split(_ROWS), product.split(_ROWS), strict=True):
         squares += (products[:, : len(values)] - vectors[:, : len(values)] * values).square().sum(dim=0)
     return shared.total(squares).sqrt().to(basis.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class LowestDirection:
+    """An estimate of the eigenvector with the lowest eigenvalue.
+
+    Attributes:
+        vector: (num_rows, 1) of length 1.
+        value: An upper bound of the eigenvalue.
+        num_passes: Products with the matrix that it took.
+    """
+
+    vector: Tensor
+    value: float
+    num_passes: int
+
+
+def lowest_direction(
+    multiply: Callable[[Tensor], Tensor], start: Tensor, num_rows: int, shared: SharedRows | None = None
+) -> LowestDirection:
+    """Estimate the eigenvector with the lowest eigenvalue by a few Lanczos steps.
+
+    multiply, shared: as in `leading_eigenvectors`. start: (num_owned, 1) random. num_rows: of all ranks.
+    """
+    shared = shared or SharedRows()
+    basis = [start / shared.norms(start).clamp(min=1e-30)]
+    diagonal, beside = [], []
+    for _ in range(min(_LANCZOS_STEPS, num_rows)):
+        product = multiply(basis[-1])
+        diagonal.append(float(shared.inner(basis[-1], product)))
+        known = torch.cat(basis, dim=1)
+        product = product - known @ shared.inner(known, product)
+        length = float(shared.norms(product))
+        if length < 1e-5:
+            break
+        beside.append(length)
+        basis.append(product / length)
+    steps = len(diagonal)
+    matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
+    for place, length in enumerate(beside[: steps - 1]):
+        matrix[place, place + 1] = matrix[place + 1, place] = length
+    values, turn = shared.eigh(matrix)
+    return LowestDirection(torch.cat(basis[:steps], dim=1) @ turn[:, -1:].to(start.dtype), float(values[-1]), steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -121,11 +121,11 @@ class InputSource(Protocol):
         """(num_owned, width) the rows of these nodes of Â times a table, of which it is given the same rows."""
 
 
-def fit_source(source: InputSource, width: int, *, seed: int = 0) -> StructureMap:
-    """Structural columns of a graph, see `fit_products`."""
+def fit_source(source: InputSource, width: int, **how: Any) -> StructureMap:
+    """Structural columns of a graph. how: further arguments of `fit_products`."""
     parts = source.degrees, source.strengths, source.components
     shared = SharedRows(source.communicator)
-    return fit_products(source.propagate, *parts, width, seed=seed, span=source.span, shared=shared)
+    return fit_products(source.propagate, *parts, width, span=source.span, shared=shared, **how)
 
 
 def fit_inputs(

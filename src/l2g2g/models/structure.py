@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +13,7 @@ import torch
 
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.graphs.graph import Features
-from l2g2g.models.eigenvectors import leading_eigenvectors
+from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
 from l2g2g.models.features import feature_centre
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
@@ -23,6 +24,9 @@ _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from 
 MORE_VECTORS = 16  # iterated beside the wanted ones: the last ones of a block converge slowly
 BYTES_PER_NUMBER = 18  # of a block of vectors while it is iterated: four tables, and a little for products
 _LEAST_EIGENVALUE = 0.05  # smaller ones say nothing, and new nodes divide by them
+_LEAST_CROSSING = 0.9  # of the edges of a graph that counts as nearly bipartite: those that join its two sides
+_ROUGH_PASSES = 8
+_QUARTER = 4  # negative eigenvalues may matter where one has a larger magnitude than all but a quarter of the largest
 _LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
 
 
@@ -32,9 +36,10 @@ class StructureMap:
 
     Attributes:
         columns: (num_nodes, width + 1) float32: eigenvectors u of N = D^(-1/2) A D^(-1/2), each times
-            sqrt(eigenvalue · num_nodes), and the log-degree. The first eigenvector is sqrt(degree), for all nodes;
+            sqrt(|eigenvalue| · num_nodes), and the log-degree. The first eigenvector is sqrt(degree), for all nodes;
             the others are zero outside the large components.
-        eigenvalues: (width,) of the eigenvectors, largest first; all positive.
+        eigenvalues: (width,) of the eigenvectors: positive ones, largest first; then, where these were sought,
+            negative ones, lowest first.
         degree_mean, degree_spread: Of the logarithms of the degrees.
         num_dropped: Wanted eigenvectors that had not converged, or had no positive eigenvalue.
         num_passes: Passes over the graph that they took.
@@ -47,10 +52,17 @@ class StructureMap:
     num_dropped: int = 0
     num_passes: int = 0
 
-    def leading(self, width: int) -> StructureMap:
-        """The same with so many eigenvectors at most."""
-        columns = np.concatenate([self.columns[:, :-1][:, :width], self.columns[:, -1:]], axis=1)
-        return replace(self, columns=columns, eigenvalues=self.eigenvalues[:width])
+    @property
+    def is_signed(self) -> bool:
+        """Whether some eigenvalues are negative."""
+        return bool((self.eigenvalues < 0).any())
+
+    def leading(self, width: int, *, signed: bool = False) -> StructureMap:
+        """The same with so many eigenvectors at most: of the largest eigenvalues, or of the largest magnitudes."""
+        found = np.flatnonzero(signed | (self.eigenvalues > 0))
+        chosen = np.sort(found[np.argsort(-np.abs(self.eigenvalues[found]), kind="stable")[:width]])
+        columns = self.columns[:, np.append(chosen, -1)]
+        return replace(self, columns=columns, eigenvalues=self.eigenvalues[chosen])
 
     def scaled_columns(self, row_power: float) -> np.ndarray:
         """The columns with rows scaled, see `scale_rows`."""
@@ -76,13 +88,14 @@ class StructureMap:
         return np.concatenate([spectral, logs[:, None]], axis=1).astype(np.float32)
 
 
-def fit_structure(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0) -> StructureMap:
+def fit_structure(adjacency: sp.csr_array, width: int = 64, *, num_negative: int = 0, seed: int = 0) -> StructureMap:
     """Structural columns of all nodes of a graph in memory, see `fit_products`."""
     propagation = to_torch_csr(normalise_adjacency(adjacency))
     strengths = np.asarray(adjacency.sum(axis=1, dtype=np.float64)).ravel()
     components = sp.csgraph.connected_components(adjacency, directed=False)[1]
     neighbours = np.diff(adjacency.indptr)
-    return fit_products(lambda table: propagation @ table, neighbours, strengths, components, width, seed=seed)
+    how: dict[str, Any] = {"num_negative": num_negative, "seed": seed}
+    return fit_products(lambda table: propagation @ table, neighbours, strengths, components, width, **how)
 
 
 def fit_products(
@@ -92,6 +105,8 @@ def fit_products(
     components: np.ndarray,
     width: int,
     *,
+    num_negative: int = 0,
+    rough: bool = False,
     seed: int = 0,
     span: tuple[int, int] | None = None,
     shared: SharedRows | None = None,
@@ -107,6 +122,9 @@ def fit_products(
     eigenvalue of 1, so a graph with many small ones would have no others; the rest of the columns are those of
     the components with at least a hundredth of the nodes, or of the largest, orthogonal to the first column.
 
+    num_negative: eigenvectors with the lowest eigenvalues, sought besides where they may matter: where the graph is
+    nearly bipartite, or the lowest eigenvalue is of larger magnitude than three quarters of the largest ones.
+    rough: a first impression in eight passes, converged or not.
     shared: the ranks that find them together; None for one process. Each has the rows of a range of nodes, the span, of
     every table, also of those that it propagates; all get the columns of all nodes in the end.
     """
@@ -124,31 +142,60 @@ def fit_products(
         product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
         return product.addmm_(first, shared.inner(first, product), alpha=-1)
 
-    def make_start() -> torch.Tensor:
-        start = draw_rows(num_nodes, block, low, high, torch_generator(seed, Purpose.STRUCTURE))
+    def make_start(num_vectors: int) -> torch.Tensor:
+        start = draw_rows(num_nodes, num_vectors, low, high, torch_generator(seed, Purpose.STRUCTURE))
         start *= torch.from_numpy(is_large)[low:high, None]
         return start.addmm_(first, shared.inner(first, start), alpha=-1)
 
-    count = max(0, min(width, int(is_large.sum())) - 1)
-    block = min(count + MORE_VECTORS, int(is_large.sum()) - 1)
+    num_large = int(is_large.sum())
+    count, num_negative = max(0, min(width, num_large) - 1), max(0, min(num_negative, num_large - 2))
+    found: list[Eigenvectors] = []
+    num_passes = 0
     with _one_thread_for_few(num_nodes * width):
-        found = leading_eigenvectors(multiply, make_start(), count, shared=shared) if count else None
+        block = max(0, min(count + MORE_VECTORS, num_large - 1))
+        if count:
+            how: dict[str, Any] = {"max_passes": _ROUGH_PASSES, "keep_all": True} if rough else {}
+            found.append(leading_eigenvectors(multiply, make_start(block), count, shared=shared, **how))
+        if count and num_negative:
+            lowest = lowest_direction(multiply, make_start(1), num_nodes, shared)
+            num_passes = lowest.num_passes
+            largest = found[0].values
+            weighs = len(largest) > 0 and -lowest.value > float(largest[len(largest) // _QUARTER])
+            if weighs or _crossing_share(multiply, first, lowest.vector, shared) >= _LEAST_CROSSING:
+                start = make_start(min(num_negative + MORE_VECTORS, num_large - 1))
+                negative = leading_eigenvectors(lambda table: -multiply(table), start, num_negative, shared=shared)
+                found.append(negative.negated())
     leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
-    spectral, values = leading[low:high, None].astype(np.float32), np.ones(1, np.float32)
-    if found is not None:
-        good = found.values > _LEAST_EIGENVALUE
-        vectors = found.vectors[:, good] * found.values[good].sqrt()
+    spectral, values = [leading[low:high, None].astype(np.float32)], [np.ones(1, np.float32)]
+    for part, sign in zip(found, (1, -1), strict=False):
+        good = sign * part.values > _LEAST_EIGENVALUE
+        vectors = part.vectors[:, good] * part.values[good].abs().sqrt()
         vectors *= shared.largest(vectors).sign()  # either sign would do
-        spectral = np.concatenate([spectral, vectors.numpy()], axis=1)
-        values = np.concatenate([values, found.values[good].numpy()])
+        spectral.append(vectors.numpy())
+        values.append(part.values[good].numpy())
+    num_wanted = 1 + count + (num_negative if len(found) > 1 else 0)
     degrees = np.log1p(num_neighbours).astype(np.float32)
     mean, spread = degrees.mean(), float(degrees.std())
     spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
-    logs = ((degrees - mean) / spread)[low:high, None]
-    columns = np.concatenate([spectral * np.float32(num_nodes**0.5), logs], axis=1)
+    scaled = [part * np.float32(num_nodes**0.5) for part in spectral]
+    columns = np.concatenate([*scaled, ((degrees - mean) / spread)[low:high, None]], axis=1)
     columns = shared.gather(torch.from_numpy(columns)).numpy()
-    num_passes = 0 if found is None else found.num_passes
-    return StructureMap(columns, values, float(mean), spread, count + 1 - len(values), num_passes)
+    eigenvalues = np.concatenate(values)
+    num_passes += sum(part.num_passes for part in found)
+    return StructureMap(columns, eigenvalues, float(mean), spread, num_wanted - len(eigenvalues), num_passes)
+
+
+def _crossing_share(
+    multiply: Callable[[torch.Tensor], torch.Tensor], first: torch.Tensor, lowest: torch.Tensor, shared: SharedRows
+) -> float:
+    """Share of the edges that join the nodes where a vector is positive to those where it is negative.
+
+    multiply: N without its first eigenvector. first: this one, (num_owned, 1). lowest: the vector, (num_owned, 1).
+    With s the signs and first = sqrt(degree / Σ degree): (first ∘ s)ᵀ N (first ∘ s) = sᵀ A s / Σ degree.
+    """
+    divided = first * torch.where(lowest < 0, -1.0, 1.0)
+    inside = float(shared.inner(divided, multiply(divided))) + float(shared.inner(first, divided)) ** 2
+    return (1 - inside) / 2
 
 
 def draw_rows(num_rows: int, width: int, low: int, high: int, generator: torch.Generator) -> torch.Tensor:

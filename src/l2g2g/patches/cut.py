@@ -12,9 +12,11 @@ import numpy as np
 
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
+from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap import PatchSet, make_patches
 from l2g2g.patches.partition import partition_graph
 from l2g2g.patches.store import PatchStore, write_patches
+from l2g2g.patches.widening import widen
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Cut:
         min_overlap, target_overlap, mean_degree: As for `make_patches`.
         fennel_passes: Of fennel; None for other methods.
         seed: Of metis and random; None for the others, which draw nothing.
+        most_share: Share of the nodes up to which patches are widened where many edges are cut; 0 for never.
         held_out: Which edges were not seen, as a dictionary; None where all were.
     """
 
@@ -37,6 +40,7 @@ class Cut:
     mean_degree: float
     fennel_passes: int | None
     seed: int | None
+    most_share: float = 0.0
     held_out: dict[str, Any] | None = None
 
     @classmethod
@@ -62,7 +66,8 @@ class Cut:
         found = patches.settings
         if not found.get("prepared"):
             return False
-        asked = {name: value for name, value in asdict(self).items() if name not in (*left_open, "held_out")}
+        free = (*left_open, "held_out", "most_share")
+        asked = {name: value for name, value in asdict(self).items() if name not in free}
         least = [asked.pop(name) for name in ("min_overlap", "target_overlap")]
         has = [found.get(name) for name in ("min_overlap", "target_overlap")]
         if "partition" in left_open and found.get("seed") is None:  # it drew nothing
@@ -94,12 +99,16 @@ def cut_graph(
         )
         sizes = np.bincount(labels)
     with measure("overlap"):
+        joined = None
+        if cut.most_share:
+            joined = widen(lambda: read_ahead(graph.row_blocks()), labels, len(sizes), cut.most_share)
         patch_set = make_patches(
             graph,
             labels,
             min_overlap=cut.min_overlap,
             target_overlap=cut.target_overlap,
             mean_degree=cut.mean_degree,
+            joined=joined,
         )
     return patch_set, float(sizes.max() * len(sizes) / len(labels))
 

@@ -15,6 +15,7 @@ from l2g2g.graphs.block_model import sorted_distinct
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
+from l2g2g.patches.widening import Joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class PatchSet:
         offsets: (num_patches + 1,) patch j owns the rows offsets[j]:offsets[j + 1].
         overlaps: Which rows of joined patches are the same node.
         num_joined: Joins that were made between patches with no edge between them.
+        num_widened: Nodes that patches took in because too many edges would be cut, see `widening`.
     """
 
     num_nodes: int
@@ -34,6 +36,7 @@ class PatchSet:
     offsets: np.ndarray
     overlaps: OverlapIndex
     num_joined: int = 0
+    num_widened: int = 0
 
     @property
     def num_patches(self) -> int:
@@ -139,12 +142,14 @@ def make_patches(
     min_overlap: int = 17,
     target_overlap: int = 34,
     mean_degree: float = 4.0,
+    joined: Joined | None = None,
 ) -> PatchSet:
     """Grow clusters into overlapping patches along a sparse, connected patch graph, in two passes over the rows.
 
     labels: (num_nodes,) cluster of each node. Every pair of the patch graph shares about target_overlap nodes, at least
     min_overlap where its two clusters have them, and all overlaps together add at most half as many nodes as the graph
     has. Half of them come from either cluster: those with most edges to the other one first, then breadth first.
+    joined: nodes that are in further patches besides.
     """
     num_clusters = int(labels.max()) + 1
     if num_clusters == 1:
@@ -161,7 +166,7 @@ def make_patches(
     for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
         nodes[own] = _search_on(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
-    return _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, num_joined)
+    return _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, num_joined, joined)
 
 
 def overlap_size(min_overlap: int, target_overlap: int, num_nodes: int, num_pairs: int) -> int:
@@ -198,17 +203,24 @@ def _search_on(graph: GraphStore, labels: np.ndarray, found: np.ndarray, members
 
 
 def _assemble_patches(
-    labels: np.ndarray, added_patch: np.ndarray, added_node: np.ndarray, pairs: np.ndarray, num_joined: int
+    labels: np.ndarray,
+    added_patch: np.ndarray,
+    added_node: np.ndarray,
+    pairs: np.ndarray,
+    num_joined: int,
+    joined: Joined | None = None,
 ) -> PatchSet:
     """The patches of clusters and the nodes that were added to them. pairs: the patches that overlap."""
     num_nodes, num_clusters = len(labels), int(labels.max()) + 1
-    patch_of_row = np.concatenate([labels, added_patch])
-    node_of_row = np.concatenate([np.arange(num_nodes), added_node])
+    joined = joined or Joined.none()
+    patch_of_row = np.concatenate([labels, added_patch, joined.clusters])
+    node_of_row = np.concatenate([np.arange(num_nodes), added_node, joined.nodes])
     keys = sorted_distinct(patch_of_row.astype(np.int64) * num_nodes + node_of_row)
     global_nodes = keys % num_nodes
     offsets = np.searchsorted(keys, np.arange(num_clusters + 1, dtype=np.int64) * num_nodes)
     patch_nodes = np.split(global_nodes, offsets[1:-1])
-    return PatchSet(num_nodes, global_nodes, offsets, index_overlaps(patch_nodes, pairs), num_joined)
+    overlaps = index_overlaps(patch_nodes, pairs)
+    return PatchSet(num_nodes, global_nodes, offsets, overlaps, num_joined, len(joined.nodes))
 
 
 def count_cut_edges(graph: GraphStore, labels: np.ndarray, num_clusters: int) -> sp.csr_array:

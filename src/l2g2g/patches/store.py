@@ -46,7 +46,7 @@ class PatchStore:
         with reading_manifest(folder.folder):
             self.num_nodes, self.num_edges = int(values["num_nodes"]), int(values["num_edges"])
             self.num_features = int(values["num_features"])
-            self._num_joined = int(values["num_joined"])
+            self._num_joined, self._num_widened = int(values["num_joined"]), int(values.get("num_widened", 0))
             self.settings: dict[str, object] = dict(values["settings"])
             self.graph_sha256 = str(values["graph_sha256"])
         self.weighted = "weights" in self.arrays
@@ -86,6 +86,7 @@ class PatchStore:
             self.offsets,
             OverlapIndex(self.num_patches, *index),
             self._num_joined,
+            self._num_widened,
         )
 
     @cached_property
@@ -222,6 +223,7 @@ def write_patches(
             "num_edges": graph.num_edges,
             "num_features": graph.num_features,
             "num_joined": patch_set.num_joined,
+            "num_widened": patch_set.num_widened,
             "graph_sha256": stored.sha256,
             "settings": settings or {},
         }

@@ -105,7 +105,7 @@ def kept_bytes(config: Config, weighted: bool = False) -> KeptBytes:
 
 def structure_columns(sizes: StoredSizes, config: Config) -> int:
     """Columns that are made from the structure, alone or beside features."""
-    wanted = not sizes.num_features or config.considers_structure(sizes.num_nodes)
+    wanted = not sizes.num_features or config.expects_structure(sizes.num_nodes)
     return config.structure_width + 1 if wanted else 0
 
 

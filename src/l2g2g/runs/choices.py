@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,18 +14,22 @@ from l2g2g.config import Config
 from l2g2g.evaluation.links import link_scores
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.decoders.signed import SignedDecoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.structure import StructureMap
 from l2g2g.runs.fitted import make_autoencoder
-from l2g2g.runs.run import Run
-from l2g2g.runs.stopwatch import Stopwatch
 
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
-_TRIAL_EPOCHS = 15
+TRIAL_EPOCHS = 15
+NEGATIVE_EPOCHS = 30  # of either way to draw non-edges: after 15 the better one was often the worse one in the end
 _LEAST_GAIN = 0.002
+# Of an early lead of blended columns some is lost: UAI leads by 0.5 points after 15 epochs and ends 0.3 below,
+# BlogCatalog and Amazon Photo lead by 1.5 to 4 and stay ahead. A learned decoder keeps what it has gained.
+_LEAST_BLEND_GAIN = 0.01
 # Blending is tried where spectral vectors alone come this near to a short training on the features. A learned decoder
 # makes use of columns that say less.
 _NEAR, _NEAR_LEARNED = 0.01, 0.05
+_ROUGHLY_NEAR = 0.05  # the same for a first impression of them, in a few passes over the graph
 # Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
 # their eigenvalue (as they are, or noisy columns damped).
 _ROW_POWERS = (0.0, 0.5, 1.0)
@@ -58,14 +61,18 @@ class SpectralVectors:
     slope: float = 1.0
     num_edges: int = 0
 
-    @staticmethod
-    def settings(config: Config) -> Config:
+    @property
+    def is_signed(self) -> bool:
+        """Whether some eigenvalues are negative, so that the decoder must know signs."""
+        return self.inputs.structure is not None and self.inputs.structure.is_signed
+
+    def settings(self, config: Config) -> Config:
         """The settings of a run whose vectors are these: by inner product, whatever decoder was to be trained."""
-        return replace(config, structure="spectral", decoder="inner")
+        return _spectral_settings(config, is_signed=self.is_signed)
 
     def refitted(self, structure: StructureMap, config: Config) -> SpectralVectors:
-        """The same on the columns of a graph with more edges, which may be more or fewer; the decoder stays."""
-        inputs = replace(self.inputs, structure=structure.leading(self.width))
+        """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
+        inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
         return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
@@ -79,12 +86,25 @@ class Choice:
         structure: none, blend or spectral.
         scores: Validation AUC of each candidate.
         row_power, eigenvalue_power: Of spectral vectors; None for trained ones.
+        assembly: mean or whole, where validation pairs decided it; None otherwise.
+        negatives: uniform or degree, the same.
     """
 
     structure: str = "none"
     scores: dict[str, float] = field(default_factory=dict)
     row_power: float | None = None
     eigenvalue_power: float | None = None
+    assembly: str | None = None
+    negatives: Literal["uniform", "degree"] | None = None
+
+    def with_score(self, name: str, score: float | None) -> Choice:
+        """The same with the score of one more candidate; None for one that has none."""
+        return self if score is None else replace(self, scores={**self.scores, name: score})
+
+    def may_blend(self, config: Config) -> bool:
+        """Whether spectral vectors come so near to a short training on the features that blending may help."""
+        short, near = self.scores.get("none, short"), _NEAR_LEARNED if config.is_learned else _NEAR
+        return short is not None and self.scores.get("spectral", 1.0) >= short - near
 
     def describe(self) -> dict[str, Any]:
         """What the JSON line says: the same bits in every run of the same seed."""
@@ -97,14 +117,19 @@ class Choice:
                 "eigenvalue_power": self.eigenvalue_power,
             }
         )
-        return {"vectors": vectors, "structure": self.structure, **powers, "validation_auc": self.scores}
+        decided = {"assembly": self.assembly, "negative_sampling": self.negatives}
+        decided = {name: value for name, value in decided.items() if value is not None}
+        return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
 
     def summary(self) -> str:
         """One line for people; empty where there was nothing to choose."""
         if len(self.scores) < 2:
             return ""
         scores = ", ".join(f"{name} {100 * score:.1f}" for name, score in self.scores.items())
-        return f"chosen by validation AUC: {self.structure if self.structure != 'none' else 'trained'} ({scores})"
+        chosen = [self.structure if self.structure != "none" else "trained"]
+        chosen += [f"assembly {self.assembly}"] if self.assembly == "mean" else []
+        chosen += ["negatives by degree"] if self.negatives == "degree" else []
+        return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
 
 
 def find_spectral(
@@ -112,32 +137,45 @@ def find_spectral(
 ) -> SpectralVectors:
     """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read."""
     widths = sorted({min(LEAST_WIDTH, config.dim), config.dim})
-    best: tuple[float | None, int, float, float] = (None, config.dim, _ROW_POWER, _EIGENVALUE_POWER)
+    candidates = [(width, structure.leading(width)) for width in widths]
+    if structure.is_signed and config.can_be_signed:
+        candidates += [(width, structure.leading(width, signed=True)) for width in widths]
+    auc_found: float | None = None
+    best = (config.dim, structure.leading(config.dim)), _ROW_POWER, _EIGENVALUE_POWER
     if validation is not None:
         sources, targets, is_edge = validation.endpoints()
-        for width, row_power in itertools.product(widths, _ROW_POWERS):
-            leading = structure.leading(width)
-            rows = leading.scaled_columns(row_power)[:, :-1].astype(np.float64)
-            products = rows[sources] * rows[targets]
+        for each, row_power in itertools.product(candidates, _ROW_POWERS):
+            columns = each[1]
+            rows = columns.scaled_columns(row_power)[:, :-1].astype(np.float64)
+            products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
             for power in _EIGENVALUE_POWERS:
-                auc = link_scores(is_edge, products @ leading.eigenvalues.astype(np.float64) ** (2 * power)).auc
-                if best[0] is None or auc > best[0]:
-                    best = auc, width, row_power, power
-    auc_found, width, row_power, power = best
-    columns = structure.leading(width)
-    inputs = InputMap(num_features, "raw", structure=columns, structure_only=True, row_power=row_power)
-    model = make_autoencoder(SpectralVectors.settings(config), inputs.num_columns, 1)
-    model = _make_model(model, inputs, power, 1.0)
+                auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
+                if auc_found is None or auc > auc_found:
+                    auc_found, best = auc, (each, row_power, power)
+    (width, chosen), row_power, power = best
+    inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
+    settings = _spectral_settings(config, is_signed=chosen.is_signed)
+    model = _make_model(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
     slope = 1.0 if validation is None else _calibrate(model, inputs, validation)
     num_edges = 0 if validation is None else len(validation.positive)
     return SpectralVectors(inputs, model, auc_found, row_power, power, width, slope, num_edges)
+
+
+def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
+    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner")
+
+
+def may_be_near(rough: float | None, short: float | None) -> bool:
+    """Whether spectral vectors may come near to a short training. rough: AUC of a first impression of them."""
+    return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
 def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
     """The model in which column i reaches the number i of a vector, times a power of its eigenvalue."""
     structure = inputs.structure
     assert structure is not None
-    weights = torch.from_numpy(structure.eigenvalues.astype(np.float32) ** eigenvalue_power)
+    values = torch.from_numpy(structure.eigenvalues.astype(np.float32))
+    weights = values.abs() ** eigenvalue_power
     mean_length = float(np.sqrt(np.square(structure.scaled_columns(inputs.row_power)[:, :-1]).sum(1).mean()))
     encoder = like.encoder_of(0)
     with torch.no_grad():
@@ -146,6 +184,8 @@ def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, sl
         assert encoder.skip is not None
         size = len(weights)
         encoder.skip[:size, :size] = torch.diag(weights * (math.sqrt(slope) / max(mean_length, 1e-30)))
+        if isinstance(like.decoder, SignedDecoder):
+            like.decoder.weights.fill_(1.0)[:size] = values.sign()
     return like
 
 
@@ -156,7 +196,7 @@ def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs) -> float
     assert encoder.skip is not None
     vectors = torch.from_numpy(structure.scaled_columns(inputs.row_power)) @ encoder.skip.detach()
     sources, targets, is_edge = validation.endpoints()
-    scores = (vectors[sources] * vectors[targets]).sum(1).double().numpy()
+    scores = model.decoder.score(vectors.numpy(), sources, targets)
     slope, intercept = fit_log_odds(scores, is_edge)
     with torch.no_grad():
         encoder.skip.mul_(math.sqrt(slope))
@@ -185,41 +225,40 @@ def fit_log_odds(scores: np.ndarray, is_edge: np.ndarray, *, num_steps: int = 25
     return (slope, float(found[1] - slope * scores.mean())) if slope > 0 else (1.0, 0.0)
 
 
-def choose_structure(
-    config: Config,
-    clock: Stopwatch,
-    *,
-    num_edges: int,
-    spectral: SpectralVectors | None,
-    train: Callable[[Config], Run],
-) -> tuple[Config, Choice]:
-    """Decide `auto`: whether structural columns stand beside the features.
-
-    A short training without them, and one with them unless spectral vectors, which see nothing else, are far worse.
-    num_edges: validation edges to decide by; 0 where there are none, or no features to blend structure with: then none.
-    spectral: the spectral vectors; None where these are not among the candidates.
-    train: trains with other settings.
-    """
+def begin_choice(config: Config, spectral: SpectralVectors | None) -> Choice:
+    """What is known before training. spectral: the spectral vectors; None where these are not among the candidates."""
     scores = {} if spectral is None or spectral.auc is None else {"spectral": spectral.auc}
     if config.structure == "spectral":
         assert spectral is not None
-        chosen = Choice("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
-        return replace(config, epochs=0), chosen
-    if config.structure != "auto":
-        return config, Choice(config.structure)
-    if num_edges == 0 or config.epochs == 0:
-        return replace(config, structure="none"), Choice("none", scores)
-    with clock.measure("choose"):
-        epochs = _TRIAL_EPOCHS if config.epochs is None else min(_TRIAL_EPOCHS, config.epochs)
-        short = replace(config, epochs=epochs, patience=_TRIAL_EPOCHS)
-        scores["none, short"] = _best_score(train(replace(short, structure="none")))
-        near = _NEAR if config.decoder == "inner" else _NEAR_LEARNED
-        if "spectral" in scores and scores["spectral"] < scores["none, short"] - near:
-            return replace(config, structure="none"), Choice("none", scores)
-        scores["blend, short"] = _best_score(train(replace(short, structure="blend")))
-    if scores["blend, short"] > scores["none, short"] + needed_gain(scores["none, short"], num_edges):
-        return replace(config, structure="blend"), Choice("blend", scores)
-    return replace(config, structure="none"), Choice("none", scores)
+        return Choice("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
+    return Choice("none", scores) if config.structure == "auto" else Choice(config.structure)
+
+
+def choose_blend(choice: Choice, blended: float | None, num_edges: int, *, is_learned: bool = False) -> Choice:
+    """Decide whether structural columns stand beside the features. blended: score of the short training with them.
+
+    is_learned: whether the decoder is.
+    """
+    least = 0.0 if is_learned else _LEAST_BLEND_GAIN
+    choice = choice.with_score("blend, short", blended)
+    plain, better = (choice.scores.get(f"{name}, short") for name in ("none", "blend"))
+    if plain is None or better is None or better <= plain + max(least, needed_gain(plain, num_edges)):
+        return choice
+    return replace(choice, structure="blend")
+
+
+def choose_negatives(choice: Choice, uniform: float | None, by_degree: float | None, num_edges: int) -> Choice:
+    """Decide how the far ends of non-edges are drawn. uniform, by_degree: scores of short trainings."""
+    choice = choice.with_score("uniform, short", uniform).with_score("degree, short", by_degree)
+    is_better = uniform is not None and by_degree is not None and by_degree > uniform + needed_gain(uniform, num_edges)
+    return replace(choice, negatives="degree" if is_better else "uniform")
+
+
+def choose_assembly(choice: Choice, scores: dict[str, float], num_edges: int) -> Choice:
+    """Decide how vectors are assembled: by a last pass over the whole graph, or as the mean of the patches."""
+    assembly = "mean" if scores["mean"] > scores["whole"] + needed_gain(scores["whole"], num_edges) else "whole"
+    named = {f"assembly {name}": score for name, score in scores.items()}
+    return replace(choice, assembly=assembly, scores={**choice.scores, **named})
 
 
 def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVectors | None) -> Choice:
@@ -229,7 +268,8 @@ def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVect
     choice = replace(choice, scores={**choice.scores, "trained": trained})
     if spectral.auc <= trained + needed_gain(trained, spectral.num_edges):
         return choice
-    return Choice("spectral", choice.scores, spectral.row_power, spectral.eigenvalue_power)
+    choice = replace(choice, row_power=spectral.row_power, eigenvalue_power=spectral.eigenvalue_power)
+    return replace(choice, structure="spectral", negatives=None)
 
 
 def needed_gain(auc: float, num_edges: int) -> float:
@@ -239,7 +279,3 @@ def needed_gain(auc: float, num_edges: int) -> float:
     a few edges leave things as they are.
     """
     return max(_LEAST_GAIN, 0.5 * math.sqrt(auc * (1 - auc) / max(1, num_edges)))
-
-
-def _best_score(run: Run) -> float:
-    return max(score for _, score in run.trained.history.validations)

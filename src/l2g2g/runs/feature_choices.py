@@ -51,10 +51,10 @@ def choose_sampling(num_features: int, num_arcs: int, config: Config) -> str:
     """How the far ends of non-edges are drawn; found by validation, decided from the graph alone.
 
     Where it is left open, by degree for small graphs with many features: uniform non-edges teach that hubs
-    are linked, which few edges turn into a rule. On larger graphs that costs accuracy.
+    are linked, which few edges turn into a rule. On larger graphs that costs accuracy. `auto` begins with uniform ones.
     """
     if config.negative_sampling is not None:
-        return config.negative_sampling
+        return "uniform" if config.negative_sampling == "auto" else config.negative_sampling
     is_small = config.loss_pairs == "sampled" and has_few_arcs(num_features, config.hidden, num_arcs)
     return "degree" if is_small else "uniform"
 

@@ -63,7 +63,7 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     per_arc += _BYTES_PER_DIRECTION if config.directed else 0
     exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
     training = activations + copies * columns + per_arc * num_arcs + exchanged
-    if has_features and config.considers_structure(num_nodes):  # tried beside the features
+    if has_features and config.expects_structure(num_nodes):  # tried beside the features
         training += BYTES_PER_NUMBER * num_nodes * (config.structure_width + 1 + MORE_VECTORS)
     return int(training)
 

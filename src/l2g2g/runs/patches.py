@@ -19,6 +19,7 @@ from l2g2g.patches.cut import cut_stored_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
+from l2g2g.patches.widening import GOOD_CUT
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.preparation import cut, plan_cut
@@ -63,6 +64,10 @@ class RunPatches:
     def kept_edge_fraction(self, graph: GraphStore) -> float:
         """Training edges that lie inside at least one patch."""
         return self.patch_set.count_covered_edges(graph) / graph.num_edges
+
+    def is_cut_badly(self, graph: GraphStore) -> bool:
+        """Whether so many edges are cut that patches were widened, or would have been."""
+        return self.patch_set.num_widened > 0 or self.kept_edge_fraction(graph) < GOOD_CUT
 
     def spare(self, config: Config) -> int | None:
         """Bytes that rows and batches may keep; None where nothing limits them."""
@@ -123,25 +128,28 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
     """Patches of which each fits `config.memory`, kept in a folder.
 
     Refused before anything is cut where sizes alone say that the limit is too small. Clusters of equally many nodes
-    may have very different numbers of edges, so patches that are too large are cut again, more of them.
+    may have very different numbers of edges, so patches that are too large are cut again: not widened, then more.
     """
     patches, num_patches = _existing(graph, config, folder), config.num_patches(graph.num_nodes)
     if config.memory is None:
         return patches or cut_stored(graph, num_patches, config, clock, folder)
-    threads, resident = choose_threads(config, 2 * graph.num_edges), resident_memory()
+    limit, threads, resident = config.memory, choose_threads(config, 2 * graph.num_edges), resident_memory()
     whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
     while True:
         if patches is None:
             patches = cut_stored(graph, num_patches, config, clock, folder)
         needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
-        if needs.total <= config.memory:
+        if needs.total <= limit:
             return patches
+        if patches.patch_set.num_widened:
+            config, patches = replace(config, most_patch_share=0.0), None
+            continue
         most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)
         if patches.num_patches >= most:
             raise ResourceError(
                 f"{graph.name}: the largest of {patches.num_patches} patches needs {show_size(needs.total)} in all; "
-                f"--memory {show_size(config.memory)} is too small"
+                f"--memory {show_size(limit)} is too small"
             )
         num_patches = min(most, max(num_patches, math.ceil(_FINER * patches.num_patches)))
         patches = None

@@ -85,6 +85,11 @@ def cut(graph: GraphStore, config: Config) -> PatchSet:
     return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
 
 
+def is_limited(graph: GraphStore, config: Config) -> bool:
+    """Whether a graph is on disk because of a limit of memory."""
+    return config.memory is not None and not graph.resident
+
+
 def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
     """How these settings cut a graph."""
     least, wanted = config.overlap_range
@@ -97,6 +102,7 @@ def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -
         min_overlap=least,
         target_overlap=wanted,
         mean_degree=config.patch_degree,
+        most_share=config.widens_to,
     )
 
 

@@ -30,7 +30,7 @@ class Run:
         inspection: Validation scores and residuals, where a run directory keeps a record of them.
         chosen: What validation pairs decided, see `Choice.describe`; empty where nothing was open.
         messages: What ranks sent each other, see `describe_messages`; empty for one process.
-        spectral_auc: Of the validation pairs by the baseline `spectral`; None without validation.
+        spectral_auc: Of the validation pairs by the baseline `spectral`; None without validation or above 4 M edges.
         rank_memory: Peak memory of every rank in bytes; empty for one process.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from l2g2g.alignment.frame import Frame
-from l2g2g.config import Config
+from l2g2g.config import BAD_CUT_MASK, Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
@@ -29,7 +30,19 @@ from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
-from l2g2g.runs.choices import LEAST_WIDTH, SpectralVectors, choose_structure, choose_vectors, find_spectral
+from l2g2g.runs.choices import (
+    NEGATIVE_EPOCHS,
+    TRIAL_EPOCHS,
+    Choice,
+    SpectralVectors,
+    begin_choice,
+    choose_assembly,
+    choose_blend,
+    choose_negatives,
+    choose_vectors,
+    find_spectral,
+    may_be_near,
+)
 from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
@@ -37,6 +50,7 @@ from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.preparation import (
     find_inputs,
+    is_limited,
     loop_settings,
     make_model,
     mask_clusters,
@@ -54,7 +68,7 @@ from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.loop import LoopSettings, Trained, WholePass, embed_nodes, train
+from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
 from l2g2g.training.recovery import embedding_trouble
@@ -108,44 +122,33 @@ def run_split(
     check_graph(graph, config)
     if patches is None:
         patches = find_patches(graph, config, clock, communicator=communicator)
+    if config.mask_is_open and patches.is_cut_badly(graph):
+        config = replace(config, mask=BAD_CUT_MASK)
     validation = split.validation if config.patience else None
-    structure, spectral = None, None
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
-    if graph.num_features and not config.considers_structure(graph.num_nodes):
+    if graph.num_features and not config.considers_structure(graph.num_nodes, is_limited=is_limited(graph, config)):
         config = replace(config, structure="none")
-    if start is None and config.can_be_spectral and _wants_spectral(config, validation):
-        with clock.measure("choose"):
-            width = _spectral_width(graph, config)
-            structure = _fit_structure(graph, width, config.seed, communicator)
-            spectral = find_spectral(structure, graph.num_features, validation, config)
-    config, choice = choose_structure(
-        config,
-        clock,
-        num_edges=len(validation.positive) if graph.num_features and validation is not None else 0,
-        spectral=spectral,
-        train=partial(run_split, split, patches=patches, communicator=communicator),
-    )
-    with clock.measure("partition"):
-        known = None if graph.num_features else structure
-        setting = _prepare(split, patches, config, start, checkpoints, communicator, known)
-        model, shard, patch_set = setting.model, setting.shard, patches.patch_set
-        batches = setting.make_batches(graph, setting.batch_bytes)
-        global_pairs = setting.make_pairs(batches)
-        whole = setting.make_pass(graph, trains=True)
+    columns = _Columns(graph, config, communicator)
+    begin = partial(_begin, split, patches, start, checkpoints, communicator, columns, clock)
+    is_new = start is None and config.can_be_spectral
+    candidate, choice, spectral = _choose_structure(config, validation, columns, begin, clock, on_epoch, is_new=is_new)
+    if config.negative_sampling == "auto" and validation is not None:
+        candidate, choice = _choose_negatives(candidate, choice, begin, clock, on_epoch, len(validation.positive))
+    setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
+    config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
-        trained = train(
-            model,
-            batches,
-            patch_set,
-            setting.settings,
-            global_pairs=global_pairs,
-            whole=whole,
-            validate=None if validation is None else partial(score_pairs, model, validation),
-            on_epoch=on_epoch,
-            checkpoints=setting.checkpoints,
-            shard=shard,
-        )
-    choice = choose_vectors(choice, max((score for _, score in trained.history.validations), default=None), spectral)
+        candidate.training.run(on_epoch=on_epoch, checkpoints=setting.checkpoints)
+        trained = candidate.training.finish()
+    if choice.negatives is not None:
+        config = setting.config = replace(config, negative_sampling=choice.negatives)
+    choice = choose_vectors(choice, candidate.training.best_score, spectral)
+    if choice.structure != "spectral" and candidate.training.either:
+        with clock.measure("choose"):
+            scores = candidate.training.score_assemblies(trained)
+            choice = choose_assembly(choice, scores, 0 if validation is None else len(validation.positive))
+        if choice.assembly == "mean":
+            config, whole = replace(config, assembly="mean"), None
+            setting.config = config
     if choice.summary():
         _log.info("%s: %s", graph.name, choice.summary())
     if choice.structure == "spectral":
@@ -181,14 +184,15 @@ def run_split(
         with clock.measure("baseline"):
             spectral_auc = score_spectral(graph, scored_pairs, config)
     with clock.measure("assemble"):
-        del global_pairs
+        del candidate
         final_graph = final_graph or graph
         if final_graph is not graph or not graph.resident or whole is not None:
             del batches  # large graphs need its memory for the next one
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
-                    structure = _fit_structure(final_graph, spectral.width, config.seed, communicator)
+                    how = {"num_negative": config.dim if spectral.is_signed else 0, "seed": config.seed}
+                    structure = _fit_structure(final_graph, spectral.width, communicator, **how)
                     model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
                 return_freed_memory()
@@ -218,21 +222,169 @@ def run_split(
     )
 
 
-def _spectral_width(graph: GraphStore, config: Config) -> int:
-    """Eigenvectors that are found before training, also to be read by the encoder where there are no features.
+def _choose_structure(
+    config: Config,
+    validation: Pairs | None,
+    columns: _Columns,
+    begin: Callable[[Config], _Candidate],
+    clock: Stopwatch,
+    on_epoch: OnEpoch | None,
+    *,
+    is_new: bool,
+) -> tuple[_Candidate, Choice, SpectralVectors | None]:
+    """Decide `auto`: the candidate that is trained to its end, with structural columns beside the features or without.
 
-    The many dimensions of a learned decoder would take most of the time of a run; few of them are better in any case.
+    A few epochs without them, and as many with them unless spectral vectors, which see nothing else, are far worse.
+    The better one goes on from there. Spectral vectors themselves are the third result, where they are a candidate:
+    beside features only where a first impression of them is not far worse.
+    is_new: whether they may replace the trained vectors.
     """
-    if config.decoder != "inner":
-        return LEAST_WIDTH if graph.num_features else config.structure_width
-    return config.dim if graph.num_features else max(config.dim, config.structure_width)
+    judges = validation is not None and config.epochs != 0
+    trial = max(TRIAL_EPOCHS, config.validate_every)  # there is nothing to compare before the first validation
+
+    def find() -> SpectralVectors:
+        with clock.measure("choose"):
+            return find_spectral(columns.signed(), columns.num_features, validation, config)
+
+    if config.structure != "auto":
+        found = find() if config.structure == "spectral" else None
+        return begin(config if found is None else replace(config, epochs=0)), begin_choice(config, found), found
+    plain = replace(config, structure="none")
+    if not columns.num_features or not judges:
+        found = find() if is_new and judges else None
+        return begin(plain), begin_choice(config, found), found
+    assert validation is not None
+    candidate = begin(plain)
+    with clock.measure("train"):
+        candidate.training.run(trial, on_epoch=on_epoch)
+    short = candidate.training.best_score
+    found, rough = None, None
+    if is_new:
+        with clock.measure("choose"):
+            rough = find_spectral(columns.rough(), columns.num_features, validation, config).auc
+        found = find() if may_be_near(rough, short) else None
+    choice = begin_choice(config, found).with_score("none, short", short).with_score("spectral, rough", rough)
+    if not choice.may_blend(config) or (is_new and found is None):
+        return candidate, choice, found
+    if config.memory is not None:  # both may not fit
+        del candidate
+    with clock.measure("choose"):
+        blended = begin(replace(config, structure="blend"))
+        blended.training.run(trial)
+    choice = choose_blend(choice, blended.training.best_score, len(validation.positive), is_learned=config.is_learned)
+    if choice.structure == "blend":
+        return blended, choice, found
+    del blended
+    return (candidate if config.memory is None else begin(plain)), choice, found
 
 
-def _wants_spectral(config: Config, validation: Pairs | None) -> bool:
-    """Whether spectral vectors are asked for, or are a candidate that validation pairs can judge."""
-    return config.structure == "spectral" or (
-        config.structure == "auto" and validation is not None and config.epochs != 0
-    )
+def _choose_negatives(
+    candidate: _Candidate,
+    choice: Choice,
+    begin: Callable[[Config], _Candidate],
+    clock: Stopwatch,
+    on_epoch: OnEpoch | None,
+    num_edges: int,
+) -> tuple[_Candidate, Choice]:
+    """Decide how the far ends of non-edges are drawn: some epochs of either way, and the better one goes on."""
+    config = candidate.setting.config
+    with clock.measure("train"):
+        candidate.training.run(NEGATIVE_EPOCHS, on_epoch=on_epoch)
+    uniform = candidate.training.best_score
+    if config.memory is not None:  # both may not fit
+        del candidate
+    with clock.measure("choose"):
+        other = begin(replace(config, negative_sampling="degree"))
+        other.training.run(NEGATIVE_EPOCHS)
+    choice = choose_negatives(choice, uniform, other.training.best_score, num_edges)
+    if choice.negatives == "degree":
+        return other, choice
+    del other
+    return (candidate if config.memory is None else begin(config)), choice
+
+
+class _Columns:
+    """Structural columns of the training graph, each width found once.
+
+    Args:
+        graph: What they are made of.
+        config: Seed, widths, and whether eigenvalues may be negative.
+        communicator: Of the ranks, which get the same bits.
+    """
+
+    def __init__(self, graph: GraphStore, config: Config, communicator: Communicator) -> None:
+        self._graph, self._config, self._communicator = graph, config, communicator
+        self._found: dict[int, StructureMap] = {}
+
+    @property
+    def num_features(self) -> int:
+        """Of the graph."""
+        return self._graph.num_features
+
+    def signed(self) -> StructureMap:
+        """Those of spectral vectors: of a graph that is nearly bipartite with negative eigenvalues."""
+        config = self._config
+        width = config.spectral_width(self.num_features)
+        return self._find(width, num_negative=min(config.dim, width) if config.can_be_signed else 0)
+
+    def rough(self) -> StructureMap:
+        """A first impression of those of spectral vectors."""
+        return self._fit(self._config.spectral_width(self.num_features), rough=True)
+
+    def inputs(self) -> StructureMap:
+        """Those that an encoder reads."""
+        return self._find(self._width).leading(self._config.structure_width)
+
+    @property
+    def _width(self) -> int:
+        return self._config.spectral_width(0)
+
+    def _find(self, width: int, **how: int) -> StructureMap:
+        if width not in self._found:
+            self._found[width] = self._fit(width, **how)
+        return self._found[width]
+
+    def _fit(self, width: int, **how: int) -> StructureMap:
+        return _fit_structure(self._graph, width, self._communicator, seed=self._config.seed, **how)
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A training that has begun, and what it is made of."""
+
+    setting: _Setting
+    batches: Batches
+    training: Training
+
+
+def _begin(
+    split: LinkSplit[Any],
+    patches: RunPatches,
+    start: Start | None,
+    checkpoints: CheckpointWriter | None,
+    communicator: Communicator,
+    columns: _Columns,
+    clock: Stopwatch,
+    config: Config,
+) -> _Candidate:
+    """Prepare a training with these settings."""
+    graph: GraphStore = split.train
+    validation = split.validation if config.patience else None
+    with clock.measure("partition"):
+        setting = _prepare(split, patches, config, start, checkpoints, communicator, columns)
+        batches = setting.make_batches(graph, setting.batch_bytes)
+        training = Training(
+            setting.model,
+            batches,
+            patches.patch_set,
+            setting.settings,
+            global_pairs=setting.make_pairs(batches),
+            whole=setting.make_pass(graph, trains=True),
+            validate=None if validation is None else partial(score_pairs, setting.model, validation),
+            either=config.assembly is None and patches.is_cut_badly(graph),
+            shard=setting.shard,
+        )
+    return _Candidate(setting, batches, training)
 
 
 @dataclass(eq=False)
@@ -377,9 +529,9 @@ class _Setting:
             del self.row_batch
 
 
-def _fit_structure(graph: GraphStore, width: int, seed: int, communicator: Communicator) -> StructureMap:
-    """Structural columns of a graph, the same bits on all ranks."""
-    found = fit_source(RowSource(TrainingRows(graph), communicator), width, seed=seed)
+def _fit_structure(graph: GraphStore, width: int, communicator: Communicator, **how: int) -> StructureMap:
+    """Structural columns of a graph, the same bits on all ranks. how: further arguments of `fit_products`."""
+    found = fit_source(RowSource(TrainingRows(graph), communicator), width, **how)
     shared = share_inputs(communicator, InputMap(0, "raw", structure=found)).structure
     assert shared is not None
     return shared
@@ -392,9 +544,9 @@ def _prepare(
     start: Start | None,
     checkpoints: CheckpointWriter | None,
     communicator: Communicator,
-    structure: StructureMap | None = None,
+    columns: _Columns,
 ) -> _Setting:
-    """Fit the inputs, make the model, share out the patches. structure: as in `find_inputs`."""
+    """Fit the inputs, make the model, share out the patches."""
     graph: GraphStore = split.train
     spare = patches.spare(config)
     # Rows first: they save most for what they take.
@@ -407,8 +559,10 @@ def _prepare(
     counts = _count_features(graph)
     found = start.inputs if start is not None else None
     if found is None:
-        source = RowSource(rows, communicator)
-        found = share_inputs(communicator, find_inputs(source, counts, config, structure))
+        structure = None
+        if config.structure == "blend" or not graph.num_features:
+            structure = columns.inputs()
+        found = share_inputs(communicator, find_inputs(RowSource(rows, communicator), counts, config, structure))
     inputs = InputRows(graph, found)
     if start is None:
 

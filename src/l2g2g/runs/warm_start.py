@@ -131,6 +131,10 @@ def continue_training(
 
 def check_continues(before: Config, config: Config) -> Config:
     """Refuse settings that need other weights. Returns the config with what the finished run had decided."""
+    decided = ["structure", "structure_width", "feature_width"]
+    if before.structure == "spectral":  # such vectors have a decoder of their own, whatever the preset's is
+        decided.append("decoder")
+    config = replace(config, **{name: getattr(before, name) for name in decided})
     was, now = ({name: getattr(each, name) for name in _SHAPE} for each in (before, config))
     changed = differences(was, now)
     if changed:
@@ -140,8 +144,7 @@ def check_continues(before: Config, config: Config) -> Config:
             f"{config.method} trains one encoder per patch, and a grown graph has other patches; fit it anew, and "
             f"bring it to the old coordinates with `l2g2g align --anchor`"
         )
-    decided = {name: getattr(before, name) for name in ("structure", "structure_width", "feature_width")}
-    return replace(config, **decided)
+    return config
 
 
 def extend_inputs(fitted: Fitted, matched: Matched) -> InputMap:

@@ -87,62 +87,136 @@ class Trained:
     history: History
 
 
+class Training:
+    """A training that can pause between two epochs: `run` it as far as wanted, then `finish` it.
+
+    Args:
+        model: Trained in place.
+        batches: Gone through one by one, once or twice an epoch; a batch may be made when its turn comes.
+        global_pairs: What is scored where the scope is global.
+        whole: As in `embed_nodes`.
+        validate: Global embedding (num_nodes, dim) -> score, higher is better. The state of the best is kept.
+        either: With `whole` and `validate`: the mean of the patches is validated too, and the better of both counts.
+        shard: The patches of this rank, to which the batches belong; None for all.
+    """
+
+    def __init__(
+        self,
+        model: Autoencoder,
+        batches: Batches,
+        patch_set: PatchSet,
+        settings: LoopSettings,
+        *,
+        global_pairs: GlobalLoss | None = None,
+        whole: WholePass | None = None,
+        validate: Callable[[Tensor], float] | None = None,
+        either: bool = False,
+        shard: Shard | None = None,
+    ) -> None:
+        self.model, self.batches, self.settings = model, batches, settings
+        self.global_pairs, self.whole, self.validate = global_pairs, whole, validate
+        self.either = either and whole is not None and validate is not None
+        self.shard = shard or Shard(patch_set)
+        device = next(model.parameters()).device
+        frame = Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=device)
+        optimiser = Adam(model.parameters(), settings.learning_rate)
+        self.state = LoopState(model, optimiser, frame, Recovery(model, frame))
+
+    def run(
+        self,
+        until: int | None = None,
+        *,
+        on_epoch: OnEpoch | None = None,
+        checkpoints: CheckpointWriter | RankCheckpointWriter | None = None,
+    ) -> None:
+        """Train to the end, or until so many epochs are done. on_epoch is told of every epoch.
+
+        checkpoints: saves the state while it changes, and brings it back where it has one.
+        """
+        state, settings = self.state, self.settings
+        with keep_freed_memory(), nullcontext() if checkpoints is None else checkpoints.watch():
+            if checkpoints is not None:
+                checkpoints.restore(state)
+            while not _is_over(state, settings) and (until is None or state.epoch < until):
+                num_refreshes = len(state.history.refresh_seconds)
+                trouble = _run_epoch(state, self.batches, self.shard, settings, self.global_pairs)
+                if state.epoch % settings.validate_every == 0 or state.epoch == settings.epochs:
+                    if self.validate is not None:
+                        self._validate(self.validate)
+                    elif trouble is None:
+                        state.recovery.keep(state.frame)
+                if on_epoch is not None:
+                    refreshed = len(state.history.refresh_seconds) > num_refreshes
+                    on_epoch(_report(state, refreshed, self.batches, self.shard))
+                if checkpoints is not None:
+                    checkpoints.after_epoch(state)
+            if checkpoints is not None:
+                checkpoints.finish(state)
+
+    def _validate(self, validate: Callable[[Tensor], float]) -> None:
+        """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
+        state = self.state
+        trouble, score, frame = self._score(validate, self.whole)
+        if trouble is None and self.either:
+            _, other, other_frame = self._score(validate, None)
+            score, frame = max((score, frame), (other, other_frame), key=lambda each: each[0])
+        if trouble is not None:
+            state.frame = state.recovery.go_back(trouble, state.epoch - 1, state.optimiser)
+            return
+        good = state.recovery.keep(state.frame)
+        state.history.validations.append((state.epoch, score))
+        state.waited += 1
+        if score > state.best_score:
+            state.best_score, state.best_model, state.best_frame, state.waited = score, good, frame, 0
+            state.history.best_epoch = state.epoch
+
+    def _score(self, validate: Callable[[Tensor], float], whole: WholePass | None) -> tuple[str | None, float, Frame]:
+        """What is wrong with the vectors, if anything, their score if nothing is, and the frame of the patches."""
+        state = self.state
+        embedding, frame = embed_nodes(state.model, self.batches, self.shard, self.settings, state.frame, whole)
+        return *self.shard.decide(lambda: _judge(embedding, validate)), frame
+
+    def score_assemblies(self, trained: Trained) -> dict[str, float]:
+        """Validation scores of the vectors as the mean of the patches, and by the pass over the whole graph."""
+        assert self.validate is not None
+        self.state.frame = trained.frame
+        return {name: self._score(self.validate, each)[1] for name, each in (("whole", self.whole), ("mean", None))}
+
+    @property
+    def best_score(self) -> float | None:
+        """Of the validations so far; None before the first."""
+        return max((score for _, score in self.state.history.validations), default=None)
+
+    def finish(self) -> Trained:
+        """The model of the best validation, or as it is."""
+        state, model = self.state, self.model
+        frame, history = state.frame, state.history
+        history.losses = self.shard.end(history.losses)
+        if state.best_model is not None:
+            assert state.best_frame is not None
+            model.load_state_dict(state.best_model)
+            frame = state.best_frame
+        else:
+            state.recovery.check_end()
+            history.best_epoch = history.num_epochs
+        history.recoveries = state.recovery.count
+        return Trained(model, frame, history)
+
+
 def train(
     model: Autoencoder,
     batches: Batches,
     patch_set: PatchSet,
     settings: LoopSettings,
     *,
-    global_pairs: GlobalLoss | None = None,
-    whole: WholePass | None = None,
-    validate: Callable[[Tensor], float] | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: CheckpointWriter | RankCheckpointWriter | None = None,
-    shard: Shard | None = None,
+    **parts: Any,
 ) -> Trained:
-    """Train in place. validate: global embedding (num_nodes, dim) -> score, higher is better.
-
-    batches: iterated once or twice an epoch; a batch may be made when it is reached.
-    global_pairs: what is scored where the scope is global. whole: as in `embed_nodes`.
-    With `validate`, the state of the best validation is kept. on_epoch is called after every epoch.
-    checkpoints: saves the state during training, and restores it where a checkpoint was found.
-    shard: the patches of this rank, to which the batches belong; None for all.
-    """
-    shard = shard or Shard(patch_set)
-    frame = Frame.identity(
-        patch_set.num_patches, model.dim, dtype=torch.float32, device=next(model.parameters()).device
-    )
-    optimiser = Adam(model.parameters(), settings.learning_rate)
-    state = LoopState(model, optimiser, frame, Recovery(model, frame))
-    with keep_freed_memory(), nullcontext() if checkpoints is None else checkpoints.watch():
-        if checkpoints is not None:
-            checkpoints.restore(state)
-        while not _is_over(state, settings):
-            num_refreshes = len(state.history.refresh_seconds)
-            trouble = _run_epoch(state, batches, shard, settings, global_pairs)
-            if state.epoch % settings.validate_every == 0 or state.epoch == settings.epochs:
-                if validate is not None:
-                    _validate(state, batches, shard, settings, whole, validate)
-                elif trouble is None:
-                    state.recovery.keep(state.frame)
-            if on_epoch is not None:
-                refreshed = len(state.history.refresh_seconds) > num_refreshes
-                on_epoch(_report(state, refreshed, batches, shard))
-            if checkpoints is not None:
-                checkpoints.after_epoch(state)
-        if checkpoints is not None:
-            checkpoints.finish(state)
-    frame, history = state.frame, state.history
-    history.losses = shard.end(history.losses)
-    if state.best_model is not None:
-        assert state.best_frame is not None
-        model.load_state_dict(state.best_model)
-        frame = state.best_frame
-    else:
-        state.recovery.check_end()
-        history.best_epoch = history.num_epochs
-    history.recoveries = state.recovery.count
-    return Trained(model, frame, history)
+    """Train in place, in one go. parts: further arguments of `Training`; on_epoch, checkpoints: as for its `run`."""
+    training = Training(model, batches, patch_set, settings, **parts)
+    training.run(on_epoch=on_epoch, checkpoints=checkpoints)
+    return training.finish()
 
 
 def _is_over(state: LoopState, settings: LoopSettings) -> bool:
@@ -192,28 +266,6 @@ def _run_epoch(
     history.losses.append(loss)
     history.epoch_seconds.append(time.perf_counter() - started)
     return trouble
-
-
-def _validate(
-    state: LoopState,
-    batches: Batches,
-    shard: Shard,
-    settings: LoopSettings,
-    whole: WholePass | None,
-    validate: Callable[[Tensor], float],
-) -> None:
-    """Score the embedding as it is; remember the state as a good one, and as the best if it is."""
-    embedding, frame = embed_nodes(state.model, batches, shard, settings, state.frame, whole)
-    trouble, score = shard.decide(lambda: _judge(embedding, validate))
-    if trouble is not None:
-        state.frame = state.recovery.go_back(trouble, state.epoch - 1, state.optimiser)
-        return
-    good = state.recovery.keep(state.frame)
-    state.history.validations.append((state.epoch, score))
-    state.waited += 1
-    if score > state.best_score:
-        state.best_score, state.best_model, state.best_frame, state.waited = score, good, frame, 0
-        state.history.best_epoch = state.epoch
 
 
 def _judge(embedding: Tensor, validate: Callable[[Tensor], float]) -> tuple[str | None, float]:

@@ -9,6 +9,7 @@ from l2g2g.models.decoders.asymmetric import AsymmetricDecoder
 from l2g2g.models.decoders.cosine import CosineDecoder
 from l2g2g.models.decoders.distance import DistanceDecoder
 from l2g2g.models.decoders.inner import InnerDecoder
+from l2g2g.models.decoders.signed import SignedDecoder
 from l2g2g.models.pairs import Arcs, PairList
 
 
@@ -54,6 +55,16 @@ def test_distance_is_exact_far_from_the_origin(embedding):
     # In float32 the squares would be 1e6 and their differences off by whole numbers.
     near, far = (all_scores(DistanceDecoder(), (embedding + shift).float()) for shift in (0, 1000))
     assert torch.allclose(near, far, rtol=1e-3, atol=0.02)
+
+
+def test_signed_weighs_the_columns(embedding):
+    decoder = SignedDecoder(4).double()
+    assert decoder.weights.tolist() == [1, 1, -1, -1]
+    with torch.no_grad():
+        decoder.weights.copy_(torch.tensor([2.0, 0.5, -1.0, 0.0]))
+        decoder.bias.fill_(0.3)
+    expected = embedding @ torch.diag(torch.tensor([2.0, 0.5, -1.0, 0.0]).double()) @ embedding.t() + 0.3
+    assert torch.allclose(all_scores(decoder, embedding), expected, atol=1e-12)
 
 
 def test_asymmetric_reads_the_two_halves(embedding):

@@ -1,0 +1,84 @@
+"""Widening: after a bad cut patches take in the nodes with most edges into them."""
+
+import numpy as np
+import pytest
+
+from l2g2g.config import make_config
+from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.store import write_graph
+from l2g2g.patches.cut import cut_graph
+from l2g2g.patches.widening import GOOD_CUT, _find_thresholds, widen
+from l2g2g.runs.preparation import plan_cut
+
+NUM_NODES = 400
+
+
+@pytest.fixture(scope="module")
+def hubs():
+    """Four communities, and twenty hubs that know everybody: no partition keeps their edges."""
+    generator = np.random.default_rng(0)
+    sources, targets = generator.integers(0, NUM_NODES, (2, 6000))
+    inside = (sources % 4 == targets % 4) & (sources != targets)
+    hub = generator.integers(0, 20, 6000), generator.integers(0, NUM_NODES, 6000)
+    apart = hub[0] != hub[1]
+    pairs = [np.concatenate([one[inside], other[apart]]) for one, other in zip((sources, targets), hub, strict=True)]
+    return Graph.from_arcs(*pairs, num_nodes=NUM_NODES, name="hubs")
+
+
+def make_cut(graph, **options):
+    return plan_cut(graph, 4, make_config("l2g2g", patches=4, min_overlap=2, target_overlap=4, **options), "metis")
+
+
+def test_hubs_join_other_patches_and_more_edges_are_kept(hubs):
+    narrow, wide = (cut_graph(hubs, make_cut(hubs, most_patch_share=share))[0] for share in (0.0, 0.5))
+    kept = [patches.count_covered_edges(hubs) / hubs.num_edges for patches in (narrow, wide)]
+    assert kept[0] < GOOD_CUT < 0.95 < kept[1]
+    assert narrow.num_widened == 0 < wide.num_widened
+    assert wide.sizes.max() <= 0.5 * NUM_NODES + 16  # overlaps as without it
+    assert wide.node_duplication <= 2.5 + 48 / NUM_NODES
+    counts = np.bincount(wide.global_nodes, minlength=NUM_NODES)
+    assert counts[:20].mean() > 2 * counts[20:].mean()
+    for patch in range(4):  # nobody leaves a patch
+        assert np.isin(narrow.nodes_of(patch), wide.nodes_of(patch)).all()
+
+
+def test_who_joins_has_more_edges_into_the_cluster_than_who_does_not(hubs):
+    labels = np.arange(NUM_NODES) % 4
+    joined = widen(hubs.row_blocks, labels, 4, 0.4)
+    counts = (hubs.adjacency != 0).astype(np.int64) @ np.eye(4, dtype=np.int64)[labels]
+    for cluster in range(4):
+        inside = np.zeros(NUM_NODES, bool)
+        inside[joined.nodes[joined.clusters == cluster]] = True
+        outside = ~inside & (labels != cluster)
+        assert inside[labels == cluster].sum() == 0
+        assert counts[inside, cluster].min() > counts[outside, cluster].max()
+        assert inside.sum() + (labels == cluster).sum() <= 0.4 * NUM_NODES
+
+
+def test_memory_and_disk_widen_alike(hubs, tmp_path):
+    cut = make_cut(hubs)
+    first, second = (cut_graph(graph, cut)[0] for graph in (hubs, write_graph(hubs, tmp_path / "store")))
+    assert first.num_widened > 0
+    assert (first.global_nodes == second.global_nodes).all()
+    assert (first.offsets == second.offsets).all()
+
+
+def test_a_good_cut_stays_as_it_is(planted):
+    blocks = np.sort(planted.labels)
+    assert len(widen(planted.row_blocks, planted.labels, len(np.unique(blocks)), 0.4).nodes) == 0
+
+
+def test_thresholds_keep_both_bounds():
+    histogram = np.zeros((2, 1025), np.int64)
+    histogram[0, [1, 2, 5]] = 100, 30, 10
+    histogram[1, [2, 9]] = 500, 40
+    assert _find_thresholds(histogram, np.array([50, 50]), 2, 0.4, 1000).tolist() == [2, 3]  # 590 of 1,000 are too many
+    assert _find_thresholds(histogram, np.array([50, 50]), 2, 1.0, 1000).tolist() == [2, 2]
+    many = histogram[[1, 1, 1]]
+    assert _find_thresholds(many, np.full(3, 50), 2, 1.0, 600).tolist() == [3, 3, 3]  # 1,620 are above 1.5 a node
+
+
+def test_no_widening_where_patches_must_stay_small():
+    assert make_config("l2g2g").widens_to == 0.4
+    for options in ({"preset": "paper"}, {"method": "gae+l2g"}, {"share_encoder": False}):
+        assert make_config(**options).widens_to == 0
