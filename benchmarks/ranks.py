@@ -1,10 +1,13 @@
-"""Two ranks against one: the same losses and vectors, how much faster, and what they send beside the formulas.
+"""Several ranks against one process: how much faster, with the same losses and vectors, and how much less memory.
 
 Every job is a process of its own, or one for each rank under torchrun, with one thread each. Prints one JSON line for
-each graph and preset; the table goes to stderr. "wall" is by the clock; "cpu" is what the busiest rank computes, and so
-what the clock would say if nobody else used the machine and messages took no time.
+each graph and preset; the table goes to stderr. "wall" is by the clock, the median of all but the first epochs, and
+"undisturbed" the tenth part of these that was quickest; "cpu" is what the busiest rank computes, and so what the clock
+would say if nobody else used the machine and messages took no time. "others" is how many cores other processes kept
+busy meanwhile: wall means nothing unless it is near 0.
 
     python benchmarks/ranks.py --datasets sbm-large,cora-ml --presets paper,default --epochs 100 --repeat 3
+    python benchmarks/ranks.py --memory --datasets npm_codep --patches 16 --partition fennel --epochs 3
 """
 
 from __future__ import annotations
@@ -39,15 +42,16 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
 
     place = Place.read(os.environ)
     rank = 0 if place is None else place.rank
-    ticks: list[tuple[float, float]] = []
+    ticks: list[tuple[float, float, float]] = []
     foreign: list[int] = []
     request = NodeTable.request
 
     def counted(self: NodeTable, wanted: Any, count: int) -> Any:
         """Count the ends of this rank's pairs that another rank owns."""
-        if wanted is not None and len(foreign) < COUNTED_EPOCHS:
-            foreign.append(int(wanted[~self.is_owned].sum()))
-        return request(self, wanted, count)
+        asked, total = request(self, wanted, count)
+        if len(foreign) < COUNTED_EPOCHS and not self.has_all:
+            foreign.append(sum(asked.lengths) - asked.lengths[self.communicator.rank])
+        return asked, total
 
     NodeTable.request = counted  # type: ignore[method-assign]
     with nullcontext(LOCAL) if place is None else join_ranks(place, timeout=300) as communicator:
@@ -56,14 +60,16 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
         _, run = evaluate_graph(
             graph,
             config,
-            on_epoch=lambda _: ticks.append((time.perf_counter(), time.process_time())),
+            on_epoch=lambda _: ticks.append((time.perf_counter(), time.process_time(), busy_seconds())),
             communicator=communicator,
         )
-    walls, cpus = np.diff(np.array(ticks), axis=0)[COUNTED_EPOCHS:].T
+    walls, cpus, busy = np.diff(np.array(ticks), axis=0)[COUNTED_EPOCHS:].T
     overlaps, patch_set = run.patch_set.overlaps, run.patch_set
     found = {
-        "wall": float(walls.mean()),
-        "cpu": float(cpus.mean()),
+        "wall": float(np.median(walls)),
+        "undisturbed": float(np.quantile(walls, 0.1)),
+        "cpu": float(np.median(cpus)),
+        "window": [float(walls.sum()), float(cpus.sum()), float(busy.sum())],
         "total": sum(spent for stage, spent in run.seconds.items() if stage not in ("epoch_median", "synchronise")),
         "foreign_ends": float(np.mean(foreign)) if foreign else 0.0,
         "messages": run.messages,
@@ -76,6 +82,18 @@ def train_here(dataset: str, settings: Row, data: Path, folder: Path) -> None:
     (folder / f"{rank}.json").write_text(json.dumps(found))
     if rank == 0:
         np.savez(folder / "result.npz", losses=np.array(run.trained.history.losses), embedding=run.embedding)
+
+
+def busy_seconds() -> float:
+    """CPU seconds that all processes of this machine have taken."""
+    user, nice, system = map(int, Path("/proc/stat").read_text().split(maxsplit=4)[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def cores_of_others(ranks: list[Row]) -> float:
+    """Cores that other processes kept busy while the ranks trained."""
+    wall, _, busy = ranks[0]["window"]
+    return max(0.0, busy - sum(each["window"][1] for each in ranks)) / wall
 
 
 def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Namespace) -> tuple[list[Row], Any]:
@@ -92,7 +110,7 @@ def run_job(num_ranks: int, dataset: str, settings: Row, options: argparse.Names
 
 
 def compare(dataset: str, preset: str, options: argparse.Namespace) -> Row:
-    """One row: best clocks of the repetitions, differences, bytes beside formulas."""
+    """One row: the best clocks of all turns, differences, bytes beside formulas."""
     settings = {"method": options.method, "preset": preset, "epochs": options.epochs, "threads": 1}
     settings |= {"patches": options.patches, "patience": 0}
     ones, twos = [], []
@@ -101,7 +119,7 @@ def compare(dataset: str, preset: str, options: argparse.Namespace) -> Row:
         twos.append(run_job(2, dataset, settings, options))
     one_result, (two, two_result) = ones[0][1], twos[0]
     clocks = {}
-    for clock in ("wall", "cpu", "total"):
+    for clock in ("wall", "undisturbed", "cpu", "total"):
         alone = min(found[0][clock] for found, _ in ones)
         shared = min(max(each[clock] for each in found) for found, _ in twos)
         clocks[clock] = {"one": alone, "two": shared, "faster": alone / shared}
@@ -111,10 +129,39 @@ def compare(dataset: str, preset: str, options: argparse.Namespace) -> Row:
         "method": options.method,
         "epochs": options.epochs,
         "seconds": clocks,
+        "others": [max(cores_of_others(found) for found, _ in jobs) for jobs in (ones, twos)],
         "loss_difference": float(np.abs(one_result["losses"] - two_result["losses"]).max()),
         "embedding_difference": float(np.abs(one_result["embedding"] - two_result["embedding"]).max()),
         "largest_coordinate": float(np.abs(one_result["embedding"]).max()),
         "bytes": compare_bytes(two),
+    }
+
+
+def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Row:
+    """One row: peak memory of one process, and of every rank, by the command that users run, on all edges."""
+    found = {}
+    for num_ranks in (1, options.ranks):
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
+        with tempfile.TemporaryDirectory(prefix="l2g2g-ranks-") as folder:
+            call = [sys.executable, *(launcher if num_ranks > 1 else []), "-m", "l2g2g", "embed", dataset]
+            call += ["--data-dir", str(options.data_dir), "-o", f"{folder}/vectors.npy", "--json", "--threads", "1"]
+            call += ["--method", options.method, "--preset", preset, "--patches", str(options.patches)]
+            call += ["--partition", options.partition, "--epochs", str(options.epochs), "--no-validation"]
+            threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            done = subprocess.run(call, check=True, capture_output=True, text=True, env={**os.environ, **threads})
+        row = json.loads(done.stdout)
+        # That of the first rank once more: it also writes what the job leaves.
+        found[num_ranks] = [row["peak_memory_bytes"], *row.get("rank_memory_bytes", [])[1:]]
+    (one,), several = found[1], found[options.ranks]
+    return {
+        "dataset": dataset,
+        "preset": preset,
+        "method": options.method,
+        "patches": options.patches,
+        "partition": options.partition,
+        "one_process": one,
+        "ranks": several,
+        "share": [peak / one for peak in several],
     }
 
 
@@ -140,7 +187,16 @@ def compare_bytes(ranks: list[Row]) -> Row:
 
 
 def show(rows: list[Row]) -> None:
-    table = Table("graph", "preset", "epoch, 1 rank", "2 ranks", "faster", "by cpu", "loss off", "vectors off", "bytes")
+    if "share" in rows[0]:
+        table = Table("graph", "preset", "one process", "each rank", "share of one process")
+        for row in rows:
+            peaks = ", ".join(f"{peak / 1e9:.2f}" for peak in row["ranks"])
+            shares = ", ".join(f"{share:.2f}" for share in row["share"])
+            table.add_row(row["dataset"], row["preset"], f"{row['one_process'] / 1e9:.2f} GB", f"{peaks} GB", shares)
+        Console(stderr=True, width=160).print(table)
+        return
+    clocks = "epoch, 1 rank", "2 ranks", "faster", "undisturbed", "by cpu", "others"
+    table = Table("graph", "preset", *clocks, "loss off", "vectors off", "bytes")
     for row in rows:
         wall, cpu = row["seconds"]["wall"], row["seconds"]["cpu"]
         ratios = ", ".join(f"{kind} {each['ratio']:.2f}" for kind, each in row["bytes"].items())
@@ -150,7 +206,9 @@ def show(rows: list[Row]) -> None:
             f"{1e3 * wall['one']:.1f} ms",
             f"{1e3 * wall['two']:.1f} ms",
             f"{wall['faster']:.2f}",
+            f"{row['seconds']['undisturbed']['faster']:.2f}",
             f"{cpu['faster']:.2f}",
+            ", ".join(f"{cores:.2f}" for cores in row["others"]),
             f"{row['loss_difference']:.0e}",
             f"{row['embedding_difference']:.0e} of {row['largest_coordinate']:.1f}",
             ratios,
@@ -164,6 +222,9 @@ def main() -> None:
     parser.add_argument("--presets", default="paper,default")
     parser.add_argument("--method", default="l2g2g")
     parser.add_argument("--patches", type=int, default=10)
+    parser.add_argument("--partition", default="metis", help="with --memory")
+    parser.add_argument("--ranks", type=int, default=4, help="with --memory; the clocks are of two")
+    parser.add_argument("--memory", action="store_true", help="peak memory instead of clocks")
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--data-dir", type=Path, default=DATA)
@@ -178,7 +239,8 @@ def main() -> None:
     for dataset in options.datasets.split(","):
         for preset in options.presets.split(","):
             progress(f"{dataset} {preset}")
-            rows.append({**compare(dataset, preset, options), "machine": describe_machine()})
+            measure = compare_memory if options.memory else compare
+            rows.append({**measure(dataset, preset, options), "machine": describe_machine()})
             print(json.dumps(rows[-1]), flush=True)
     show(rows)
 

@@ -32,7 +32,7 @@ What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make 
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
 # Of an extra that the tests do without: the site is made by `make docs`.
-OTHERS = {"mkdocs-material": "MIT", "mkdocstrings": "ISC"}
+OTHERS = {"mkdocs-material": "MIT", "mkdocstrings": "ISC", "mike": "BSD-3-Clause"}
 
 
 def runtime_needs(root: str = "l2g2g") -> dict[str, set[str]]:

@@ -112,6 +112,21 @@ def test_the_file_and_the_tables(planted, tmp_path):
     assert functions.row_count == 15
 
 
+def test_messages_of_ranks_have_a_table():
+    """Of each rank in bytes, and the sum of what is sent in every epoch."""
+    messages = {
+        "gradient": {"bytes": 30.0, "times": 4, "by_rank": [10.0, 20.0]},
+        "pair_rows": {"bytes": 3000.0, "times": 8, "by_rank": [1000.0, 2000.0]},
+        "node_means": {"bytes": 7.0, "times": 1, "by_rank": [0.0, 7.0]},
+    }
+    row = {"method": "l2g2g", "epochs": 4, "messages": messages, "seconds": {"train": 1.0, "total": 2.0}}
+    table = render_profile(describe_run(row, []))[-1]
+    cells = [list(column.cells) for column in table.columns]
+    assert cells[0] == ["pair rows", "gradient", "node means", "every epoch"]
+    assert cells[2] == ["2", "1", "0.25", "3"]
+    assert cells[3:] == [["1,000", "10", "0", "2,010"], ["2,000", "20", "7", "4,020"]]
+
+
 def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path):
     check_profile(tmp_path / "profile.json")
     for wrong in (tmp_path, tmp_path / "none" / "profile.json"):

@@ -692,10 +692,24 @@ def test_native_loss_of_negatives_equals_that_of_their_list(machine, plan, width
 
 def test_only_wanted_rows_are_listed(machine, plan):
     wanted = np.random.default_rng(0).random(plan.draws.num_rows) < 0.3
-    every, some = plan.list_pairs(seed=0, epoch=1), plan.list_pairs(seed=0, epoch=1, wanted=wanted)
+    every, some = plan.list_pairs(seed=0, epoch=1), replace(plan, wanted=wanted).list_pairs(seed=0, epoch=1)
     chosen = wanted[every.rows]
     np.testing.assert_array_equal(some.rows, every.rows[chosen])
     np.testing.assert_array_equal(some.columns, every.columns[chosen])
+
+
+def test_rows_of_two_ranks_are_scored_like_all_together(machine, plan):
+    """What two ranks score of the same vectors, each its own rows, adds up to what one process scores."""
+    wanted, left = np.random.default_rng(0).random(plan.draws.num_rows) < 0.3, normal(plan.draws.num_rows, 16)
+    found = []
+    for rows in (None, wanted, ~wanted):
+        gradient = np.zeros_like(left)
+        loss = replace(plan, wanted=rows).score(left, None, 0.3, gradient, None, seed=1, epoch=5)
+        found.append((*loss, gradient))
+    for whole, one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one + other, whole, rtol=1e-5, atol=1e-6)
+    assert found[1][0] > 0
+    assert found[2][0] > 0
 
 
 def test_native_pattern_is_packed_like_that_of_the_reference(machine):

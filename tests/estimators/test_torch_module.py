@@ -13,7 +13,7 @@ from l2g2g import GAE, GAEL2G, L2G2G, VGAE, InputError
     [
         GAE(dim=4, epochs=5, structure="none"),
         VGAE(dim=4, epochs=5, structure="none"),
-        L2G2G(dim=4, patches=2, epochs=5, preset="accurate", hidden=4),
+        L2G2G(dim=4, patches=2, epochs=5, preset="accurate", hidden=4, structure="none"),
     ],
     ids=["gae", "vgae", "accurate"],
 )

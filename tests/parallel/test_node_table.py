@@ -63,20 +63,21 @@ def test_one_process_owns_everything():
         _ = table.rows
 
 
-# Nodes 0 to 7; rank 0 has the patch 0 1 2 3 and owns it; rank 1 has 2 3 4 5 and 5 6; rank 2 has 6 7 0.
+# Nodes 0 to 7; rank 0 has the patch 0 1 2 3 and owns 1 2 3; rank 1 has 2 3 4 5 and 5 6; rank 2 has 6 7 0.
 HELD = [[np.array([0, 1, 2, 3])], [np.array([2, 3, 4, 5]), np.array([5, 6])], [np.array([0, 6, 7])]]
-OWNERS = np.array([0, 0, 0, 0, 1, 1, 1, 2])
+OWNERS = np.array([2, 0, 0, 0, 1, 1, 1, 2])
 COUNTS = np.bincount(np.concatenate([nodes for patches in HELD for nodes in patches]))
 
 
-def test_ranks_add_up_what_one_process_does():
+@pytest.mark.parametrize("asks_for_all", [False, True])
+def test_ranks_add_up_what_one_process_does(asks_for_all):
     shares = (1 / COUNTS).astype(np.float32)
     vectors = [[normal(len(nodes), 3, seed=10 * rank + k) for k, nodes in enumerate(HELD[rank])] for rank in range(3)]
     expected = torch.zeros(8, 3)
     for patches, parts in zip(HELD, vectors, strict=True):
         for nodes, part in zip(patches, parts, strict=True):
             expected[nodes] += part * torch.from_numpy(shares[nodes])[:, None]
-    wanted = np.random.default_rng(0).random((3, 8)) < 0.6
+    wanted = np.random.default_rng(0).random((3, 8)) < (1.0 if asks_for_all else 0.6)
     pair_gradients = [normal(8, 3, seed=50 + rank) for rank in range(3)]
     gradient = sum(part * torch.from_numpy(wanted[rank])[:, None] for rank, part in enumerate(pair_gradients))
 
@@ -89,12 +90,13 @@ def test_ranks_add_up_what_one_process_does():
             table.scatter_add(placement, part)
         table.complete("sums")
         first = table.to_first("means")
-        request, total = table.request(wanted[rank], rank + 1)
+        request, total = table.request(None if asks_for_all else wanted[rank], rank + 1)
+        asked = np.arange(8) if request.nodes is None else request.nodes
         found = table.gather(request)
         table.clear()
-        table.scatter_add_to_owners(request, pair_gradients[rank][request.nodes])
+        table.scatter_add_to_owners(request, pair_gradients[rank][asked])
         table.return_ghosts("gradients")
-        return first, request.nodes, found, total, [table.take(placement) for placement in placements]
+        return first, asked, found, total, [table.take(placement) for placement in placements]
 
     for rank, (first, nodes, found, total, gradients) in enumerate(run_ranks(3, work)):
         torch.testing.assert_close(first, expected if rank == 0 else expected[:0])

@@ -28,6 +28,16 @@ class Threads:
                 assert [len(part) for part in received] == list(expected)
                 return torch.cat(received)
 
+            def broadcast(self, kind, data):
+                row = (
+                    torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+                )
+                lengths = [len(row)] * size if rank == 0 else [0] * size
+                count = self.all_gather(kind, torch.tensor([len(row)]), [1] * size)[0]
+                return (
+                    self.all_to_all(kind, row.repeat(size), lengths, [int(count)] + [0] * (size - 1)).numpy().tobytes()
+                )
+
             def all_reduce(self, kind, values):
                 rows = self.all_gather(kind, values[None].clone(), [1] * size)
                 values.copy_(rows.sum(0))

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from l2g2g import cli
 from l2g2g.estimators.estimator import load_model
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.store import write_graph
 from l2g2g.runs import storage
@@ -64,6 +65,19 @@ def runs(graph, tmp_path_factory):
     return found
 
 
+def write_grown(graph, folder):
+    """Arguments that name the graph with one node more."""
+    sources, targets = graph.edges()
+    names = graph.node_ids
+    rows = [f"{names[u]},{names[v]}" for u, v in zip(sources, targets, strict=True)]
+    (folder / "grown.csv").write_text("\n".join(["source,target", *rows, "new,n0", "new,n1"]))
+    columns = ["id," + ",".join(f"x{column}" for column in range(12))]
+    table = np.concatenate([graph.features, graph.features[:1]])
+    columns += [f"{name}," + ",".join(map(str, row)) for name, row in zip([*names, "new"], table, strict=True)]
+    (folder / "features.csv").write_text("\n".join(columns))
+    return [folder / "grown.csv", "--features", folder / "features.csv"]
+
+
 @pytest.mark.parametrize("way", WAYS[1:])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_content_is_the_same(runs, method, way):
@@ -94,15 +108,7 @@ def test_every_command_reads_it(runs, graph, tmp_path, method, way):
     assert call("neighbours", run_dir, "n3", "-k", 2).startswith("n3\n")
     assert len(call("predict", run_dir, "--top", 3, "--quiet").splitlines()) == 4
     model = load_model(run_dir)
-    sources, targets = graph.edges()
-    names = graph.node_ids
-    rows = [f"{names[u]},{names[v]}" for u, v in zip(sources, targets, strict=True)]
-    (tmp_path / "grown.csv").write_text("\n".join(["source,target", *rows, "new,n0", "new,n1"]))
-    columns = ["id," + ",".join(f"x{column}" for column in range(12))]
-    table = np.concatenate([graph.features, graph.features[:1]])
-    columns += [f"{name}," + ",".join(map(str, row)) for name, row in zip([*names, "new"], table, strict=True)]
-    (tmp_path / "features.csv").write_text("\n".join(columns))
-    grown = [tmp_path / "grown.csv", "--features", tmp_path / "features.csv"]
+    grown, names = write_grown(graph, tmp_path), graph.node_ids
     row = json.loads(call("embed", *grown, "--model", run_dir, "-o", tmp_path / "new.csv", "--json"))
     assert (row["num_known"], row["num_new"]) == (120, 1)
     ids, vectors = read_embedding(tmp_path / "new.csv")
@@ -111,6 +117,34 @@ def test_every_command_reads_it(runs, graph, tmp_path, method, way):
     if method == "whole pass":
         row = json.loads(call("embed", *grown, "--warm-start", run_dir, "-o", tmp_path / "warm.csv", "--json"))
         assert row["num_new"] == 1
+
+
+@pytest.mark.parametrize("before", ["memory", "ranks"])
+def test_training_goes_on_everywhere(runs, graph, tmp_path, before):
+    """A warm start on a grown graph in memory, larger than memory and on two ranks moves the same nodes as far."""
+    store = write_graph(read_graph(*write_grown(graph, tmp_path)[::2]), tmp_path / "grown").directory
+    found = {}
+    for way in WAYS:
+        output = tmp_path / f"{way}.npy"
+        command = ["embed", store, "--warm-start", runs["whole pass", before], "-o", output, "--json"]
+        with pytest.MonkeyPatch.context() as patch:
+            if way == "store":
+                patch.setattr(storage, "fits_memory", lambda *_: False)
+                command += ["--memory", "100GB"]
+            if way == "ranks":
+                done = subprocess.run([*TORCHRUN, *map(str, command)], check=True, capture_output=True, timeout=240)
+                found[way] = json.loads(done.stdout), np.load(output)
+            else:
+                found[way] = json.loads(call(*command)), np.load(output)
+    row, vectors = found["memory"]
+    assert (row["num_known"], row["num_new"], row["num_unchanged"]) == (120, 1, 118)
+    assert row["mean_movement"] > 0
+    assert np.abs(vectors).max() > 0.01
+    for other, moved in (found[way] for way in WAYS[1:]):
+        assert (other["num_known"], other["num_new"], other["num_unchanged"]) == (120, 1, 118)
+        assert other["mean_movement"] == pytest.approx(row["mean_movement"], rel=2e-3)
+        np.testing.assert_allclose(moved, vectors, rtol=2e-3, atol=2e-3)
+    assert found["ranks"][0]["messages"]
 
 
 def test_stores_are_graphs_for_finished_runs_too(runs, graph, tmp_path):

@@ -12,6 +12,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store import write_graph
+from l2g2g.graphs.table_options import AS_FOUND
 from l2g2g.runs.plan import GraphSizes, Sample, make_plan
 
 LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)
@@ -63,10 +64,11 @@ def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
         make_plan(LARGE, make_config(threads=1, memory="600MB"))
 
 
+@pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_a_sample_is_trained(in_memory):
+def test_a_sample_is_trained(in_memory, directed):
     sizes = GraphSizes("tiny", 600, 2000, 8, 8.0)
-    seconds = Sample.of(sizes, make_config(threads=1, dim=4)).measure(in_memory)
+    seconds = Sample.of(sizes, make_config(threads=1, dim=4, directed=directed)).measure(in_memory)
     assert set(seconds) == {"split", "partition", "epoch", "validation", "assemble"}
     assert all(value > 0 for value in seconds.values())
 
@@ -83,9 +85,23 @@ def test_on_the_command_line(quick, tmp_path, planted):
     assert told.stdout.startswith("reddit-like: 10 patches in memory")
 
 
+def test_directions_take_memory_and_are_checked(quick, tmp_path, planted):
+    directed = make_config(threads=1, directed=True)
+    assert Sample.of(LARGE, directed).graph.directed
+    assert make_plan(LARGE, directed).memory_bytes > make_plan(LARGE, make_config(threads=1)).memory_bytes
+    stored = write_graph(planted, tmp_path / "store")
+    refused = CliRunner().invoke(cli.app, ["plan", str(stored.directory), "--directed"])
+    assert "keeps no directions" in str(refused.exception)
+    path = tmp_path / "arcs.csv"
+    path.write_text("".join(f"{node},{(7 * node + 3) % 100}\n" for node in range(100)))
+    told = CliRunner().invoke(cli.app, ["plan", str(path), "--directed", "--json"])
+    assert told.exit_code == 0, told.exception
+    assert json.loads(told.stdout)["in_memory"]
+
+
 def test_stand_ins_need_not_be_drawn(monkeypatch):
     monkeypatch.setattr("l2g2g.graphs.read.read_graph", lambda *_, **__: pytest.fail("drew the graph"))
-    sizes = plan_commands.find_sizes("yelp-like", None, None)
+    sizes = plan_commands.find_sizes("yelp-like", None, None, AS_FOUND)
     assert (sizes.num_nodes, sizes.num_edges, sizes.num_features) == (716_847, 6_977_409, 300)
 
 

@@ -8,7 +8,7 @@ from l2g2g.estimators.estimator import load_model
 
 KINDS = {
     "features": GAE(dim=4, epochs=3),
-    "compressed": L2G2G(dim=4, patches=2, epochs=3, preset="accurate", hidden=4, feature_width=6),
+    "compressed": L2G2G(dim=4, patches=2, epochs=3, preset="accurate", structure="none", hidden=4, feature_width=6),
     "blended": GAE(dim=4, epochs=3, structure="blend"),
     "patches": GAEL2G(dim=4, patches=2, epochs=3),
     "learned decoder": GAE(dim=4, epochs=3, decoder="product"),

@@ -31,7 +31,10 @@ def test_a_rotation_is_found_again():
     assert find_rotation(vectors @ turn, vectors) == pytest.approx(turn.T, abs=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"structure": "none"}, {"structure": "blend"}, {"preset": "accurate"}], ids=str)
+TRAINED = [{"structure": "none"}, {"structure": "blend"}, {"structure": "none", "preset": "accurate"}]
+
+
+@pytest.mark.parametrize("options", TRAINED, ids=str)
 def test_training_goes_on_and_reports_what_moved(grown, before, options):
     model = L2G2G(dim=8, hidden=8, patches=2, epochs=40, **options).fit(before)
     published, weights = model.embedding_.copy(), model.fitted.model.state_dict()
@@ -55,6 +58,13 @@ def test_training_goes_on_and_reports_what_moved(grown, before, options):
     assert evaluate_links(model.embedding_, pairs, pair_scorer(model.fitted.model)).auc > 0.7
     assert model.embedding_.shape == (120, 8)
     assert (model.transform(grown) == model.embedding_).all()
+
+
+def test_spectral_vectors_go_on_with_the_decoder_that_they_have(grown, before):
+    model = L2G2G(dim=8, preset="accurate", structure="spectral", epochs=5).fit(before)
+    assert model.config_.decoder == "inner"
+    model.partial_fit(grown)
+    assert (model.config_.decoder, model.embedding_.shape) == ("inner", (120, 8))
 
 
 def test_new_nodes_after_a_warm_start_are_turned_with_the_rest(grown, before):

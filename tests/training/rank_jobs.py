@@ -11,6 +11,7 @@ import numpy as np
 from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
+from l2g2g.parallel.node_table import NodeTable
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
@@ -27,6 +28,7 @@ CASES = {
     "sage": {"encoder": "sage", "rotate": True, "patience": 3, "validate_every": 3},
     "separate encoders": {"share_encoder": False, "validate_every": 4},
     "negatives by degree": {"negative_sampling": "degree"},
+    "many negatives": {"negatives_per_edge": 4.0, "patience": 0},
     "structure": {"structure": "blend", "structure_width": 5, "patience": 0},
     "masked clusters": {"mask_by": "clusters", "patience": 0},
     "masked patches": {"mask_by": "patches", "patience": 0},
@@ -53,12 +55,28 @@ def run(name, communicator=LOCAL):
     return None, embed_graph(graph, config, communicator=communicator)
 
 
+def count_ends(found):
+    """Write down, every time vectors are asked for, how many of them other ranks own."""
+    request = NodeTable.request
+
+    def counted(self, wanted, count):
+        asked, total = request(self, wanted, count)
+        found.append(sum(asked.lengths) - asked.lengths[self.communicator.rank])
+        return asked, total
+
+    NodeTable.request = counted
+
+
 def main(folder, names):
+    ends = []
+    count_ends(ends)
     with join_ranks(Place.read(os.environ), timeout=60) as communicator:
         for number, name in enumerate(names):
+            ends.clear()
             auc, done = run(name, communicator)
+            asked = communicator.tell_all("test", [sum(ends)])
             if communicator.is_first:
-                told = json.dumps({"messages": done.messages, "auc": auc})
+                told = json.dumps({"messages": done.messages, "auc": auc, "asked": asked})
                 losses = np.array(done.trained.history.losses)
                 np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
             else:

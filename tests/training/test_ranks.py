@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from l2g2g.config import make_config
-from l2g2g.runs.preparation import cut
-from l2g2g.training.assignment import assign_patches
+from l2g2g.runs.ranks import deal_patches
 
 from .rank_jobs import CASES, SMALL, make_graph, run
 
 pytestmark = pytest.mark.slow
 
-ON_THREE = ["paper with all of the alignment", "default", "separate encoders", "negatives by degree"]
+ON_FOUR = ["paper", "paper with all of the alignment", "default", "separate encoders", "many negatives"]
 
 
 def launch(num_ranks, names, folder):
@@ -35,7 +33,7 @@ def launch(num_ranks, names, folder):
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
-    chosen = {2: list(CASES), 3: ON_THREE}
+    chosen = {2: list(CASES), 4: ON_FOUR}
     return {
         num_ranks: launch(num_ranks, names, tmp_path_factory.mktemp("ranks")) for num_ranks, names in chosen.items()
     }
@@ -46,7 +44,7 @@ def alone():
     return {name: run(name) for name in CASES}
 
 
-RUNS = [*((name, 2) for name in CASES), *((name, 3) for name in ON_THREE)]
+RUNS = [*((name, 2) for name in CASES), *((name, 4) for name in ON_FOUR)]
 
 
 @pytest.mark.parametrize(("name", "num_ranks"), RUNS)
@@ -68,48 +66,64 @@ def test_the_same_ranks_find_the_same_bits_again(jobs, tmp_path):
             np.testing.assert_array_equal(again[name][part], jobs[2][name][part])
 
 
-def shape_of(name):
-    """(config, patches, rank of each patch on two ranks, model size) of a case."""
-    graph, config = make_graph(), make_config(**{**SMALL, **CASES[name]})
-    patch_set = cut(graph, config)
-    overlaps = patch_set.overlaps
-    loads = patch_set.count_arcs(graph.adjacency) + 4 * patch_set.sizes
-    owners = assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), 2)
-    return config, patch_set, owners
+def by_rank(jobs, name, num_ranks):
+    return {kind: np.array(count["by_rank"]) for kind, count in jobs[num_ranks][name]["messages"].items()}
 
 
-def sent(jobs, name):
-    return {kind: count["bytes"] for kind, count in jobs[2][name]["messages"].items()}
+def place_patches(patch_set, num_ranks):
+    """(rank of each patch, rank of each node, overlap nodes of each rank that another one owns)."""
+    owners = deal_patches(patch_set, patch_set.count_arcs(make_graph().adjacency), num_ranks)
+    homes = np.empty(patch_set.num_nodes, np.int64)
+    homes[patch_set.global_nodes[::-1]] = np.repeat(owners, patch_set.sizes)[::-1]
+    held = [np.unique(patch_set.select(np.flatnonzero(owners == rank)).global_nodes) for rank in range(num_ranks)]
+    return owners, homes, np.array([(homes[nodes] != rank).sum() for rank, nodes in enumerate(held)])
 
 
-def test_bytes_of_the_paper_preset(jobs, alone):
-    found = sent(jobs, "paper")
-    config, patch_set, owners = shape_of("paper")
-    # Training cuts the graph without its validation edges, so only what does not depend on the cut is exact.
-    one = alone["paper"][1]
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_bytes_of_the_paper_preset_are_those_of_the_formulas(jobs, alone, num_ranks):
+    """The table of SCALE.md, rank by rank: gradient, overlaps and rotations, and the vectors in the end."""
+    found, one, dim = by_rank(jobs, "paper", num_ranks), alone["paper"][1], SMALL["dim"]
+    owners, homes, num_ghosts = place_patches(one.patch_set, num_ranks)
     size = sum(each.numel() for each in one.trained.model.parameters())
-    assert found["gradient"] == 2 * 4 * (size + 1)  # and the loss
-    num_pairs = one.patch_set.overlaps.num_pairs
-    assert found["alignment"] == 4 * num_pairs * config.dim**2
-    overlap = int(one.patch_set.overlaps.sizes.sum())
-    assert 0 < found["overlaps"] < 4 * overlap * config.dim
-    assert 0 < found["node_sums"] <= 4 * config.dim * 2 * overlap  # ghost nodes only
-    assert 0.25 < found["node_means"] / (4 * config.dim * patch_set.num_nodes) < 0.75  # what rank 1 owns
+    assert found["gradient"].tolist() == [4 * (size + 1)] * num_ranks  # and the loss
+    overlaps = one.patch_set.overlaps
+    first, second = owners[overlaps.edges.numpy()].T
+    moved = np.bincount(second, overlaps.sizes.numpy() * (first != second), num_ranks)
+    np.testing.assert_array_equal(found["overlaps"], 4 * dim * moved)
+    assert 0 < found["overlaps"].sum() <= 4 * dim * int(overlaps.sizes.sum())
+    maps = 4 * dim**2 * (num_ranks - 1) * np.bincount(first, minlength=num_ranks)
+    np.testing.assert_array_equal(found["alignment"], maps)
+    np.testing.assert_array_equal(found["node_sums"], 4 * dim * num_ghosts)
+    own = 4 * dim * np.bincount(homes, minlength=num_ranks)
+    np.testing.assert_array_equal(found["node_means"], [0, *own[1:]])
     assert "pair_rows" not in found
-    assert len(set(owners.tolist())) == 2
 
 
-def test_pairs_send_sampled_ends_both_ways(jobs):
-    found = sent(jobs, "default")
-    assert found["pair_rows"] == found["pair_gradients"]
-    assert 0 < found["pair_rows"] <= 4 * SMALL["dim"] * 2 * make_graph().num_nodes
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("name", ["default", "many negatives"])
+def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name, num_ranks):
+    """Vectors of sampled ends and of overlap nodes one way, their gradients the other, and who is asked for."""
+    found, one, dim = by_rank(jobs, name, num_ranks), alone[name][1], SMALL["dim"]
+    _, homes, num_ghosts = place_patches(one.patch_set, num_ranks)
+    asked = np.array(jobs[num_ranks][name]["asked"])[:, 0] / SMALL["epochs"]
+    assert asked.min() > 0
+    np.testing.assert_allclose(found["pair_gradients"], 4 * dim * asked)
+    assert found["pair_rows"].sum() == pytest.approx(4 * dim * asked.sum())
+    if name == "many negatives":  # so many pairs that all nodes are asked for; only their number is added up
+        np.testing.assert_array_equal(asked, one.patch_set.num_nodes - np.bincount(homes, minlength=num_ranks))
+        assert found["pair_requests"].tolist() == [8] * num_ranks
+    else:  # a bit for each node, and the number
+        bits = 8 + np.ceil(np.bincount(homes, minlength=num_ranks) / 8)
+        np.testing.assert_array_equal(found["pair_requests"], bits.sum() - bits)
+    np.testing.assert_array_equal(found["overlap_sums"], 4 * dim * num_ghosts)
+    assert found["overlap_gradients"].sum() == found["overlap_sums"].sum()
     assert "overlaps" not in found  # a shared encoder without alignment
 
 
 def test_apart_nothing_is_sent_before_the_end(jobs):
-    kinds = set(sent(jobs, "apart"))
+    kinds = set(by_rank(jobs, "apart", 2))
     assert kinds == {"overlaps", "alignment", "node_sums", "node_means", "losses", "ghost_nodes"}
     times = {kind: count["times"] for kind, count in jobs[2]["apart"]["messages"].items()}
     assert times.pop("ghost_nodes") == 2  # their number, and who they are
     assert set(times.values()) == {1}
-    assert sent(jobs, "apart with a learned bias")["gradient"] == 2 * 4 * 2
+    assert by_rank(jobs, "apart with a learned bias", 2)["gradient"].tolist() == [8, 8]

@@ -13,7 +13,7 @@ from l2g2g.graphs.store import write_graph
 from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre, scale_features
-from l2g2g.models.inputs import InputMap
+from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import whole_graph
@@ -31,6 +31,7 @@ from ..parallel.threads import run_ranks, unlock
 from .in_memory import prepare_batches, prepare_global_pairs
 
 unlock(NodePairs)
+unlock(RowSource)
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
 
@@ -214,8 +215,29 @@ def test_products_for_structural_columns_are_those_of_memory(stored, where, num_
     whole = stored.to_graph()
     expected = torch.from_numpy(normalise_adjacency(whole.adjacency) @ table.numpy())
     rows = TrainingRows(whole if where == "memory" else stored, block_arcs=SMALL_BLOCKS)
-    for found in run_ranks(num_ranks, lambda communicator: RowSource(rows, communicator).propagate(table)):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+    def multiply(communicator):
+        source = RowSource(rows, communicator)
+        return source.propagate(table[slice(*source.span)])
+
+    torch.testing.assert_close(torch.cat(run_ranks(num_ranks, multiply)), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bounds", [[0, 40, 80, 120], [0, 5, 5, 120]])
+def test_ranks_find_structural_columns_together(stored, monkeypatch, bounds):
+    """The same subspace and eigenvalues as one process, and the same bits on all ranks, also with few rows or none."""
+    rows = TrainingRows(stored, block_arcs=SMALL_BLOCKS)
+    one = fit_source(RowSource(rows), 7)
+    monkeypatch.setattr(rows_module, "balance_rows", lambda *_: np.array(bounds))
+    first, *others = run_ranks(3, lambda communicator: fit_source(RowSource(rows, communicator), 7))
+    assert first.columns.shape == one.columns.shape == (120, 8)
+    np.testing.assert_allclose(first.eigenvalues, one.eigenvalues, rtol=1e-3)
+    bases = [np.linalg.qr(each.columns[:, :-1].astype(np.float64))[0] for each in (first, one)]
+    np.testing.assert_allclose(*(basis @ basis.T for basis in bases), atol=1e-3)
+    np.testing.assert_allclose(first.columns[:, -1], one.columns[:, -1], rtol=1e-5, atol=1e-6)
+    for each in others:
+        np.testing.assert_array_equal(each.columns, first.columns)
+        np.testing.assert_array_equal(each.eigenvalues, first.eigenvalues)
 
 
 @pytest.mark.parametrize("bounds", [[0, 50, 50, 120], [0, 0, 70, 120], [0, 60, 120, 120]])

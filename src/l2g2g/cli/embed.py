@@ -37,11 +37,10 @@ from l2g2g.cli.model import (
     read_finished,
 )
 from l2g2g.cli.profile import note_run, takes_profile
-from l2g2g.cli.ranks import is_first, make_rank_config, open_run_of, takes_ranks
+from l2g2g.cli.ranks import is_first, make_rank_config, on_own_device, open_run_of, takes_ranks
 from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.tracking import check_tracking, watch_training
 from l2g2g.cli.training_options import takes_settings
-from l2g2g.errors import InputError
 
 _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, counted in it already
 
@@ -112,10 +111,8 @@ def embed(
         config = make_rank_config(
             **{"method": "l2g2g", "preset": "default", "seed": 0, **given}, communicator=communicator
         )
-    elif communicator.size > 1:
-        raise InputError("--warm-start goes on with all patches in one process; leave torchrun out")
     else:
-        before, config = read_finished(warm_start, given)
+        before, config = read_finished(warm_start, on_own_device(given, communicator))
     with (
         open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
         ExitStack() as stack,

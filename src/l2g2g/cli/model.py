@@ -138,16 +138,12 @@ def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config
 
 def continue_finished(
     before: Artefact, loaded: GraphStore, config: Config, communicator: Any, **how: Any
-) -> tuple[Run, Movement]:
+) -> tuple[Run, Movement | None]:
     """Continue a finished run on a graph that has grown. how: more for `continue_training`."""
     from l2g2g.runs.record import read_ids, read_training_history, read_vectors
     from l2g2g.runs.saved_model import read_fitted
-    from l2g2g.runs.storage import place_graph
     from l2g2g.runs.warm_start import continue_training
 
-    placed = place_graph(loaded, config, communicator)
-    if not placed.resident:
-        raise InputError("--warm-start needs the graph in memory; raise --memory, or leave it out")
     finished = (read_fitted(before), read_vectors(before), read_ids(before))
     how["best_epoch"] = read_training_history(before).best_epoch
-    return continue_training(*finished, placed.to_graph(), config, **how)
+    return continue_training(*finished, loaded, config, communicator=communicator, **how)

@@ -19,7 +19,6 @@ from l2g2g.cli.common_options import (
 from l2g2g.cli.help import panel_name
 from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.training_options import takes_settings
-from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
@@ -52,9 +51,8 @@ def plan(
     from l2g2g.runs.plan import make_plan
 
     config = make_config(method or "l2g2g", preset or "default", **options)
-    if config.directed:
-        raise InputError("plan knows no directions; leave --directed out: it changes memory and time little")
-    found = make_plan(find_sizes(graph, features, data_dir, tables), config, ranks=ranks)
+    sizes = find_sizes(graph, features, data_dir, tables, directed=config.directed)
+    found = make_plan(sizes, config, ranks=ranks)
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
         return
@@ -63,21 +61,24 @@ def plan(
         typer.echo(f"  {stage:<12}{seconds:12.2f} s")
 
 
-def find_sizes(graph: str, features: Path | None, data_dir: Path | None, tables: TableOptions) -> GraphSizes:
+def find_sizes(
+    graph: str, features: Path | None, data_dir: Path | None, tables: TableOptions, *, directed: bool = False
+) -> GraphSizes:
     """The sizes of a graph; a data set or a store need not be read for them."""
     from l2g2g.graphs.read import find_graph_file, read_graph
     from l2g2g.graphs.stand_ins import find_stand_in
     from l2g2g.graphs.store import is_store, open_graph
     from l2g2g.runs.plan import GraphSizes
+    from l2g2g.runs.sources import check_directions
 
     if is_store(graph):
-        return GraphSizes.of(open_graph(graph))
+        return GraphSizes.of(check_directions(open_graph(graph), directed=directed))
     stand_in = find_stand_in(graph)
-    if find_graph_file(graph) is None and stand_in is not None and features is None:
+    if find_graph_file(graph) is None and stand_in is not None and features is None and not directed:
         return GraphSizes(
             graph, stand_in.num_nodes, stand_in.num_edges, stand_in.num_features, float(stand_in.num_features)
         )
-    return GraphSizes.of(read_graph(graph, features, data_dir=data_dir, tables=tables))
+    return GraphSizes.of(read_graph(graph, features, data_dir=data_dir, tables=tables, directed=directed))
 
 
 def look_ahead(graph: GraphStore, config: Config) -> str | None:

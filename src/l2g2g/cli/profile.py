@@ -21,7 +21,7 @@ ProfileOption = Annotated[
     Path | None,
     typer.Option(
         "--profile",
-        help="Write where the time went, by stage and function, to this JSON file.",
+        help="Write where the time went, by stage and function, and what ranks sent each other to this JSON file.",
         rich_help_panel=panel_name("output", rare=True),
     ),
 ]

@@ -178,7 +178,7 @@ def write_profile(path: Path, runs: list[dict[str, Any]]) -> None:
 
 def describe_run(row: dict[str, Any], functions: list[dict[str, Any]]) -> dict[str, Any]:
     """A run of the profile: what it was, its stages and its functions. row: the JSON line of the command."""
-    names = ("dataset", "method", "preset", "seed", "num_nodes", "num_edges", "num_patches", "epochs")
+    names = ("dataset", "method", "preset", "seed", "num_nodes", "num_edges", "num_patches", "epochs", "messages")
     stages = {**row["seconds"]}
     return {
         **{name: row[name] for name in names if name in row},
@@ -190,7 +190,7 @@ def describe_run(row: dict[str, Any], functions: list[dict[str, Any]]) -> dict[s
 
 
 def render_profile(run: dict[str, Any], most: int = 15) -> list[Table]:
-    """The stages, and the functions that cost most by themselves."""
+    """The stages, the functions that cost most by themselves, and what ranks sent each other."""
     total = run["seconds"] or 1.0
     stages = Table("stage", title=f"{run['method']}: stages")
     functions = Table("function", title=f"{run['method']}: functions, those they call not counted")
@@ -210,4 +210,22 @@ def render_profile(run: dict[str, Any], most: int = 15) -> list[Table]:
             f"{own:.3f}",
             f"{100 * row['share']:.1f}",
         )
-    return [stages, functions]
+    return [stages, functions, *([_render_messages(run)] if run.get("messages") else [])]
+
+
+def _render_messages(run: dict[str, Any]) -> Table:
+    """What every rank sends to others each time, and in every epoch: messages that are not sent so often left out."""
+    messages, epochs = run["messages"], max(1, run["epochs"])
+    num_ranks = len(next(iter(messages.values()))["by_rank"])
+    table = Table("message", title=f"{run['method']}: bytes that a rank sends")
+    for name in ("times", "an epoch", *(f"rank {rank}" for rank in range(num_ranks))):
+        table.add_column(name, justify="right")
+    rows = sorted(messages.items(), key=lambda item: -item[1]["bytes"] * item[1]["times"])
+    for kind, each in rows:
+        sent = [f"{number:,.0f}" for number in each["by_rank"]]
+        table.add_row(kind.replace("_", " "), f"{each['times']:,}", f"{each['times'] / epochs:.2g}", *sent)
+    often = [each for _, each in rows if each["times"] >= epochs]
+    exchanges = sum(each["times"] for each in often) / epochs
+    sums = [sum(each["by_rank"][rank] * each["times"] for each in often) / epochs for rank in range(num_ranks)]
+    table.add_row("every epoch", "", f"{exchanges:.2g}", *(f"{number:,.0f}" for number in sums))
+    return table

@@ -110,6 +110,11 @@ def make_rank_config(method: str, preset: str, *, communicator: Any, **options: 
     """The settings on this rank, which takes the GPU of its number on its host."""
     from l2g2g.config import make_config
 
+    return make_config(method, preset, **on_own_device(options, communicator))
+
+
+def on_own_device(options: dict[str, Any], communicator: Any) -> dict[str, Any]:
+    """The same options with a device of its own for each rank of a host."""
     if communicator.size > 1 and options.get("device") == "cuda":
-        options["device"] = f"cuda:{communicator.local_rank}"
-    return make_config(method, preset, **options)
+        return {**options, "device": f"cuda:{communicator.local_rank}"}
+    return options

@@ -58,7 +58,7 @@ class EncoderModule(nn.Module):
         (2, num_edges) integers (PyG's `edge_index`), or a (num_nodes, num_nodes) adjacency, a sparse matrix or tensor.
         """
         rows = _as_array(features)
-        self.inputs.check(rows, "features")
+        self.inputs.check(rows.shape[1], "features")
         device = self.rotation.device
         inputs = EncoderInput(
             SparseMatrix.propagation(_adjacency(edges, rows.shape[0]), device),

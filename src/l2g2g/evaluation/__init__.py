@@ -5,7 +5,9 @@ from l2g2g.lazy import lazy_names
 _MODULES = {
     "LinkScores": "links",
     "best_link_scores": "limits",
+    "classify_nodes": "classes",
     "evaluate_links": "links",
+    "find_clusters": "clusters",
     "probe_labels": "probe",
     "rank_links": "ranking",
 }

@@ -4,9 +4,9 @@ from l2g2g.lazy import lazy_names
 
 _MODULES = {
     "Graph": "graph",
+    "TableOptions": "table_options",
     "list_datasets": "datasets",
     "load_dataset": "datasets",
-    "read_embedding": "write",
     "read_graph": "read",
     "split_edges": "splits",
     "split_links": "splits",

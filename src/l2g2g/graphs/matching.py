@@ -9,9 +9,11 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.checks import check_features, check_weights
-from l2g2g.graphs.graph import Features, Graph
+from l2g2g.graphs.graph import Features
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.node_ids import find_rows
+from l2g2g.graphs.stored_ids import read_node_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +34,16 @@ class Matched:
         return self.known < 0
 
 
-def match_nodes(graph: Graph, known_ids: np.ndarray | None, num_known: int, *, all_new: bool = False) -> Matched:
+def match_nodes(graph: GraphStore, known_ids: np.ndarray | None, num_known: int, *, all_new: bool = False) -> Matched:
     """Tell known nodes from new ones: by ids where the graph has them, otherwise by number, known nodes first.
 
     known_ids: (num_known,) ids, or None where the id of a node is its number. all_new: none of them is known.
     """
-    numbers = np.arange(graph.num_nodes)
+    numbers, ids = np.arange(graph.num_nodes), None if all_new else read_node_ids(graph)
     if all_new:
         known = np.full(graph.num_nodes, -1)
-    elif graph.node_ids is not None:
-        known = find_rows(graph.node_ids, np.arange(num_known) if known_ids is None else known_ids)
+    elif ids is not None:
+        known = find_rows(ids, np.arange(num_known) if known_ids is None else known_ids)
     elif graph.num_nodes < num_known:
         raise InputError(
             f"{graph.name}: {graph.num_nodes:,} nodes that no ids tell apart, but the model knows {num_known:,}; give "
@@ -50,7 +52,7 @@ def match_nodes(graph: Graph, known_ids: np.ndarray | None, num_known: int, *, a
     else:
         known = np.where(numbers < num_known, numbers, -1)
     new = numbers[known < 0]
-    rows = sp.csr_array(graph.adjacency[new])
+    rows = sp.csr_array(graph.read_adjacency_of(new))
     place = np.full(graph.num_nodes, -1)
     place[new] = np.arange(len(new))
     entries = np.repeat(np.arange(len(new)), np.diff(rows.indptr))
@@ -61,7 +63,7 @@ def match_nodes(graph: Graph, known_ids: np.ndarray | None, num_known: int, *, a
         part = sp.csr_array((rows.data[kept], ends), shape=(len(new), width))
         part.sort_indices()
         parts.append(part)
-    features = None if graph.features is None else graph.features[new]
+    features = graph.read_features(new) if graph.num_features else None
     return Matched(known, NewNodes(parts[0], parts[1], features, graph.name))
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from l2g2g.models.shared_rows import SharedRows
+
 _DEGREE = 10  # of a polynomial at most
 _MOST_GROWTH = 1e4  # of the largest against the smallest vector under a polynomial: float32 keeps both
 _LEAST_CUTOFF = -0.5  # of a random start; nearer to -1 nothing would be damped
@@ -53,6 +55,7 @@ def leading_eigenvectors(
     tolerance: float = 2e-3,
     max_passes: int = 60,
     keep_all: bool = False,
+    shared: SharedRows | None = None,
 ) -> Eigenvectors:
     """Eigenvectors with the largest eigenvalues, of a symmetric matrix with norm at most 1.
 
@@ -60,20 +63,21 @@ def leading_eigenvectors(
     few vectors more than are wanted make it faster. The iteration ends when all have converged, when none of the
     others would within the passes that are left, or when these are used up. What has not converged is dropped, unless
     keep_all asks for a first impression.
+    shared: the ranks that have rows of these tables, each its own; None for one process, which has all.
     Memory: four tables of the size of start, which is overwritten.
     """
-    basis = _orthonormal(start)
+    shared = shared or SharedRows()
+    basis = _orthonormal(start, shared)
     del start
     num_passes = 0
     before: tuple[Tensor, int] | None = None  # the residuals before the last filter, and the passes until then
     while True:
         product = multiply(basis)
         num_passes += 1
-        values, turn = torch.linalg.eigh((basis.t() @ product).double())
-        values, turn = values.flip(0).to(basis.dtype), turn.flip(1).to(basis.dtype)
+        values, turn = (part.to(basis.dtype) for part in shared.eigh(shared.inner(basis, product).double()))
         basis = basis @ turn
         product = product @ turn
-        residuals = _residuals(basis, product, values[:count])
+        residuals = _residuals(basis, product, values[:count], shared)
         left = max_passes - num_passes
         if left < 2 or _is_done(residuals, before, num_passes, max_passes, tolerance):
             break
@@ -88,7 +92,7 @@ def leading_eigenvectors(
             basis, product = product, basis
         basis = product
         del product
-        basis = _orthonormal(basis)
+        basis = _orthonormal(basis, shared)
         num_passes += degree - 1
     good = torch.nonzero((residuals <= tolerance) | keep_all).flatten()
     num_dropped = len(residuals) - len(good)
@@ -115,17 +119,17 @@ def _choose_degree(cutoff: float, left: int) -> int:
     return max(2, min(_DEGREE, left, int(math.acosh(_MOST_GROWTH) / math.acosh(highest))))
 
 
-def _orthonormal(table: Tensor) -> Tensor:
+def _orthonormal(table: Tensor, shared: SharedRows) -> Tensor:
     """(num_rows, width) orthonormal basis of the columns of a table, which is overwritten."""
-    return torch.linalg.qr(table.div_(table.norm(dim=0).clamp(min=1e-30))).Q
+    return shared.orthonormal(table.div_(shared.norms(table).clamp(min=1e-30)))
 
 
-def _residuals(basis: Tensor, product: Tensor, values: Tensor) -> Tensor:
+def _residuals(basis: Tensor, product: Tensor, values: Tensor, shared: SharedRows) -> Tensor:
     """(count,) lengths of the first columns of product - basis · values."""
     squares = torch.zeros(len(values), dtype=torch.float64)
     for vectors, products in zip(basis.split(_ROWS), product.split(_ROWS), strict=True):
         squares += (products[:, : len(values)] - vectors[:, : len(values)] * values).square().sum(dim=0)
-    return squares.sqrt().to(basis.dtype)
+    return shared.total(squares).sqrt().to(basis.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,19 +147,22 @@ class LowestDirection:
     num_passes: int
 
 
-def lowest_direction(multiply: Callable[[Tensor], Tensor], start: Tensor) -> LowestDirection:
+def lowest_direction(
+    multiply: Callable[[Tensor], Tensor], start: Tensor, num_rows: int, shared: SharedRows | None = None
+) -> LowestDirection:
     """Estimate the eigenvector with the lowest eigenvalue by a few Lanczos steps.
 
-    multiply: as in `leading_eigenvectors`. start: (num_rows, 1) random.
+    multiply, shared: as in `leading_eigenvectors`. start: (num_owned, 1) random. num_rows: of all ranks.
     """
-    basis = [start / start.norm().clamp(min=1e-30)]
+    shared = shared or SharedRows()
+    basis = [start / shared.norms(start).clamp(min=1e-30)]
     diagonal, beside = [], []
-    for _ in range(min(_LANCZOS_STEPS, len(start))):
+    for _ in range(min(_LANCZOS_STEPS, num_rows)):
         product = multiply(basis[-1])
-        diagonal.append(float((product * basis[-1]).sum()))
+        diagonal.append(float(shared.inner(basis[-1], product)))
         known = torch.cat(basis, dim=1)
-        product = product - known @ (known.t() @ product)
-        length = float(product.norm())
+        product = product - known @ shared.inner(known, product)
+        length = float(shared.norms(product))
         if length < 1e-5:
             break
         beside.append(length)
@@ -164,5 +171,5 @@ def lowest_direction(multiply: Callable[[Tensor], Tensor], start: Tensor) -> Low
     matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
     for place, length in enumerate(beside[: steps - 1]):
         matrix[place, place + 1] = matrix[place + 1, place] = length
-    values, turn = torch.linalg.eigh(matrix)
-    return LowestDirection(torch.cat(basis[:steps], dim=1) @ turn[:, :1].to(start.dtype), float(values[0]), steps)
+    values, turn = shared.eigh(matrix)
+    return LowestDirection(torch.cat(basis[:steps], dim=1) @ turn[:, -1:].to(start.dtype), float(values[-1]), steps)

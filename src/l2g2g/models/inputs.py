@@ -14,7 +14,9 @@ from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import FeatureScaling, scale_features
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products, scale_rows
+from l2g2g.parallel.communicator import Communicator
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +49,8 @@ class InputMap:
         own = 0 if self.structure_only else own
         return own + (0 if self.structure is None else self.structure.columns.shape[1])
 
-    def check(self, features: Features | None, name: str) -> None:
-        """Refuse features that are not those of the training, as far as their number says it."""
-        found = 0 if features is None else features.shape[1]
+    def check(self, found: int, name: str) -> None:
+        """Refuse a graph with another number of feature columns than that of the training. found: its columns."""
         if found == self.num_features:
             return
         if self.num_features == 0:
@@ -108,13 +109,23 @@ class InputSource(Protocol):
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Gives what these inputs read of all nodes, in order, some at a time; called once for every pass."""
 
+    @property
+    def communicator(self) -> Communicator:
+        """Of the ranks that share the rows."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The nodes whose rows of a product this rank computes."""
+
     def propagate(self, table: Tensor) -> Tensor:
-        """(num_nodes, width) Â times a table."""
+        """(num_owned, width) the rows of these nodes of Â times a table, of which it is given the same rows."""
 
 
 def fit_source(source: InputSource, width: int, **how: Any) -> StructureMap:
     """Structural columns of a graph. how: further arguments of `fit_products`."""
-    return fit_products(source.propagate, source.degrees, source.strengths, source.components, width, **how)
+    parts = source.degrees, source.strengths, source.components
+    shared = SharedRows(source.communicator)
+    return fit_products(source.propagate, *parts, width, span=source.span, shared=shared, **how)
 
 
 def fit_inputs(

@@ -143,12 +143,8 @@ class LocalRows:
         ghosts = self._table.fetch_ghosts("layer rows", table)  # ranges of nodes: those of lower ranks come first
         return torch.cat([ghosts[: self.first], table, ghosts[self.first :]])
 
-    def gather_all(self, table: Tensor) -> Tensor:
-        """(num_nodes, width) the rows of all nodes, on all ranks."""
-        return self.communicator.all_gather("all rows", table, self._counts)
-
     def gather_first(self, table: Tensor) -> Tensor:
-        """The same on the first rank; no row on the others."""
+        """(num_nodes, width) the rows of all nodes on the first rank; no row on the others."""
         return self.communicator.gather("node vectors", table, self._counts)
 
     @property

@@ -80,6 +80,11 @@ class Arcs:
     kind: WeightKind = "all"
     is_checked: bool = False
 
+    @property
+    def num_pairs(self) -> int:
+        """Arcs: every pair twice where both of its rows are here."""
+        return int((self.ends - self.starts).sum())
+
     @cached_property
     def csr(self) -> Any:
         """The pattern as the native kernels take it."""

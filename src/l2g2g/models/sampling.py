@@ -187,11 +187,13 @@ class NegativePlan:
         draws: How many columns each row draws.
         excluded: (indptr int64, columns int32) CSR in packed order of pairs that are never drawn, without the diagonal.
         units: How likely each row is as the far end; None for uniformly.
+        wanted: (num_rows,) bool, the rows that draw here; the others draw on other ranks. None for all.
     """
 
     draws: DrawPlan
     excluded: tuple[np.ndarray, np.ndarray]
     units: TargetUnits | None = None
+    wanted: np.ndarray | None = None
 
     @cached_property
     def packed(self) -> Any:
@@ -214,15 +216,19 @@ class NegativePlan:
             return draws.weights, "all"
         return np.repeat(draws.weights, np.diff(draws.offsets)), "row"
 
-    def list_pairs(self, *, seed: int, epoch: int, wanted: np.ndarray | None = None) -> PairList:
-        """The negatives of an epoch as a list. wanted: (num_rows,) bool, only the negatives of these rows."""
+    @cached_property
+    def _chosen(self) -> np.ndarray | None:
+        """`wanted` as the kernels take it."""
+        return None if self.wanted is None else self.wanted.astype(np.uint8)
+
+    def list_pairs(self, *, seed: int, epoch: int) -> PairList:
+        """The negatives of an epoch as a list."""
         if self.units is not None:
-            rows, columns = self._draw_by_units(seed, epoch, wanted)
+            rows, columns = self._draw_by_units(seed, epoch)
         elif native() is not None:
-            chosen = None if wanted is None else wanted.astype(np.uint8)
-            rows, columns = self.packed.list(*self._streams(seed, epoch), chosen)
+            rows, columns = self.packed.list(*self._streams(seed, epoch), self._chosen)
         else:
-            own = np.arange(self.draws.num_rows) if wanted is None else np.flatnonzero(wanted)
+            own = np.arange(self.draws.num_rows) if self.wanted is None else np.flatnonzero(self.wanted)
             rows, columns = self.draws.draw_rows(own, seed=seed, epoch=epoch)
             allowed = ~self._is_excluded(rows, columns)
             rows, columns = rows[allowed], columns[allowed]
@@ -245,7 +251,7 @@ class NegativePlan:
         left, right, of_left, of_right: (num_rows, width) float32; right None: both sides are the left one.
         """
         found: tuple[float, float] = self.packed.score(
-            *self._streams(seed, epoch), left, right, bias, of_left, of_right
+            *self._streams(seed, epoch), left, right, bias, of_left, of_right, self._chosen
         )
         return found
 
@@ -254,7 +260,7 @@ class NegativePlan:
         places = self.draws.places.astype(np.int64)
         return (rows == columns) | (kernels().find_entries(*self.excluded, places[rows], places[columns]) >= 0)
 
-    def _draw_by_units(self, seed: int, epoch: int, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _draw_by_units(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The far end of each draw by its units: a place on the line on which every row has as many units as it has."""
         assert self.units is not None
         draws, sizes = self.draws, np.diff(self.draws.offsets)
@@ -268,7 +274,7 @@ class NegativePlan:
             hash_nodes(draws.nodes[draws.places], node_key),
             draws.places,
             *self.excluded,
-            None if wanted is None else wanted.astype(np.uint8),
+            self._chosen,
         )
         return found
 

@@ -15,9 +15,11 @@ from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.graphs.graph import Features
 from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
 from l2g2g.models.features import feature_centre
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 _FEW_NUMBERS = 1_000_000
+_DRAWN_ROWS = 1 << 12  # a multiple of 16
 _SWEEPS = 3  # how far a new node is from the known ones, at most, to hear from them
 MORE_VECTORS = 16  # iterated beside the wanted ones: the last ones of a block converge slowly
 BYTES_PER_NUMBER = 18  # of a block of vectors while it is iterated: four tables, and a little for products
@@ -106,6 +108,8 @@ def fit_products(
     num_negative: int = 0,
     rough: bool = False,
     seed: int = 0,
+    span: tuple[int, int] | None = None,
+    shared: SharedRows | None = None,
 ) -> StructureMap:
     """Eigenvectors of N = D^(-1/2) A D^(-1/2) with the largest eigenvalues, and the log-degree, for all nodes.
 
@@ -121,24 +125,27 @@ def fit_products(
     num_negative: eigenvectors with the lowest eigenvalues, sought besides where they may matter: where the graph is
     nearly bipartite, or the lowest eigenvalue is of larger magnitude than three quarters of the largest ones.
     rough: a first impression in eight passes, converged or not.
+    shared: the ranks that find them together; None for one process. Each has the rows of a range of nodes, the span, of
+    every table, also of those that it propagates; all get the columns of all nodes in the end.
     """
-    num_nodes = len(num_neighbours)
+    num_nodes, shared = len(num_neighbours), shared or SharedRows()
+    low, high = span or (0, num_nodes)
     is_large = large_components(components)
     safe = np.where(strengths > 0, strengths, 1.0)
-    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[:, None]
-    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[:, None]
+    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[low:high, None]
+    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[low:high, None]
     trivial = np.sqrt(strengths * is_large)
     trivial /= max(float(np.linalg.norm(trivial)), 1e-30)
-    first = torch.from_numpy(trivial.astype(np.float32))[:, None]
+    first = torch.from_numpy(trivial.astype(np.float32))[low:high, None]
 
     def multiply(table: torch.Tensor) -> torch.Tensor:
         product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
-        return product.addmm_(first, first.t() @ product, alpha=-1)
+        return product.addmm_(first, shared.inner(first, product), alpha=-1)
 
     def make_start(num_vectors: int) -> torch.Tensor:
-        start = torch.randn(num_nodes, num_vectors, generator=torch_generator(seed, Purpose.STRUCTURE))
-        start *= torch.from_numpy(is_large)[:, None]
-        return start.addmm_(first, first.t() @ start, alpha=-1)
+        start = draw_rows(num_nodes, num_vectors, low, high, torch_generator(seed, Purpose.STRUCTURE))
+        start *= torch.from_numpy(is_large)[low:high, None]
+        return start.addmm_(first, shared.inner(first, start), alpha=-1)
 
     num_large = int(is_large.sum())
     count, num_negative = max(0, min(width, num_large) - 1), max(0, min(num_negative, num_large - 2))
@@ -148,21 +155,22 @@ def fit_products(
         block = max(0, min(count + MORE_VECTORS, num_large - 1))
         if count:
             how: dict[str, Any] = {"max_passes": _ROUGH_PASSES, "keep_all": True} if rough else {}
-            found.append(leading_eigenvectors(multiply, make_start(block), count, **how))
+            found.append(leading_eigenvectors(multiply, make_start(block), count, shared=shared, **how))
         if count and num_negative:
-            lowest = lowest_direction(multiply, make_start(1))
+            lowest = lowest_direction(multiply, make_start(1), num_nodes, shared)
             num_passes = lowest.num_passes
             largest = found[0].values
             weighs = len(largest) > 0 and -lowest.value > float(largest[len(largest) // _QUARTER])
-            if weighs or _crossing_share(multiply, first, lowest.vector) >= _LEAST_CROSSING:
+            if weighs or _crossing_share(multiply, first, lowest.vector, shared) >= _LEAST_CROSSING:
                 start = make_start(min(num_negative + MORE_VECTORS, num_large - 1))
-                found.append(leading_eigenvectors(lambda table: -multiply(table), start, num_negative).negated())
+                negative = leading_eigenvectors(lambda table: -multiply(table), start, num_negative, shared=shared)
+                found.append(negative.negated())
     leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
-    spectral, values = [leading[:, None].astype(np.float32)], [np.ones(1, np.float32)]
+    spectral, values = [leading[low:high, None].astype(np.float32)], [np.ones(1, np.float32)]
     for part, sign in zip(found, (1, -1), strict=False):
         good = sign * part.values > _LEAST_EIGENVALUE
         vectors = part.vectors[:, good] * part.values[good].abs().sqrt()
-        vectors *= torch.take_along_dim(vectors, vectors.abs().argmax(dim=0, keepdim=True), 0).sign()  # either would do
+        vectors *= shared.largest(vectors).sign()  # either sign would do
         spectral.append(vectors.numpy())
         values.append(part.values[good].numpy())
     num_wanted = 1 + count + (num_negative if len(found) > 1 else 0)
@@ -170,23 +178,44 @@ def fit_products(
     mean, spread = degrees.mean(), float(degrees.std())
     spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
     scaled = [part * np.float32(num_nodes**0.5) for part in spectral]
-    columns = np.concatenate([*scaled, ((degrees - mean) / spread)[:, None]], axis=1)
+    columns = np.concatenate([*scaled, ((degrees - mean) / spread)[low:high, None]], axis=1)
+    columns = shared.gather(torch.from_numpy(columns)).numpy()
     eigenvalues = np.concatenate(values)
     num_passes += sum(part.num_passes for part in found)
     return StructureMap(columns, eigenvalues, float(mean), spread, num_wanted - len(eigenvalues), num_passes)
 
 
 def _crossing_share(
-    multiply: Callable[[torch.Tensor], torch.Tensor], first: torch.Tensor, lowest: torch.Tensor
+    multiply: Callable[[torch.Tensor], torch.Tensor], first: torch.Tensor, lowest: torch.Tensor, shared: SharedRows
 ) -> float:
     """Share of the edges that join the nodes where a vector is positive to those where it is negative.
 
-    multiply: N without its first eigenvector. first: this one, (num_nodes, 1). lowest: the vector, (num_nodes, 1).
+    multiply: N without its first eigenvector. first: this one, (num_owned, 1). lowest: the vector, (num_owned, 1).
     With s the signs and first = sqrt(degree / Σ degree): (first ∘ s)ᵀ N (first ∘ s) = sᵀ A s / Σ degree.
     """
     divided = first * torch.where(lowest < 0, -1.0, 1.0)
-    inside = float((divided * multiply(divided)).sum()) + float((first * divided).sum()) ** 2
+    inside = float(shared.inner(divided, multiply(divided))) + float(shared.inner(first, divided)) ** 2
     return (1 - inside) / 2
+
+
+def draw_rows(num_rows: int, width: int, low: int, high: int, generator: torch.Generator) -> torch.Tensor:
+    """Rows low:high of torch.randn(num_rows, width), of which a part at a time is drawn.
+
+    Example:
+        >>> whole = torch.randn(100, 3, generator=torch.Generator().manual_seed(1))
+        >>> bool((draw_rows(100, 3, 20, 90, torch.Generator().manual_seed(1)) == whole[20:90]).all())
+        True
+    """
+    found = torch.empty(high - low, width)
+    first = 0
+    while first < high:  # the generator fills 16 numbers at a time, and the last ones of a table anew
+        last = num_rows if num_rows - first < 2 * _DRAWN_ROWS else first + _DRAWN_ROWS
+        drawn = torch.randn(last - first, width, generator=generator)
+        here = slice(max(low, first), min(high, last))
+        if here.start < here.stop:
+            found[here.start - low : here.stop - low] = drawn[here.start - first : here.stop - first]
+        first = last
+    return found
 
 
 def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:

@@ -139,8 +139,16 @@ class Communicator:
     def check_same(self, what: str, digest: bytes) -> None:
         """Refuse to go on where ranks read or made different things."""
 
-    def count_messages(self) -> dict[str, list[int]]:
-        """(bytes, times) by kind of message, over all ranks: bytes of all, times of one."""
+    def tell_all(self, kind: str, numbers: Sequence[int]) -> list[list[int]]:
+        """Some numbers of every rank, as many of each, for all; those of rank 0 first."""
+        import torch
+
+        rows = torch.tensor([list(numbers)], dtype=torch.int64, device=self.device)
+        found: list[list[int]] = self.all_gather(kind, rows, [1] * self.size).tolist()
+        return found
+
+    def count_messages(self) -> dict[str, tuple[list[int], int]]:
+        """(bytes that each rank sent to others, times) by kind of message; empty for one process."""
         return {}
 
     def reports_error(self) -> bool:
@@ -216,15 +224,12 @@ class RankCommunicator(Communicator):
                 f"rank {different[0]} has another {what} than rank 0; all ranks need the same files and versions"
             )
 
-    def count_messages(self) -> dict[str, list[int]]:
+    def count_messages(self) -> dict[str, tuple[list[int], int]]:
         """See `Communicator`."""
-        import torch
-
         kinds = sorted(self.sent.num_bytes)
-        totals = torch.tensor([self.sent.num_bytes[kind] for kind in kinds], dtype=torch.float64, device=self.device)
         times = [self.sent.times[kind] for kind in kinds]
-        self.all_reduce("count", totals)
-        return {kind: [int(total), often] for kind, total, often in zip(kinds, totals.tolist(), times, strict=True)}
+        by_rank = self.tell_all("count", [self.sent.num_bytes[kind] for kind in kinds])
+        return {kind: (list(sent), often) for kind, *sent, often in zip(kinds, *by_rank, times, strict=True)}
 
     def reports_error(self) -> bool:
         """See `Communicator`."""

@@ -192,11 +192,13 @@ class NodeTable:
     def request(self, wanted: np.ndarray | None, count: float) -> tuple[Request, float]:
         """Ask the owners for rows of any nodes; the sum of a number over all ranks goes with it.
 
-        wanted: (num_nodes,) bool; None for all nodes, where this process owns them.
+        wanted: (num_nodes,) bool; None for all nodes.
         """
-        if wanted is None:
-            return Request(None, [], []), count
         communicator = self.communicator
+        if wanted is None:
+            counts = torch.tensor([count], dtype=torch.float64, device=communicator.device)
+            communicator.all_reduce("pair requests", counts)
+            return Request(None, [self._own_places] * communicator.size, self._num_owned), float(counts)
         questions = [
             np.concatenate([np.array([count], np.float64).view(np.uint8), np.packbits(wanted[owned])])
             for owned in self._owned
@@ -215,17 +217,22 @@ class NodeTable:
 
     def gather(self, request: Request) -> Tensor:
         """(num_requested, width) the requested rows."""
-        if request.nodes is None:
+        if self.has_all:
             return self.rows
+        if request.nodes is None:
+            own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
+            return self._by_node(self.communicator.all_gather("pair rows", own, self._num_owned))
         rows = self.rows.index_select(0, _tensor(np.concatenate(request.outgoing), self.rows))
         lengths = [len(part) for part in request.outgoing]
         return self.communicator.all_to_all("pair rows", rows, lengths, request.lengths)
 
     def scatter_add_to_owners(self, request: Request, rows: Tensor) -> None:
         """Add rows for the requested nodes. The table must be clear."""
-        if request.nodes is None:
+        if self.has_all:
             self._rows = rows
             return
+        if request.nodes is None and not self._are_ranges:
+            rows = rows.index_select(0, _tensor(np.concatenate(self._owned), rows))
         lengths = [len(part) for part in request.outgoing]
         received = self.communicator.all_to_all("pair gradients", rows, request.lengths, lengths)
         self._rows = rows.new_zeros(len(self.nodes), rows.shape[1])
@@ -237,12 +244,25 @@ class NodeTable:
         if self.has_all:
             return self.rows
         own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
-        gathered = self.communicator.gather(kind, own, [len(part) for part in self._owned])
-        if not self.communicator.is_first:
+        gathered = self.communicator.gather(kind, own, self._num_owned)
+        return self._by_node(gathered) if self.communicator.is_first else gathered
+
+    def _by_node(self, gathered: Tensor) -> Tensor:
+        """Rows of all nodes in their order. gathered: the same, those that rank 0 owns first."""
+        if self._are_ranges:
             return gathered
         rows = torch.empty_like(gathered)
         rows[_tensor(np.concatenate(self._owned), rows)] = gathered
         return rows
+
+    @cached_property
+    def _num_owned(self) -> list[int]:
+        return [len(part) for part in self._owned]
+
+    @cached_property
+    def _are_ranges(self) -> bool:
+        """Whether every rank owns a range of nodes, those of lower ranks first."""
+        return bool((np.diff(np.concatenate(self._owned)) > 0).all())
 
     @property
     def rows(self) -> Tensor:

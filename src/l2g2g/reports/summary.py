@@ -114,8 +114,8 @@ def _describe_file(record: RunRecord) -> list[str]:
 def _describe_choice(record: RunRecord) -> list[str]:
     if not record.is_spectral:
         return []
-    scores = (record.row.get("chosen") or {}).get("validation_auc") or {}
-    known = all(isinstance(scores.get(name), float) for name in ("spectral", "trained"))
+    scores = record.row["chosen"].get("validation_auc", {})
+    known = "spectral" in scores and "trained" in scores
     how = f": AUC {percent(scores['spectral'])} against {percent(scores['trained'])}" if known else ""
     return [f"The vectors are eigenvectors of the graph, which validation pairs preferred to the trained ones{how}."]
 

@@ -144,7 +144,8 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = BYTES_PER_NUMBER * num_nodes * (structural + MORE_VECTORS) if structural else 0
+    structure = BYTES_PER_NUMBER * num_nodes * (structural + MORE_VECTORS) / sizes.num_ranks if structural else 0
+    structure += 12 * num_nodes * structural if sizes.num_ranks > 1 else 0  # all columns, as sent and received
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 

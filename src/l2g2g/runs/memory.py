@@ -16,6 +16,7 @@ from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
 _BYTES_PER_ACTIVATION = 24  # what an epoch holds of every hidden or final number of a row, with its gradients
 _BYTES_PER_ARC = 26
 _BYTES_PER_ARC_READ = 40
+_BYTES_PER_DIRECTION = 16  # of every arc where edges have directions: these, and pairs as lists, with those reversed
 _FURTHER_BYTES_PER_ARC = 30  # where validation holds the whole graph beside the patches
 _COPIES = 2  # of the features: scaled, and with entries dropped
 _FURTHER_COPIES = 1  # by patches
@@ -59,6 +60,7 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     drawn = _BYTES_PER_ARC_DRAWN if config.loss_scope == "global" else 0
     per_arc = drawn + (_BYTES_PER_ARC - drawn) / num_ranks
     per_arc += _FURTHER_BYTES_PER_ARC if local and config.passes_whole_graph else 0
+    per_arc += _BYTES_PER_DIRECTION if config.directed else 0
     exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
     training = activations + copies * columns + per_arc * num_arcs + exchanged
     if has_features and config.expects_structure(num_nodes):  # tried beside the features

@@ -46,7 +46,7 @@ def embed_new_nodes(fitted: Fitted, new: NewNodes) -> np.ndarray:
     inputs, states = fitted.inputs, fitted.states
     if new.num_new == 0:
         return np.empty((0, fitted.config.dim), np.float32)
-    inputs.check(new.features, new.name)
+    inputs.check(0 if new.features is None else new.features.shape[1], new.name)
     _check_links(fitted, new)
     columns = None
     if inputs.structure is not None:

@@ -198,7 +198,8 @@ class Sample:
         few = round(config.num_patches(sizes.num_nodes) * num_nodes / sizes.num_nodes)
         few = max(2, min(few, num_nodes // (4 * config.overlap_range[1]), _SAMPLE_PATCHES))
         labels = np.arange(num_nodes) * few // num_nodes
-        graph = Graph.from_arcs(*_draw_edges(labels, num_edges, generator), num_nodes=num_nodes, name="sample")
+        how: dict[str, Any] = {"num_nodes": num_nodes, "name": "sample", "directed": config.directed}
+        graph = Graph.from_arcs(*_draw_edges(labels, num_edges, generator), **how)
         shrinkage = degree / max(1e-9, graph.adjacency.nnz / num_nodes) if num_nodes < 4 * degree else 1.0
         graph = replace(graph, features=_draw_features(sizes, config.structure_width, num_nodes, generator))
         config = replace(config, epochs=_SAMPLE_EPOCHS, patience=0, memory=None, structure="none")

@@ -20,6 +20,7 @@ from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.patches import RunPatches
+from l2g2g.runs.resources import peak_memory
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
@@ -76,11 +77,14 @@ def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
 
 
 def share_inputs(communicator: Communicator, inputs: InputMap) -> InputMap:
-    """How nodes are read, as the first rank found it, so that all read the same bits."""
+    """How nodes are read, as the first rank found it, so that all read the same bits.
+
+    Structural columns are not sent: ranks have found them together.
+    """
     if communicator.size == 1:
         return inputs
     data = communicator.broadcast("inputs", _pack(inputs) if communicator.is_first else b"")
-    return inputs if communicator.is_first else _unpack(data)
+    return inputs if communicator.is_first else _unpack(data, inputs.structure)
 
 
 def _pack(inputs: InputMap) -> bytes:
@@ -89,29 +93,43 @@ def _pack(inputs: InputMap) -> bytes:
     numbers: list[Any] = [inputs.num_features, inputs.scaling, inputs.structure_factor]
     numbers += [inputs.structure_only, inputs.row_power]
     if structure is not None:
-        arrays |= {"columns": structure.columns, "eigenvalues": structure.eigenvalues}
+        arrays |= {"eigenvalues": structure.eigenvalues}
         numbers += [structure.degree_mean, structure.degree_spread]
     header = json.dumps(numbers).encode()
     known = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
     return len(header).to_bytes(8, "little") + header + save(known)
 
 
-def _unpack(data: bytes) -> InputMap:
+def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
     end = 8 + int.from_bytes(data[:8], "little")
     num_features, scaling, factor, only, power, *degrees = json.loads(data[8:end])
     arrays = load(data[end:])
-    structure = StructureMap(arrays["columns"], arrays["eigenvalues"], *degrees) if degrees else None
+    structure = None
+    if degrees:
+        assert found is not None
+        structure = StructureMap(found.columns, arrays["eigenvalues"], *degrees)
     compression = arrays.get("centre"), arrays.get("projection")
     return InputMap(num_features, scaling, *compression, structure, factor, only, power)
 
 
-def describe_messages(shard: Shard) -> dict[str, dict[str, float]]:
-    """For JSON: bytes that all ranks together send to others, by kind of message, each time it is sent; how often.
+def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
+    """For JSON: bytes that ranks send to others, by kind of message, each time it is sent: of all, of each; how often.
 
     Empty for one process. Every rank must ask, because all are asked.
     """
     return {
-        kind.replace(" ", "_"): {"bytes": total / times, "times": times}
-        for kind, (total, times) in shard.communicator.count_messages().items()
+        kind.replace(" ", "_"): {
+            "bytes": sum(by_rank) / times,
+            "times": times,
+            "by_rank": [sent / times for sent in by_rank],
+        }
+        for kind, (by_rank, times) in shard.communicator.count_messages().items()
         if times
     }
+
+
+def describe_memory(shard: Shard) -> list[int]:
+    """Peak memory of every rank so far, in bytes; empty for one process. Every rank must ask."""
+    if shard.has_all:
+        return []
+    return [peak for (peak,) in shard.communicator.tell_all("count", [peak_memory()])]

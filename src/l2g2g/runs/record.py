@@ -100,6 +100,10 @@ def read_row(values: dict[str, Any]) -> dict[str, Any]:
     for name in _FIGURES:
         if row.get(name) is not None:
             row[name] = finite(row[name])
+    if row.get("chosen") is not None:
+        scores = row["chosen"].get("validation_auc") or {}
+        known = {str(name): finite(score) for name, score in scores.items() if score is not None}
+        row["chosen"] = {**row["chosen"], "validation_auc": known}
     if "seconds" in row:
         row["seconds"] = {str(stage): finite(seconds) for stage, seconds in row["seconds"].items()}
     return row
@@ -233,7 +237,10 @@ def read_record(artefact: Artefact) -> RunRecord:
             vectors=vectors,
             node_ids=read_ids(artefact),
             classes=classes,
-            **by_node,
+            degrees=by_node.get("degrees"),
+            home=by_node.get("home"),
+            labels=by_node.get("labels"),
+            residuals=by_node.get("residuals"),
             edges=read_edges(artefact),
             decoder={name: value.float().numpy() for name, value in artefact.weights_of("model.decoder").items()},
             command=str(values["command"]),

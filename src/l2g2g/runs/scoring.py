@@ -41,11 +41,18 @@ def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> fl
     return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
 
 
+_MOST_BASELINE_EDGES = 4_000_000
+
+
 def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float | None:
     """AUC of the validation pairs by the baseline `spectral` at the dimension of a run.
 
-    None where its eigenvectors do not converge, or do not fit the limit of memory.
+    None where its eigenvectors do not converge or do not fit the limit of memory, and for a graph of so many edges that
+    they may take longer than training.
     """
+    if train.num_edges > _MOST_BASELINE_EDGES:
+        _log.info("the spectral baseline is left out for large graphs: l2g2g evaluate --method spectral computes it")
+        return None
     needed = spectral_bytes(train.num_nodes, train.num_edges, config.dim)
     if config.memory is not None and needed + resident_memory() > config.memory:
         _log.info("the spectral baseline is left out: it needs about %s MB", f"{needed / 1e6:,.0f}")

@@ -59,7 +59,7 @@ from l2g2g.runs.preparation import (
     propagates_once,
     refuse_nothing_to_predict,
 )
-from l2g2g.runs.ranks import describe_messages, make_shard, share_inputs
+from l2g2g.runs.ranks import describe_memory, describe_messages, make_shard, share_inputs
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
@@ -218,6 +218,7 @@ def run_split(
         describe_messages(shard),
         choice.describe() if spectral is not None or choice.scores else {},
         spectral_auc,
+        describe_memory(shard),
     )
 
 

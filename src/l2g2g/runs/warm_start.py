@@ -12,15 +12,17 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.node_states import weigh_nodes
+from l2g2g.models.node_states import node_degrees
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.fitted import Fitted, Start
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory, differences
 from l2g2g.training.report import OnEpoch
+from l2g2g.training.rows import TrainingRows
 
 # What the weights of a model depend on; all else may change from one training to the next.
 _SHAPE = (
@@ -73,7 +75,7 @@ def continue_training(
     fitted: Fitted,
     embedding: np.ndarray,
     known_ids: np.ndarray | None,
-    graph: Graph,
+    graph: GraphStore,
     config: Config,
     *,
     best_epoch: int,
@@ -81,7 +83,8 @@ def continue_training(
     validation_fraction: float = 0.05,
     on_epoch: OnEpoch | None = None,
     directory: RunDirectory | None = None,
-) -> tuple[Run, Movement]:
+    communicator: Communicator = LOCAL,
+) -> tuple[Run, Movement | None]:
     """Train on a graph that has grown, from the weights of a finished run.
 
     fitted, embedding, known_ids: the finished run, its vectors (num_known, dim) and ids; it stays as it is.
@@ -90,9 +93,10 @@ def continue_training(
     small_steps: train with a tenth of the learning rate of the config, which is that of a training from the start.
     The new vectors are turned onto the old ones of the nodes that both have (orthogonal Procrustes), where the decoder
     allows it; the others start from the same weights and are left where they go.
+    communicator: of the ranks that train together, as in `embed_graph`; only the first knows what has moved.
     """
     config = check_continues(fitted.config, config)
-    fitted.inputs.check(graph.features, graph.name)
+    fitted.inputs.check(graph.num_features, graph.name)
     matched = match_nodes(graph, known_ids, len(embedding))
     if matched.is_new.all():
         raise InputError(f"{graph.name}: none of its nodes is known to the finished run; fit it anew")
@@ -110,19 +114,27 @@ def continue_training(
         directory=directory,
         keep=True,
         start=start,
+        communicator=communicator,
     )
+    if not communicator.is_first:
+        return run, None
     assert run.fitted is not None
     run = replace(run, config=config, fitted=replace(run.fitted, config=config))
     there = ~matched.is_new
     before = embedding[matched.known[there]]
     if not fitted.model.decoder.sees_rotation:
         run = _turned(run, find_rotation(run.embedding[there], before))
-    unchanged = weigh_nodes(graph.adjacency)[there] == fitted.states.node_degrees[matched.known[there]]
+    degrees = np.concatenate([part for _, part in node_degrees(TrainingRows(graph).blocks())])
+    unchanged = degrees[there] == fitted.states.node_degrees[matched.known[there]]
     return run, _movement(before[unchanged], run.embedding[there][unchanged], matched)
 
 
 def check_continues(before: Config, config: Config) -> Config:
     """Refuse settings that need other weights. Returns the config with what the finished run had decided."""
+    decided = ["structure", "structure_width", "feature_width"]
+    if before.structure == "spectral":  # such vectors have a decoder of their own, whatever the preset's is
+        decided.append("decoder")
+    config = replace(config, **{name: getattr(before, name) for name in decided})
     was, now = ({name: getattr(each, name) for name in _SHAPE} for each in (before, config))
     changed = differences(was, now)
     if changed:
@@ -132,8 +144,7 @@ def check_continues(before: Config, config: Config) -> Config:
             f"{config.method} trains one encoder per patch, and a grown graph has other patches; fit it anew, and "
             f"bring it to the old coordinates with `l2g2g align --anchor`"
         )
-    decided = {name: getattr(before, name) for name in ("structure", "structure_width", "feature_width")}
-    return replace(config, **decided)
+    return config
 
 
 def extend_inputs(fitted: Fitted, matched: Matched) -> InputMap:

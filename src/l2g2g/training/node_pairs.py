@@ -14,20 +14,21 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.core import hash_nodes, kernels
+from l2g2g.core import hash_nodes, kernels, native
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
 from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.graph import Graph
-from l2g2g.models.masking import draw_groups, hidden_pairs
+from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
-from l2g2g.models.pairs import PairList
-from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativePlan, TargetUnits
+from l2g2g.models.pairs import Arcs, PairList, row_entries
+from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativeDraws, NegativePlan, TargetUnits
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
 from l2g2g.training.rows import NodeRows, TrainingRows
 
 _Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
+_DRAWS_PER_NODE = 4  # of a rank that scores non-edges while it draws them
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,29 +36,40 @@ class OwnedPairs:
     """The pairs of an epoch that one process scores; their rows and columns are nodes.
 
     Attributes:
-        edges: Edges, each with its weight in the graph, or 1: see `weighed`.
+        edges: Edges, each with its weight in the graph, or 1: see `weighed`. As arcs those of the rows here.
         non_edges: Non-edges, with their weights in the loss.
     """
 
-    edges: PairList
-    non_edges: PairList
+    edges: ScoredEdges
+    non_edges: NonEdges
+
+    @property
+    def has_all_nodes(self) -> bool:
+        """Whether non-edges are drawn while they are scored, so that the vectors of all nodes are needed."""
+        return isinstance(self.non_edges, NegativeDraws)
 
     @property
     def total(self) -> float:
         """What the weights of the edges here add up to."""
         if self.edges.kind == "all":
             return float(self.edges.weights[0]) * self.edges.num_pairs
+        if isinstance(self.edges, Arcs):
+            return float(self.edges.weights[row_entries(self.edges.starts, self.edges.ends)[1]].sum(dtype=np.float64))
         return float(self.edges.weights.sum(dtype=np.float64))
 
     def weighed(self, total: float) -> OwnedPairs:
         """The same with weights of edges that add up to 1. total: of the edges of all processes."""
-        weights = (self.edges.weights / max(total, 1e-30)).astype(np.float32)
-        return OwnedPairs(replace(self.edges, weights=weights), self.non_edges)
+        edges = replace(self.edges, weights=(self.edges.weights / max(total, 1e-30)).astype(np.float32))
+        if isinstance(self.edges, Arcs):  # the same pattern, which need not be checked again
+            vars(edges)["csr"] = self.edges.csr
+        return OwnedPairs(edges, self.non_edges)
 
-    def find_nodes(self, num_nodes: int) -> np.ndarray:
-        """(num_nodes,) bool, which nodes the pairs have."""
+    def find_nodes(self, num_nodes: int) -> np.ndarray | None:
+        """(num_nodes,) bool, which nodes the pairs have; None for all."""
+        if self.has_all_nodes:
+            return None
         found = np.zeros(num_nodes, np.bool_)
-        for pairs in (self.edges, self.non_edges):
+        for pairs in (self.edges.listed, self.non_edges.listed):
             found[pairs.rows] = found[pairs.columns] = True
         return found
 
@@ -65,11 +77,9 @@ class OwnedPairs:
         """The same with the places of nodes in a list instead of their numbers. nodes: the list."""
         places = np.empty(num_nodes, np.int32)
         places[nodes] = np.arange(len(nodes), dtype=np.int32)
-        assert "row" not in (self.edges.kind, self.non_edges.kind)
-        edges, non_edges = (
-            replace(pairs, rows=places[pairs.rows], columns=places[pairs.columns])
-            for pairs in (self.edges, self.non_edges)
-        )
+        listed = self.edges.listed, self.non_edges.listed
+        assert "row" not in (listed[0].kind, listed[1].kind)
+        edges, non_edges = (replace(pairs, rows=places[pairs.rows], columns=places[pairs.columns]) for pairs in listed)
         return OwnedPairs(edges, non_edges)
 
 
@@ -123,12 +133,13 @@ class NodePairs:
         self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
     ) -> OwnedPairs:
         """The pairs of an epoch whose row is here; arguments as in `PairSource.draw`."""
-        del hidden  # what is scored is a part of it
+        if self._streams:
+            negatives_here = NegativeDraws(self._plan, seed, epoch if fresh else 0)
+            return OwnedPairs(self._draw_arcs(hidden, scored, seed, epoch, num_groups), negatives_here)
         negatives = None if fresh else self._fixed.get(seed)
         drawn = None
         if negatives is None:
-            wanted = None if self.rows.nodes is None else self._is_owned
-            pairs = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0, wanted=wanted)
+            pairs = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0)
             drawn = _Drawn(*kernels().sort_pairs(pairs.rows, pairs.columns, self.rows.num_nodes))
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
         units = nodes if self.units is None else self.units
@@ -200,10 +211,57 @@ class NodePairs:
         return make_pairs(whole, edges, held_out, *counts, self.device, self.units, self.options)
 
     @cached_property
-    def _is_owned(self) -> np.ndarray:
+    def _is_owned(self) -> np.ndarray | None:
+        """(num_nodes,) bool, whose rows are here; None for all."""
+        if self.rows.nodes is None:
+            return None
         owned = np.zeros(self.rows.num_nodes, bool)
-        owned[slice(None) if self.rows.nodes is None else self.rows.nodes] = True
+        owned[self.rows.nodes] = True
         return owned
+
+    @cached_property
+    def _streams(self) -> bool:
+        """Whether non-edges are drawn while they are scored, which takes vectors of all nodes but no list of pairs.
+
+        So where a rank draws a few times as many as there are nodes: a list would name nearly all nodes too, and take
+        more memory than their vectors. All ranks agree.
+        """
+        is_uniform = TARGET_WEIGHTS[self.options.negative_sampling] is None
+        if native() is None or self.device.type != "cpu" or not is_uniform or self.patch_set is not None:
+            return False
+        num_nodes, num_draws = self.rows.num_nodes, self.negatives_per_edge * self.num_scored
+        if self.rows.graph.directed or num_draws < _DRAWS_PER_NODE * self.communicator.size * num_nodes:
+            return False
+        return self._add_up(int(self.rows.stays_in_memory)) == self.communicator.size
+
+    @cached_property
+    def _arcs_here(self) -> sp.csr_array:
+        """(num_nodes, num_nodes) the rows that are here, the others empty."""
+        return self.rows.to_adjacency()
+
+    @cached_property
+    def _edge_mask(self) -> EdgeMask:
+        nodes = np.arange(self.rows.num_nodes)
+        return EdgeMask(self._arcs_here, nodes, weighted=self.rows.graph.weighted, device=self.device)
+
+    def _draw_arcs(self, hidden: float, scored: float, seed: int, epoch: int, num_groups: int) -> Arcs:
+        """The edges that an epoch scores as arcs of the rows that are here: these get their whole gradient."""
+        if scored == 1.0 and not num_groups:
+            return self._every_arc
+        units = np.arange(self.rows.num_nodes) if self.units is None else self.units
+        groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        arcs = self._edge_mask.split(hidden or scored, scored, seed=seed, epoch=epoch, groups=groups)[1]
+        return arcs if self._counts_weights else replace(arcs, weights=np.ones(1, np.float32), kind="all")
+
+    @cached_property
+    def _every_arc(self) -> Arcs:
+        """All arcs of the rows that are here."""
+        mask = self._edge_mask
+        arcs = Arcs(mask.indptr[:-1], mask.indptr[1:], mask.indices, np.ones(1, np.float32))
+        if self._counts_weights:
+            assert mask.values is not None
+            return replace(arcs, weights=mask.values, kind="pair")
+        return arcs
 
     @cached_property
     def _plan(self) -> NegativePlan:
@@ -219,12 +277,26 @@ class NodePairs:
         nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
         if TARGET_WEIGHTS[self.options.negative_sampling] is None:
             num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
-            return NegativePlan(make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded])), nothing)
+            draws = make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded]))
+            return NegativePlan(draws, self._pack(draws) if self._streams else nothing, wanted=self._is_owned)
         units = TargetUnits.make(self.options.negative_sampling, self._scored_degrees, offsets)
         taken = self._add_up(sum(int(units.each[block.indices].sum()) for block in self.rows.blocks()))
         taken += int(units.each[self.held_out.indices].sum())
         allowed = units.count_allowed(offsets, np.array([taken]), make(num_allowed=np.zeros(1)))
-        return NegativePlan(make(num_allowed=allowed), nothing, units)
+        return NegativePlan(make(num_allowed=allowed), nothing, units, self._is_owned)
+
+    def _pack(self, draws: DrawPlan) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs that rows here never draw, in packed order."""
+        held_out = self.held_out
+        if self._is_owned is not None:
+            held_out = sp.csr_array(sp.diags_array(self._is_owned.astype(np.float32)) @ held_out)
+        patterns = [
+            part
+            for matrix in (self._arcs_here, held_out)
+            for part in (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False))
+        ]
+        packed: tuple[np.ndarray, np.ndarray] = kernels().pack_pattern(*patterns, draws.order, draws.places)
+        return packed
 
     @property
     def _scored_degrees(self) -> np.ndarray:

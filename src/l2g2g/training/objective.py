@@ -135,8 +135,9 @@ class GlobalPairs(GlobalLoss):
         else:
             owned = self.pairs.draw_owned(**_how_to_draw(settings, epoch))
             request, total = table.request(owned.find_nodes(table.num_nodes), owned.total)
-            assert request.nodes is not None
-            owned = owned.weighed(total).renumbered(request.nodes, table.num_nodes)
+            owned = owned.weighed(total)
+            if request.nodes is not None:
+                owned = owned.renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
         return request, lambda vectors: model.pair_gradient(vectors, edges, non_edges)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -99,13 +98,3 @@ class RowPass:
         with torch.no_grad():
             vectors = model.encode(self.batch.inputs)[0]
         return self.batch.rows.gather_first(vectors.contiguous())
-
-
-def propagate_rows(rows: LocalRows) -> Callable[[Tensor], Tensor]:
-    """A function that multiplies Â with a (num_nodes, width) table that all ranks have, each its own rows."""
-    propagation = RowPropagation.symmetric(VisibleRows(rows))
-
-    def propagate(table: Tensor) -> Tensor:
-        return rows.gather_all(propagation.product(table[rows.low : rows.high]))
-
-    return propagate

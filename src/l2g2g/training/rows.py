@@ -123,12 +123,27 @@ class TrainingRows:
             yield block
 
     @cached_property
+    def stays_in_memory(self) -> bool:
+        """Whether all of these rows are kept; one pass over them tells."""
+        if self.graph.resident and self.has_all:
+            return True
+        return all(low in self._kept for low, _ in zip(self._bounds[:-1].tolist(), self.blocks(), strict=True))
+
+    @cached_property
     def degrees(self) -> np.ndarray:
         """(num_nodes,) int64 number of neighbours; 0 for a node that has no row here."""
         found = np.zeros(self.num_nodes, np.int64)
         for block in self.blocks():
             found[block.nodes] = np.diff(block.indptr)
         return found
+
+    def to_adjacency(self) -> sp.csr_array:
+        """(num_nodes, num_nodes) these rows in memory, those of other nodes empty."""
+        blocks = list(self.blocks())
+        indptr = np.concatenate([[0], np.cumsum(self.degrees)])
+        indices = np.concatenate([block.indices for block in blocks])
+        weights = [np.ones(len(part.indices), np.float32) if part.weights is None else part.weights for part in blocks]
+        return sp.csr_array((np.concatenate(weights), indices, indptr), shape=(self.num_nodes,) * 2)
 
     def count_between(self, labels: np.ndarray) -> int:
         """Arcs of these rows between nodes of different labels. labels: (num_nodes,)."""

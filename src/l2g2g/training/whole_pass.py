@@ -17,9 +17,10 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.local_rows import LocalRows
+from l2g2g.models.row_propagation import RowPropagation, VisibleRows
 from l2g2g.models.sparse import normalise_adjacency, sum_weights, to_torch_csr
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.training.row_batch import propagate_rows
 from l2g2g.training.rows import TrainingRows, share_rows
 
 
@@ -127,7 +128,6 @@ class RowSource:
 
     def __init__(self, rows: TrainingRows, communicator: Communicator = LOCAL) -> None:
         self.rows, self.graph, self.communicator = rows, rows.graph, communicator
-        self._propagate: Callable[[Tensor], Tensor] | None = None
 
     @property
     def num_features(self) -> int:
@@ -155,15 +155,23 @@ class RowSource:
         rows = InputRows(self.graph, inputs)
         return lambda: (part for _, part in rows.blocks())
 
-    def propagate(self, table: Tensor) -> Tensor:
-        """(num_nodes, width) Â times a table."""
-        if self._propagate is None:
-            self._propagate = self._find_product()
-        return self._propagate(table)
+    @cached_property
+    def _own_rows(self) -> LocalRows:
+        return share_rows(self.rows, self.communicator)
 
-    def _find_product(self) -> Callable[[Tensor], Tensor]:
+    @property
+    def span(self) -> tuple[int, int]:
+        """The nodes whose rows of a product this rank computes."""
+        return self._own_rows.low, self._own_rows.high
+
+    def propagate(self, table: Tensor) -> Tensor:
+        """(num_owned, width) the rows of this rank's nodes of Â times a table; see `InputSource`."""
+        return self._product(table)
+
+    @cached_property
+    def _product(self) -> Callable[[Tensor], Tensor]:
         whole = self.rows.whole
         if whole is not None and self.communicator.size == 1:
             matrix = to_torch_csr(normalise_adjacency(whole))
             return lambda table: matrix @ table
-        return propagate_rows(share_rows(self.rows, self.communicator))
+        return RowPropagation.symmetric(VisibleRows(self._own_rows)).product

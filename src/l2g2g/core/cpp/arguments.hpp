@@ -167,6 +167,7 @@ struct NegativeArguments {
     const int64_t* first_task;  // (num_rounds + 1,) tasks of the rounds before: a task is a pair of blocks that meet
     Excluded excluded;
     const uint32_t* node_hashes;  // (num_rows,) packed order
+    const uint8_t* wanted;        // (num_rows,) packed rows to draw for; null: all
     Tables tables;                // packed order; gradients are added to
     Sums* sums;                   // (num_tasks,)
 };

@@ -384,9 +384,11 @@ class PackedNegatives {
         }
     }
 
-    // Adds the gradient of the negatives of an epoch to of_left and of_right.
+    // Adds the gradient of the negatives of an epoch to of_left and of_right; wanted: (num_rows,) uint8 by row, only those of
+    // these rows.
     std::pair<double, double> score(Vector<uint64_t> keys, uint64_t node_key, Matrix<float> left, Maybe<Matrix<float>> right, float bias, MatrixOut<float> of_left,
-                                    Maybe<MatrixOut<float>> of_right) {
+                                    Maybe<MatrixOut<float>> of_right, Maybe<Vector<uint8_t>> wanted) {
+        check_shape(!wanted || static_cast<int64_t>(wanted->size()) == num_rows(), "wanted must have a number per row");
         check_shape(keys.size() == block_sizes_.size(), "there must be a key per patch");
         check_shape(static_cast<int64_t>(left.shape(0)) == num_rows(), "the tables must have a row per row");
         check_shape(of_left.shape(0) == left.shape(0) && of_left.shape(1) == left.shape(1), "of_left has the wrong shape");
@@ -396,6 +398,7 @@ class PackedNegatives {
         const nb::gil_scoped_release release;
         const std::lock_guard<std::mutex> lock(mutex_);  // the memory below serves one caller at a time
         hash(node_key);
+        const std::vector<uint8_t> chosen = in_packed_order(wanted);
         const Tables given = tables;
         const size_t count = static_cast<size_t>(num_rows() * tables.width);
         if (is_packed_) {
@@ -413,7 +416,7 @@ class PackedNegatives {
             std::vector<int64_t> first_task = {0};
             for (const Round& round : rounds) first_task.push_back(first_task.back() + count_meetings(round));
             std::vector<Sums> sums(static_cast<size_t>(first_task.back()));
-            active->score_negatives({rounds.data(), static_cast<int64_t>(rounds.size()), first_task.data(), excluded(), hashes_.data(), tables, sums.data()});
+            active->score_negatives({rounds.data(), static_cast<int64_t>(rounds.size()), first_task.data(), excluded(), hashes_.data(), wanted ? chosen.data() : nullptr, tables, sums.data()});
             const Found found = add_up(sums);
             total.loss += found.loss;
             total.slope += found.slope;
@@ -434,9 +437,7 @@ class PackedNegatives {
             const nb::gil_scoped_release release;
             const std::lock_guard<std::mutex> lock(mutex_);
             hash(node_key);
-            std::vector<uint8_t> chosen;
-            if (wanted)
-                for (int64_t place = 0; place < num_rows(); ++place) chosen.push_back(wanted->data()[order_.data()[place]]);
+            const std::vector<uint8_t> chosen = in_packed_order(wanted);
             for (int64_t turn = 0;; ++turn) {
                 const std::vector<Round> rounds = rounds_of(keys.data(), turn);
                 if (rounds.empty()) break;
@@ -460,6 +461,11 @@ class PackedNegatives {
 
   private:
     int64_t num_rows() const { return static_cast<int64_t>(indptr_.size()) - 1; }
+    std::vector<uint8_t> in_packed_order(const Maybe<Vector<uint8_t>>& wanted) const {
+        std::vector<uint8_t> chosen(wanted ? static_cast<size_t>(num_rows()) : 0);
+        for (size_t place = 0; place < chosen.size(); ++place) chosen[place] = wanted->data()[order_.data()[place]];
+        return chosen;
+    }
     Excluded excluded() const { return {indptr_.data(), columns_.data(), blocks_.data()}; }
 
     void hash(uint64_t node_key) {
@@ -662,10 +668,11 @@ columns of a group. nodes: (num_rows,) int32 node at each packed place. order, p
              "indptr"_a.noconvert(), "columns"_a.noconvert(), "offsets"_a.noconvert(), "block_sizes"_a.noconvert(), "num_groups"_a.noconvert(), "num_rounds"_a.noconvert(),
              "weights"_a.noconvert(), "group_size"_a, "nodes"_a.noconvert(), "order"_a.noconvert(), "places"_a.noconvert())
         .def("score", &PackedNegatives::score, "keys"_a.noconvert(), "node_key"_a, "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(),
-             "of_right"_a.noconvert().none(),
+             "of_right"_a.noconvert().none(), "wanted"_a.noconvert().none() = nb::none(),
              R"((loss, slope) of the negatives of an epoch; gradients are added.
 
-keys: (num_patches,) uint64 streams. node_key: of the node hashes. left, right, of_left, of_right: (num_rows, width) float32.)")
+keys: (num_patches,) uint64 streams. node_key: of the node hashes. left, right, of_left, of_right: (num_rows, width) float32.
+wanted: (num_rows,) uint8, only the negatives of these rows.)")
         .def("list", &PackedNegatives::list, "keys"_a.noconvert(), "node_key"_a, "wanted"_a.noconvert().none() = nb::none(),
              "(rows, columns) int32 of the pairs that an epoch draws. wanted: (num_rows,) uint8, only these rows.");
     module.def("split_masked", &split_masked, "adjacency"_a, "indptr"_a.noconvert(), "node_hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "hidden_below"_a,

@@ -59,15 +59,17 @@ struct BlockDraws {
     const Round& round;
     const Excluded& excluded;
     const uint32_t* node_hashes;
+    const uint8_t* wanted;  // packed rows to draw for; null: all
     int64_t block, first_column, end_column, last_column;
     bool special;  // the block itself, or the last one, which may be shorter: every draw must be looked at
     float part;
     RowDraws rows;
 
-    MEMBER BlockDraws(const Round& r, const Excluded& e, const uint32_t* hashes, int64_t one, int64_t other)
+    MEMBER BlockDraws(const Round& r, const Excluded& e, const uint32_t* hashes, const uint8_t* chosen, int64_t one, int64_t other)
         : round(r),
           excluded(e),
           node_hashes(hashes),
+          wanted(chosen),
           block(other),
           first_column(r.first_row + other * r.block_size),
           end_column(first_column + r.block_size),
@@ -87,6 +89,10 @@ struct BlockDraws {
         int spare[kChunk];  // pairs that only fill the last group of a row
         int32_t spare_rows[kChunk];
         while (count < kChunk && !rows.done()) {
+            if (wanted && !wanted[round.first_row + rows.row]) {
+                rows.advance();
+                continue;
+            }
             const int64_t left = rows.count - rows.taken, taken = left < kChunk - count ? left : kChunk - count;
             const int32_t row = static_cast<int32_t>(round.first_row + rows.row);
             const uint32_t base = node_hashes[row] + static_cast<uint32_t>(rows.taken) * kSpread;
@@ -191,7 +197,7 @@ INLINE int64_t partner(const Round& round, int64_t block) {
 template <int W> INLINE Sums meet(const NegativeArguments& a, const Round& round, int64_t one, int64_t other) {
     Sums sums;
     for (int side = 0; side < (one == other ? 1 : 2); ++side) {
-        BlockDraws draws(round, a.excluded, a.node_hashes, side ? other : one, side ? one : other);
+        BlockDraws draws(round, a.excluded, a.node_hashes, a.wanted, side ? other : one, side ? one : other);
         const auto next = [&](Chunk& chunk) { draws.fill(chunk); };
         const Sums found = a.tables.left == a.tables.right ? work_chunks<W, true, false, false, kGroup>(a.tables, next) : work_chunks<W, true, true, false, kGroup>(a.tables, next);
         sums.loss += found.loss;
@@ -217,7 +223,7 @@ int64_t list_negatives(const ListDrawArguments& a) {
     int64_t written = 0;
     const Round& round = a.round;
     for (int64_t one = 0; one < round.num_blocks; ++one) {
-        BlockDraws draws(round, a.excluded, a.node_hashes, one, partner(round, one));
+        BlockDraws draws(round, a.excluded, a.node_hashes, a.wanted, one, partner(round, one));
         for (Chunk chunk;;) {
             draws.fill(chunk);
             if (chunk.count == 0) break;
@@ -225,7 +231,7 @@ int64_t list_negatives(const ListDrawArguments& a) {
                 const int32_t row = chunk.rows[pair / kGroup];
                 a.rows[written] = row;
                 a.columns[written] = chunk.columns[pair];
-                written += chunk.weights[pair] != 0 && (!a.wanted || a.wanted[row]);
+                written += chunk.weights[pair] != 0;
             }
         }
     }

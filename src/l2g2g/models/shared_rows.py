@@ -1,0 +1,90 @@
+"""Shared rows: linear algebra on tables of which every rank has some rows.
+
+What has no rows (sums, norms, small matrices) is the same on all ranks, to the bit; one process has all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from l2g2g.parallel.communicator import LOCAL, Communicator
+
+_KIND = "structure"  # of message
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """The ranks that have the rows.
+
+    Attributes:
+        communicator: Of these ranks; those with lower numbers have the rows before.
+    """
+
+    communicator: Communicator = LOCAL
+
+    @property
+    def has_all(self) -> bool:
+        """Whether this process has all rows."""
+        return self.communicator.size == 1
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum of a tensor over all ranks."""
+        if self.has_all:
+            return values
+        summed = values.contiguous().to(self.communicator.device)
+        self.communicator.all_reduce(_KIND, summed)
+        return summed.to(values.device)
+
+    def inner(self, left: Tensor, right: Tensor) -> Tensor:
+        """(left_width, right_width) products of the columns of two tables."""
+        return self.total(left.t() @ right)
+
+    def norms(self, table: Tensor) -> Tensor:
+        """(width,) lengths of the columns."""
+        return table.norm(dim=0) if self.has_all else self.total(table.square().sum(0)).sqrt()
+
+    def orthonormal(self, table: Tensor) -> Tensor:
+        """(num_rows, width) orthonormal basis of the columns: QR of the rows here, then of the small factors of all."""
+        basis, factor = torch.linalg.qr(table)
+        if self.has_all:
+            return basis
+        counts = [count for (count,) in self.communicator.tell_all(_KIND, [len(factor)])]
+        stacked = self.communicator.all_gather(_KIND, factor.to(self.communicator.device), counts).to(table.device)
+        turn = self._of_first(torch.linalg.qr(stacked).Q)
+        first = sum(counts[: self.communicator.rank])
+        return basis @ turn[first : first + len(factor)]
+
+    def eigh(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
+        """(width,) eigenvalues and (width, width) eigenvectors of a small symmetric matrix, largest first."""
+        values, vectors = torch.linalg.eigh(matrix)
+        return self._of_first(values.flip(0)), self._of_first(vectors.flip(1))
+
+    def largest(self, table: Tensor) -> Tensor:
+        """(width,) the entry of every column with the largest absolute value, the first of equals."""
+        width = table.shape[1]
+        found = table.new_zeros(1, width)
+        if len(table):
+            found = torch.take_along_dim(table, table.abs().argmax(dim=0, keepdim=True), 0)
+        if not self.has_all:
+            found = self.gather(found)
+            found = torch.take_along_dim(found, found.abs().argmax(dim=0, keepdim=True), 0)
+        return found[0]
+
+    def gather(self, table: Tensor) -> Tensor:
+        """(num_rows of all, width) the rows of all ranks, on all."""
+        if self.has_all:
+            return table
+        counts = [count for (count,) in self.communicator.tell_all(_KIND, [len(table)])]
+        rows = self.communicator.all_gather(_KIND, table.contiguous().to(self.communicator.device), counts)
+        return rows.to(table.device)
+
+    def _of_first(self, values: Tensor) -> Tensor:
+        """What the first rank has: libraries of other machines may round otherwise, or choose another sign."""
+        if self.has_all:
+            return values
+        data = values.contiguous().numpy().tobytes() if self.communicator.is_first else b""
+        heard = bytearray(self.communicator.broadcast(_KIND, data))
+        return torch.frombuffer(heard, dtype=values.dtype).view(values.shape)
