@@ -331,13 +331,10 @@ class _Columns:
         """A first impression of those of spectral vectors."""
         return self._fit(self._config.spectral_width(self.num_features), rough=True)
 
-    def inputs(self) -> StructureMap:
-        """Those that an encoder reads."""
-        return self._find(self._width).leading(self._config.structure_width)
-
-    @property
-    def _width(self) -> int:
-        return self._config.spectral_width(0)
+    def inputs(self) -> StructureMap | None:
+        """Those that an encoder reads, where they are found already."""
+        found = self._found.get(self._config.spectral_width(0))
+        return None if found is None else found.leading(self._config.structure_width)
 
     def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:
@@ -559,10 +556,8 @@ def _prepare(
     counts = _count_features(graph)
     found = start.inputs if start is not None else None
     if found is None:
-        structure = None
-        if config.structure == "blend" or not graph.num_features:
-            structure = columns.inputs()
-        found = share_inputs(communicator, find_inputs(RowSource(rows, communicator), counts, config, structure))
+        source = RowSource(rows, communicator)
+        found = share_inputs(communicator, find_inputs(source, counts, config, columns.inputs()))
     inputs = InputRows(graph, found)
     if start is None:
 
