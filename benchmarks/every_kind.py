@@ -2,7 +2,7 @@
 
 Usage:
     python benchmarks/every_kind.py run --data-dir ../shared/data -o docs/results/every-kind.jsonl [GRAPH...]
-    python benchmarks/every_kind.py table docs/results/every-kind.jsonl
+    python benchmarks/every_kind.py table docs/results/every-kind.jsonl [--brief]
 
 `run` writes a line of `l2g2g evaluate ... --json` for every method and seed, small graphs first, and goes on where it
 was stopped: what has a line is not run again. `bipartite` and `grid` are generated here.
@@ -140,6 +140,14 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def brief_table(rows: list[dict]) -> str:
+    """The same with fewer columns, for the README."""
+    wide = [line.strip("| ").split(" | ") for line in table(rows).splitlines() if not line.startswith("|---")]
+    chosen = [wide[0].index(name) for name in ("graph", "seeds", "L2G2G", "chosen", "GAE", "spectral", "AA", "L3")]
+    lines = ["| " + " | ".join(cells[place] for place in chosen) + " |" for cells in wide]
+    return "\n".join([lines[0], "|" + "---|" * len(chosen), *lines[1:]])
+
+
 def _all(rows: list[dict]) -> list[str]:
     return list(dict.fromkeys(["gae", "l2g2g", *(row["method"] for row in rows)]))
 
@@ -169,11 +177,13 @@ def main() -> None:
     running.add_argument("--scorer", choices=("vectors", "auto"), default="vectors")
     showing = commands.add_parser("table")
     showing.add_argument("lines", type=Path)
+    showing.add_argument("--brief", action="store_true", help="fewer columns")
     options = parser.parse_args()
     if options.command == "run":
         run(options)
     else:
-        print(table([json.loads(line) for line in options.lines.read_text().splitlines()]))
+        rows = [json.loads(line) for line in options.lines.read_text().splitlines()]
+        print(brief_table(rows) if options.brief else table(rows))
 
 
 if __name__ == "__main__":
