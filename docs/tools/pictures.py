@@ -47,7 +47,7 @@ def run(epochs: int = EPOCHS) -> Shown:
     points = grid + generator.uniform(-0.35, 0.35, grid.shape)
     graph = read_graph((cKDTree(points).query_pairs(1.75, output_type="ndarray"), None))
     labels = partition(graph.adjacency, NUM_PATCHES)
-    patches = make_patches(graph.adjacency, labels, min_overlap=12, target_overlap=24, mean_degree=4.0)
+    patches = make_patches(graph, labels, min_overlap=12, target_overlap=24, mean_degree=4.0)
     apart = []
     for number in range(NUM_PATCHES):
         nodes = patches.nodes_of(number)

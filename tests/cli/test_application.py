@@ -412,7 +412,7 @@ def test_interruption_leaves_with_130(run, edges, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("l2g2g.runs.training.train", interrupt)
+    monkeypatch.setattr("l2g2g.training.loop.Training.run", interrupt)
     code, out, err = run("embed", edges, "-o", tmp_path / "out.csv", "-q")
     assert (code, out, err) == (130, "", "l2g2g: interrupted\n")
     assert list(tmp_path.iterdir()) == []
@@ -422,7 +422,7 @@ def test_an_interruption_that_compiled_code_passed_on_as_an_error_is_one(run, ed
     def leave(*_, **__):
         raise SystemError("returned a result with an exception set") from Interrupted(signal.SIGTERM)
 
-    monkeypatch.setattr("l2g2g.runs.training.train", leave)
+    monkeypatch.setattr("l2g2g.training.loop.Training.run", leave)
     code, out, err = run("embed", edges, "-o", tmp_path / "out.csv", "-q")
     assert (code, out, err) == (143, "", "l2g2g: interrupted\n")
     assert list(tmp_path.iterdir()) == []
@@ -432,7 +432,7 @@ def test_memory_that_is_not_there_leaves_with_3(run, edges, tmp_path, monkeypatc
     def exhaust(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("l2g2g.runs.training.train", exhaust)
+    monkeypatch.setattr("l2g2g.training.loop.Training.run", exhaust)
     code, _, err = run("embed", edges, "-o", tmp_path / "out.csv", "-q")
     assert code == 3
     assert err.startswith("l2g2g: not enough memory")

@@ -37,7 +37,7 @@ def test_embed_says_where_its_time_went(run, edges, tmp_path):
     (found,) = json.loads(file.read_text())["runs"]
     assert {"read", "split", "partition", "train", "assemble", "write"} <= set(found["stages"])
     assert found["functions"][0]["calls"] >= 1
-    assert any(each["name"] == "training.loop.train" for each in found["functions"])
+    assert any(each["name"] == "training.loop.embed_nodes" for each in found["functions"])
 
 
 def test_evaluate_has_one_profile_per_method_and_the_same_results(run, edges, tmp_path):

@@ -80,7 +80,7 @@ def test_several_trainings_are_kept_apart(noisy, tmp_path, capsys):
 
 def test_an_estimator_tells_whoever_listens(noisy):
     seen = []
-    model = L2G2G(dim=4, patches=2, epochs=6).fit(noisy, on_epoch=seen.append)
+    model = L2G2G(dim=4, patches=2, epochs=6, structure="none").fit(noisy, on_epoch=seen.append)
     assert [report.loss for report in seen] == model.history_.losses
     assert [(report.epoch, report.validation) for report in seen if report.validation is not None] == (
         model.history_.validations

@@ -195,7 +195,7 @@ def test_outputs_are_checked_before_the_graph_is_read(embed):
 
 
 def test_ids_that_the_format_cannot_hold_are_refused_before_training(embed, monkeypatch):
-    monkeypatch.setattr("l2g2g.runs.training.train", lambda *_, **__: pytest.fail("trained for nothing"))
+    monkeypatch.setattr("l2g2g.training.loop.Training.run", lambda *_, **__: pytest.fail("trained for nothing"))
     names = "\n".join(f"node {u},node {v}" for u, v in RING) + "\n"
     is_refused(embed({"edges.csv": names}, *FAST, output="out/vectors.txt"), 2, "vectors.txt", "node 0")
 

@@ -194,7 +194,7 @@ def test_a_full_disk(launch, command, edges, tmp_path, happened):
 
 @pytest.mark.fault(9)
 def test_a_run_directory_that_cannot_be_written_to(command, edges, tmp_path, monkeypatch, happened):
-    monkeypatch.setattr("l2g2g.runs.training.train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("l2g2g.training.loop.Training.run", lambda *_, **__: pytest.fail("trained"))
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     folder = "/proc" if os.geteuid() == 0 else locked  # root may write anywhere else

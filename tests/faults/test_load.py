@@ -26,7 +26,9 @@ def resident():
 @pytest.mark.fault("load")
 def test_cycles_of_saving_and_resuming_do_not_grow(noisy, tmp_path, complete, happened):
     num_cycles = 200 if complete else 20
-    config = make_config("l2g2g", dim=4, hidden=8, patches=3, threads=1, epochs=num_cycles + 2, patience=num_cycles)
+    config = make_config(
+        "l2g2g", dim=4, hidden=8, patches=3, threads=1, structure="none", epochs=num_cycles + 2, patience=num_cycles
+    )
     sizes, handles = [], []
     for cycle in range(num_cycles):
 

@@ -586,12 +586,12 @@ def targets():
     embeddings = tables()
     mixed = {"word": [f"w{i}" for i in range(NUM_NODES)], "kind": ["a", "b"] * (NUM_NODES // 2)}
     lines = [f"w{i},{'ab'[i % 2]},{i / 7:.3f},{-i},{2000 + i}" for i in range(NUM_NODES)]
-    csv = "\n".join(["word,kind,x1,x2,year", *lines]).encode()
+    words = "\n".join(["word,kind,x1,x2,year", *lines]).encode()
     others = [
-        {"v.csv": csv},
+        {"v.csv": words},
         {"v.parquet": parquet(**mixed, embedding=features().tolist(), year=np.arange(NUM_NODES))},
     ]
-    node_tables = [{"t.csv": csv}, {"t.parquet": parquet(**mixed, year=np.linspace(0, 1, NUM_NODES))}]
+    node_tables = [{"t.csv": words}, {"t.parquet": parquet(**mixed, year=np.linspace(0, 1, NUM_NODES))}]
     arrays = (features(), features().astype(np.float64), np.eye(NUM_NODES, dtype=np.int32))
     graphs = npz_graphs()
     sources, far = (np.array(part) for part in zip(*RING, strict=True))

@@ -238,7 +238,7 @@ def test_the_way_back_of_an_encoding_is_that_of_autograd(planted, dense_features
     encoding = encoder.begin(inputs)
     assert torch.equal(encoding.vectors, vectors.detach())
     assert not encoding.vectors.requires_grad
-    encoding.backward(gradient)  # comes on top
+    encoding.backward(gradient, inputs)  # comes on top
     for parameter, once in zip(encoder.parameters(), expected, strict=True):
         assert torch.equal(parameter.grad, once + once)
 

@@ -46,7 +46,7 @@ def states_of(model, graph, patch_set=None):
         return NodeStates.of_arrays(collect(chain(whole_states(model, inputs), degrees)), None)
     source = InducedPatches(patch_set, graph.adjacency, graph.features)
     loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
-    parts = chain(encode_states(model, ((edges.adjacency, rows) for edges, rows in loaded)), degrees)
+    parts = chain(encode_states(model, ((each.edges.adjacency, each.features) for each in loaded)), degrees)
     return NodeStates.of_arrays(collect(parts), (patch_set.global_nodes, patch_set.offsets))
 
 

@@ -25,7 +25,7 @@ def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_
     assert f"{total}/{total} tiny l2g2g default heldout seed 0: AUC" in err
     lines = [json.loads(text) for text in (tmp_path / "ablation.jsonl").read_text().splitlines()]
     assert len(lines) == total
-    assert not [row for row in lines if "error" in row]
+    assert [row["error"] for row in lines if "error" in row] == []
     report = (tmp_path / "ablation.md").read_text()
     assert report in out
     assert "One change to the default, compared with the default." in report

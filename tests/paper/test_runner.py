@@ -114,7 +114,9 @@ def test_a_long_cell_that_was_killed_goes_on_from_its_checkpoint(data_dir, tmp_p
 
 def test_what_another_version_kept_is_dropped_and_the_cell_starts_anew(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr("l2g2g.paper.cells.CHECKPOINT_SECONDS", 0.0)
-    first, second = (Cell("tiny", options={"patches": 3, "epochs": epochs, "threads": 1}) for epochs in (3, 4))
+    first, second = (
+        Cell("tiny", options={"patches": 3, "epochs": epochs, "threads": 1, "structure": "none"}) for epochs in (3, 4)
+    )
     graph = read_graph(data_dir / "tiny.npz")
     first.run(lambda _: graph, folder=tmp_path / "kept")
     row = second.run(lambda _: graph, folder=tmp_path / "kept")

@@ -18,6 +18,7 @@ from l2g2g.graphs.graph_store import EdgeSource
 _SINGLE_PRECISION = 1e-2
 _KEPT_EDGES = 1 << 22  # of a graph whose rows are read once and kept
 _MOST_RESTARTS = 300
+MOST_BASELINE_EDGES = 4_000_000  # of a graph for which they are found beside a training: for more it takes longer
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
+from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
 from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
 
 # Found by measuring trainings of 50,000 to 400,000 nodes (tests/runs/test_memory.py repeats one of them).
@@ -65,6 +66,10 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     training = activations + copies * columns + per_arc * num_arcs + exchanged
     if has_features and config.expects_structure(num_nodes):  # tried beside the features
         training += BYTES_PER_NUMBER * num_nodes * (config.structure_width + 1 + MORE_VECTORS)
+    elif has_features and config.structure == "auto":  # a first look at fewer columns
+        training += BYTES_PER_NUMBER * num_nodes * (config.dim + 1 + MORE_VECTORS)
+    if config.patience and num_arcs <= 2 * MOST_BASELINE_EDGES:
+        training += spectral_bytes(num_nodes, num_arcs // 2, config.dim)
     return int(training)
 
 

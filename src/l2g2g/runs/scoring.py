@@ -22,7 +22,7 @@ from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import Pairs, Protocol
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.spectral import spectral_bytes
+from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.resources import peak_memory
 from l2g2g.runs.run import Run
@@ -41,16 +41,13 @@ def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> fl
     return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
 
 
-_MOST_BASELINE_EDGES = 4_000_000
-
-
 def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float | None:
     """AUC of the validation pairs by the baseline `spectral` at the dimension of a run.
 
     None where its eigenvectors do not converge or do not fit the limit of memory, and for a graph of so many edges that
     they may take longer than training.
     """
-    if train.num_edges > _MOST_BASELINE_EDGES:
+    if train.num_edges > MOST_BASELINE_EDGES:
         _log.info("the spectral baseline is left out for large graphs: l2g2g evaluate --method spectral computes it")
         return None
     needed = spectral_bytes(train.num_nodes, train.num_edges, config.dim)
