@@ -340,7 +340,7 @@ def checkpoint_files():
     from l2g2g.runs.run_directory import open_run
 
     folder = Path(tempfile.mkdtemp(dir="."))
-    config = make_config("l2g2g", epochs=3, **SMALL)
+    config = make_config("l2g2g", epochs=3, structure="none", **SMALL)
     with open_run(folder, interval=0) as directory:
         embed_graph(read_graph(np.array(RING), features()), config, directory=directory)
     place = folder / "checkpoints" / "embed"
@@ -381,7 +381,7 @@ def resume(folder):
     (run / "checkpoints" / "embed").mkdir()
     for path in list(folder.glob("epoch-*")):
         path.rename(run / "checkpoints" / "embed" / path.name)
-    config = make_config("l2g2g", epochs=3, **SMALL)
+    config = make_config("l2g2g", epochs=3, structure="none", **SMALL)
     with open_run(run, resume=True, interval=0) as directory:
         done = embed_graph(read_graph(np.array(RING), features()), config, directory=directory)
     assert np.isfinite(done.embedding).all()

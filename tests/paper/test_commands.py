@@ -14,6 +14,8 @@ def run(capfd, *arguments):
     return stop.value.code, *capfd.readouterr()
 
 
+# Two epochs align badly, and say so.
+@pytest.mark.filterwarnings("ignore::l2g2g.alignment.procrustes.AlignmentWarning")
 @pytest.mark.slow
 def test_a_small_ablation_from_start_to_files(capfd, monkeypatch, data_dir, tmp_path):
     monkeypatch.setattr(ablation, "QUICK_EPOCHS", 2)

@@ -261,3 +261,12 @@ def test_after_a_bad_cut_patches_are_wider_fewer_edges_hidden_and_the_assembly_c
     assert (again.patch_set.global_nodes == run.patch_set.global_nodes).all()
     assert again.trained.history.losses == pytest.approx(run.trained.history.losses, rel=1e-3)
     assert stored["auc"] == pytest.approx(row["auc"], abs=5e-3)
+
+
+def test_signed_vectors_go_on_when_the_graph_grows(documents, tmp_path):
+    model = L2G2G(dim=8, structure="spectral", epochs=2).fit(documents)
+    assert model.config_.decoder == "signed"
+    model.partial_fit(documents)
+    assert model.config_.decoder == "signed"
+    model.save(tmp_path)
+    assert (L2G2G.load(tmp_path).embedding_ == model.embedding_).all()

@@ -136,12 +136,15 @@ def find_spectral(
     structure: StructureMap, num_features: int, validation: Pairs | None, config: Config
 ) -> SpectralVectors:
     """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read."""
-    widths = sorted({min(LEAST_WIDTH, config.dim), config.dim})
+    most = min(config.dim, config.spectral_width(num_features))
+    widths = sorted({min(LEAST_WIDTH, most), most})
     candidates = [(width, structure.leading(width)) for width in widths]
     if structure.is_signed and config.can_be_signed:
         candidates += [(width, structure.leading(width, signed=True)) for width in widths]
     auc_found: float | None = None
-    best = (config.dim, structure.leading(config.dim)), _ROW_POWER, _EIGENVALUE_POWER
+    # Without validation pairs: signs where a finished run had chosen them.
+    signed = structure.is_signed and config.decoder == "signed"
+    best = (most, structure.leading(most, signed=signed)), _ROW_POWER, _EIGENVALUE_POWER
     if validation is not None:
         sources, targets, is_edge = validation.endpoints()
         for each, row_power in itertools.product(candidates, _ROW_POWERS):

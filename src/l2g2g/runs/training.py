@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -132,8 +133,10 @@ def run_split(
     begin = partial(_begin, split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
     candidate, choice, spectral = _choose_structure(config, validation, columns, begin, clock, on_epoch, is_new=is_new)
-    if config.negative_sampling == "auto" and validation is not None:
-        candidate, choice = _choose_negatives(candidate, choice, begin, clock, on_epoch, len(validation.positive))
+    if config.negative_sampling == "auto" and validation is not None and candidate.training.settings.epochs:
+        held, num_edges = [candidate], len(validation.positive)
+        del candidate  # under a limit of memory only one is held at a time
+        candidate, choice = _choose_negatives(held, choice, begin, clock, on_epoch, num_edges)
     setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
     config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
@@ -191,7 +194,7 @@ def run_split(
             if final_graph is not graph or not graph.resident:
                 setting.forget_rows()
                 if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
-                    how = {"num_negative": config.dim if spectral.is_signed else 0, "seed": config.seed}
+                    how = {"num_negative": spectral.width if spectral.is_signed else 0, "seed": config.seed}
                     structure = _fit_structure(final_graph, spectral.width, communicator, **how)
                     model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
                 whole = setting.make_pass(final_graph)
@@ -279,23 +282,28 @@ def _choose_structure(
 
 
 def _choose_negatives(
-    candidate: _Candidate,
+    held: list[_Candidate],
     choice: Choice,
     begin: Callable[[Config], _Candidate],
     clock: Stopwatch,
     on_epoch: OnEpoch | None,
     num_edges: int,
 ) -> tuple[_Candidate, Choice]:
-    """Decide how the far ends of non-edges are drawn: some epochs of either way, and the better one goes on."""
+    """Decide how the far ends of non-edges are drawn: some epochs of either way, and the better one goes on.
+
+    held: the candidate with uniform ones, which is taken out.
+    """
+    candidate = held.pop()
     config = candidate.setting.config
+    trial = max(NEGATIVE_EPOCHS, config.validate_every)  # there is nothing to compare before the first validation
     with clock.measure("train"):
-        candidate.training.run(NEGATIVE_EPOCHS, on_epoch=on_epoch)
+        candidate.training.run(trial, on_epoch=on_epoch)
     uniform = candidate.training.best_score
     if config.memory is not None:  # both may not fit
         del candidate
     with clock.measure("choose"):
         other = begin(replace(config, negative_sampling="degree"))
-        other.training.run(NEGATIVE_EPOCHS)
+        other.training.run(trial)
     choice = choose_negatives(choice, uniform, other.training.best_score, num_edges)
     if choice.negatives == "degree":
         return other, choice
@@ -567,7 +575,7 @@ def _prepare(
 
         model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, config)
     else:
-        model = start.model
+        model = copy.deepcopy(start.model)  # each candidate trains its own
     model = model.to(config.device)
     validates = bool(config.patience) and split.validation is not None
     local = None

@@ -119,10 +119,13 @@ def continue_training(
     if not communicator.is_first:
         return run, None
     assert run.fitted is not None
-    run = replace(run, config=config, fitted=replace(run.fitted, config=config))
+    # The settings of the next training are those of this one before its steps became smaller and fewer.
+    settled = replace(run.config, lr=config.lr, epochs=config.epochs)
+    continued = replace(run.fitted, config=settled)
+    run = replace(run, config=settled, fitted=continued)
     there = ~matched.is_new
     before = embedding[matched.known[there]]
-    if not fitted.model.decoder.sees_rotation:
+    if not continued.model.decoder.sees_rotation:
         run = _turned(run, find_rotation(run.embedding[there], before))
     degrees = np.concatenate([part for _, part in node_degrees(TrainingRows(graph).blocks())])
     unchanged = degrees[there] == fitted.states.node_degrees[matched.known[there]]
