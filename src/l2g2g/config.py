@@ -77,7 +77,7 @@ class Config:
         2,
         group="model",
         least=1,
-        help="Number of layers of the encoder: how many steps away a node sees.",
+        help="Number of layers of the encoder: the number of hops that reach a node's vector.",
         when="Rarely worth a change: more layers cost time and memory.",
     )
     encoder: str = option(
@@ -375,7 +375,7 @@ class Config:
         least=0,
         below=1,
         unset="0.7, 0.5 where patches are cut badly, 0 where all pairs are scored",
-        help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 predicts what it sees.",
+        help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 hides nothing.",
         when="Set it to 0 if training must be short.",
     )
     negative_sampling: Literal["uniform", "degree", "auto"] | None = option(

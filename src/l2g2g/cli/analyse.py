@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the table here (.csv, .parquet or .jsonl).")
 ]
-SeedOption = Annotated[int, typer.Option(help="Of random starts, samples and folds.")]
+SeedOption = Annotated[int, typer.Option(help="Random seed.")]
 _SHOWN = 12  # clusters that are listed
 
 
@@ -118,10 +118,10 @@ def classify(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Tell the class of every node from the labels of some, with the accuracy on labels that were held out.
+    """Predict the class of every node from the labels of some, with cross-validated accuracy.
 
-    The table has id, label, predicted and confidence; a labelled node is told by a classifier that has not seen its
-    label. `l2g2g report EMBEDDING --nodes TABLE` shows it on the map.
+    The table has id, label, predicted and confidence; a labelled node is predicted by a classifier that has not seen
+    its label. `l2g2g report EMBEDDING --nodes TABLE` shows it on the map.
     """
     from l2g2g.evaluation.classes import classify_nodes
     from l2g2g.graphs.write_table import check_table

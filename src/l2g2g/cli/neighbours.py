@@ -129,11 +129,11 @@ def predict(
     quiet: QuietOption = False,
     tables: Any = None,
 ) -> None:
-    """How likely pairs are linked, or which links are missing.
+    """Score pairs, or find the most likely missing links.
 
     A run directory or a saved model scores with the decoder it was trained with, an embedding file with inner products.
     A run directory with validation pairs also weighs the vectors against the neighbours of both nodes (--scorer), and
-    gives probabilities at the density of the graph; without them a probability is σ(score), which is an order only.
+    gives probabilities at the density of the graph; without them a probability is σ(score), which only ranks pairs.
     """
     if (pairs is None) == (top is None):
         raise InputError(
