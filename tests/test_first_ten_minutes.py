@@ -1,9 +1,11 @@
 """The first ten minutes of a new user: what goes in, what comes out, checked by content and not by exit code."""
 
+import base64
 import csv
+import gzip
 import json
 import logging
-import os
+import re
 import subprocess
 import sys
 import types
@@ -21,9 +23,10 @@ import scipy.sparse as sp
 
 from l2g2g import L2G2G, InputError, TableOptions, read_embedding, read_graph
 from l2g2g.graphs.graph import Graph
+from l2g2g.runs import storage
 from l2g2g.runs.artefact import open_artefact
 from l2g2g.runs.memory import resident_memory
-from l2g2g.runs.record import read_record
+from l2g2g.runs.record import read_columns_of, read_record
 
 NUM_NODES = 60
 RING = [(node, (node + step) % NUM_NODES) for node in range(NUM_NODES) for step in (1, 2, 7)]
@@ -291,6 +294,54 @@ def test_a_feature_table_has_labels_categories_and_missing_values(edges, people,
     assert by_name["p04"] == ([24, 0, 1], "blue")
 
 
+def test_ids_may_stand_in_any_column_that_is_called_id(tmp_path, caplog):
+    table = pd.DataFrame({"age": np.arange(60.0), "team": TEAMS, "ID": NAMES})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv", "t.parquet"):
+        with caplog.at_level(logging.INFO, "l2g2g"):
+            graph = read_graph(NAMED, tmp_path / name, tables=TableOptions(label_column="team"))
+        assert f"{name}: ids ID, labels team" in caplog.text
+        row = graph.node_ids.tolist().index("p07")
+        assert (graph.features[row].tolist(), graph.labels[row]) == ([7], TEAMS[7])
+
+
+def test_a_missing_label_is_no_class():
+    graph = nx.Graph(NAMED)
+    nx.set_node_attributes(graph, {"p00": 2, "p01": 5}, "label")
+    model = L2G2G(epochs=1, dim=4).fit(graph)
+    assert read_graph(graph).labels[:3].tolist() == [2, 5, -1]
+    assert read_graph(graph).to_pyg().y[:3].tolist() == [2, 5, -1]
+    nx.set_node_attributes(graph, {"p00": "b", "p01": "a"}, "label")
+    data = read_graph(graph).to_pyg()
+    assert (data.y[:3].tolist(), data.label_names) == ([1, 0, -1], ["a", "b"])
+    assert model.embedding_.shape == (60, 4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            "ann,bob\n",
+            "too few edges to learn from (1), so that nothing tells nodes apart; give more nodes, or --features",
+        ),
+        ("a,b\nb,c\na,c\n", "every pair of nodes is an edge, so that nothing tells nodes apart; give more nodes"),
+    ],
+)
+def test_a_graph_that_says_nothing_is_bad_input(rows, message, run, tmp_path):
+    (tmp_path / "e.csv").write_text("source,target\n" + rows)
+    code, _, err = run("embed", tmp_path / "e.csv", "-o", tmp_path / "o.npy", "--quiet")
+    assert (code, message in err, err.count("\n")) == (2, True, 1), err
+
+
+def test_negatives_that_validation_should_choose_are_not_uniform_in_silence(run, edges, tmp_path):
+    auto = ["embed", edges, "-o", tmp_path / "o.npy", *FAST, "--negative-sampling", "auto"]
+    code, _, err = run(*auto, "--patience", 0)
+    assert (code, "--negative-sampling auto is decided by validation pairs" in err) == (2, True), err
+    code, _, err = run(*auto, "--no-validation")
+    assert (code, "no validation pairs for --negative-sampling auto to decide by; uniform is used" in err) == (0, True)
+
+
 def test_a_pandas_table_of_features_has_its_ids_first_or_as_index():
     table = pd.DataFrame({"id": NAMES, "town": pd.Categorical(["x", "y"] * 30), "x": np.arange(60.0)})
     for features in (table, table.set_index("id"), pl.from_pandas(table.astype({"town": str}))):
@@ -299,46 +350,96 @@ def test_a_pandas_table_of_features_has_its_ids_first_or_as_index():
         assert graph.features[graph.node_ids.tolist().index("p07")].tolist() == [0, 1, 7]
 
 
-def test_labels_and_columns_reach_the_run_also_from_disk_and_the_model(run, edges, people, tmp_path):
-    given = [edges, "--features", people, "--label-column", "team", "--missing", "mean", *FAST]
-    records, vectors = [], []
-    limit = resident_memory() + 800_000_000  # this process also has what other tests imported
-    for name, more in (("a", []), ("b", ["--memory", f"{limit // 1_000_000}MB"])):
-        code, _, err = run("embed", *given, "-o", tmp_path / f"{name}.parquet", "--run-dir", tmp_path / name, *more)
-        assert code == 0, err
-        records.append(read_record(open_artefact(tmp_path / name)))
-        vectors.append(read_embedding(tmp_path / f"{name}.parquet"))
-    code, out, err = run("prepare", *given[:-6], "--store", tmp_path / "store", "--json")
-    assert (code, json.loads(out)["num_features"]) == (0, 3), err
-    code, _, err = run("embed", tmp_path / "store", "-o", tmp_path / "c.parquet", "--run-dir", tmp_path / "c", *FAST)
-    assert code == 0, err
-    records.append(read_record(open_artefact(tmp_path / "c")))
-    for record in records:
-        classes = [record.classes[label] for label in record.labels]
-        assert dict(zip(record.node_ids.tolist(), classes, strict=True)) == dict(zip(NAMES, TEAMS, strict=True))
-    assert np.allclose(vectors[0][1], vectors[1][1], atol=1e-4)
-    # A later table with its columns in another order, fewer towns and one that the model does not know.
-    (tmp_path / "new.csv").write_text("id,team,town,age\nnew,red,paris,33\np00,blue,rome,20\n")
-    (tmp_path / "new_edges.csv").write_text("source,target\nnew,p00\nnew,p01\n")
-    later = ["--features", tmp_path / "new.csv", "--label-column", "team"]
-    code, _, err = run("embed", "--model", tmp_path / "a", tmp_path / "new_edges.csv", *later, "-o", tmp_path / "n.npy")
-    assert code == 0, err
-    assert np.load(tmp_path / "n.npy").shape == (3, 4)
+def page_columns(path):
+    """Of the map of a page: title and classes of every column, and the class of each node by its name."""
+    page = path.read_text()
+    facts = json.loads(re.search(r'id="map-facts">(.*?)</script>', page)[1])
+    found = {column["title"]: column.get("classes") for column in facts["columns"]}
+    packed = re.search(r'id="block-label" data-kind="(\w+)">([^<]*)<', page)
+    codes = np.frombuffer(gzip.decompress(base64.b64decode(packed[2])), packed[1])
+    return found, [found["Label"][code] for code in codes]
 
 
-@pytest.mark.parametrize("world", [2])
-def test_labels_reach_the_run_of_several_ranks(world, edges, people, tmp_path):
-    arguments = ["embed", edges, "--features", people, "--label-column", "team", "--missing", "zero", *FAST]
-    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}", "-m", "l2g2g", *arguments]
-    more = ["-o", tmp_path / "out.npy", "--run-dir", tmp_path / "run", "--quiet"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *map(str, [*command, *more])], env=environment, capture_output=True, text=True
-    )
+def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, tmp_path, monkeypatch):
+    """Four groups of 15 people with their group as label, four of them without one, and a category as a feature."""
+    names = [f"p{node:02d}" for node in range(60)]
+    team, towns = ["red", "blue", "green", "gold"], ["rome", "oslo", "bonn", "graz"]
+    labels = ["" if node % 16 == 5 else team[node // 15] for node in range(60)]
+    assert labels.count("") == 4
+    edges = [(u, v) for u in range(60) for v in range(u) if (u // 15 == v // 15 and (u + v) % 2) or (u * v) % 97 == 1]
+    (tmp_path / "e.csv").write_text("from,to\n" + "".join(f"{names[u]},{names[v]}\n" for u, v in edges))
+    rows = [f"{name},{node % 7 or ''},{towns[node // 15]},{labels[node]}\n" for node, name in enumerate(names)]
+    (tmp_path / "t.csv").write_text("id,age,town,team\n" + "".join(rows))
+    given = [tmp_path / "e.csv", "--features", tmp_path / "t.csv", "--label-column", "team"]
+    fast = ["--structure", "none", "--epochs", 40, "--dim", 4, "--patches", 2, "--threads", 1]
+
+    def embed(way, *arguments):
+        return ["embed", *arguments, *fast, "-o", tmp_path / f"{way}.parquet", "--run-dir", tmp_path / way]
+
+    code, _, err = run(*embed("memory", *given, "--missing", "mean"))
+    assert (code, "4 classes (4 nodes without a label)" in err) == (0, True), err
+    code, _, err = run("prepare", *given, "--missing", "mean", "--store", tmp_path / "store")
+    assert code == 0, err
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "fits_memory", lambda *_: False)
+        limit = ["--memory", f"{resident_memory() // 1_000_000 + 800}MB"]  # this process has what other tests imported
+        code, _, err = run(*embed("disk", tmp_path / "store", *limit))
+    assert (code, "4 classes (4 nodes without a label)" in err) == (0, True), err
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "l2g2g"]
+    command = [*launcher, *map(str, embed("ranks", *given, "--missing", "mean"))]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    record = read_record(open_artefact(tmp_path / "run"))
-    classes = [record.classes[label] for label in record.labels]
-    assert dict(zip(record.node_ids.tolist(), classes, strict=True)) == dict(zip(NAMES, TEAMS, strict=True))
+    kept = {}
+    for way in ("memory", "disk", "ranks"):
+        record = read_record(open_artefact(tmp_path / way))
+        assert dict(zip(record.node_ids.tolist(), record.label_texts(), strict=True)) == dict(
+            zip(names, labels, strict=True)
+        )
+        assert record.classes == sorted(team)
+        assert read_columns_of(open_artefact(tmp_path / way)).titles() == [
+            "age",
+            *(f"town={town}" for town in sorted(towns)),
+        ]
+        code, out, err = run("cluster", tmp_path / way, "-k", 4, "-o", tmp_path / f"{way}-clusters.csv", "--json")
+        assert code == 0, err
+        assert sorted(json.loads(out)["names"]) == [f"{name} (100 %)" for name in sorted(team)]
+        assert json.loads(out)["sizes"] == [15] * 4
+        code, out, err = run("classify", tmp_path / way, "--json")
+        found = json.loads(out)
+        assert (code, found["num_labelled"], found["num_classes"], found["accuracy"]) == (0, 56, 4, 1.0), err
+        page = tmp_path / f"{way}.html"
+        nodes = ["--nodes", tmp_path / f"{way}-clusters.csv"]
+        assert run("report", tmp_path / way, "-o", page, "--projection", "pca", *nodes)[0] == 0
+        columns, shown = page_columns(page)
+        assert columns["Label"] == [*sorted(team), "not known"]
+        assert dict(zip(record.node_ids.tolist(), shown, strict=True)) == {
+            name: label or "not known" for name, label in zip(names, labels, strict=True)
+        }
+        assert columns["cluster"] == ["0", "1", "2", "3"]
+        kept[way] = read_embedding(tmp_path / f"{way}.parquet")
+    for way in ("disk", "ranks"):
+        assert kept[way][0].tolist() == kept["memory"][0].tolist()
+        np.testing.assert_allclose(kept[way][1], kept["memory"][1], atol=0.1)  # after 40 epochs
+
+    # A later table: columns in another order, a town that the model does not know, a new node without a label.
+    (tmp_path / "e.csv").write_text((tmp_path / "e.csv").read_text() + "new,p00\nnew,p02\nnew,p04\n")
+    rows = [f"{labels[node]},{name},{towns[node // 15]},{node % 7}\n" for node, name in enumerate(names)]
+    (tmp_path / "t.csv").write_text("team,id,town,age\n" + "".join(rows) + ",new,paris,3\n")
+    for way in ("memory", "disk", "ranks"):
+        output = tmp_path / f"{way}-new.parquet"
+        later = [*given, "-o", output, "--model", tmp_path / way]
+        code, _, err = run("embed", *later)
+        assert code == 0, err
+        ids, vectors = read_embedding(output)
+        row_of = {name: row for row, name in enumerate(ids)}
+        np.testing.assert_array_equal(vectors[[row_of[name] for name in kept[way][0]]], kept[way][1])
+        nodes = ["--labels", tmp_path / "t.csv", "--column", "team", "-o", tmp_path / "told.csv"]
+        code, out, err = run("classify", output, *nodes, "--json")
+        assert (code, json.loads(out)["num_labelled"], json.loads(out)["num_classes"]) == (0, 56, 4), err
+        told = {row["id"]: row for row in csv.DictReader((tmp_path / "told.csv").read_text().splitlines())}
+        assert (told["new"]["label"], told["new"]["predicted"]) == ("", "red")
+        code, out, err = run("cluster", output, "-k", 4, "--json")
+        assert (code, sorted(json.loads(out)["sizes"])) == (0, [15, 15, 15, 16]), err
 
 
 # --- 2. output ---------------------------------------------------------------------------------------

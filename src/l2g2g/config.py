@@ -145,10 +145,10 @@ class Config:
         "auto",
         paper="none",
         group="input",
-        help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
-        "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
-        when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "50,000 nodes auto makes none beside features from disk within --memory.",
+        help="Use of the graph's eigenvectors: none, blend (input beside the features), spectral (they are the result; "
+        "nothing is trained) or auto (what scores best on the validation edges).",
+        when="Force none or blend to get trained vectors in any case. A graph without features always has eigenvectors "
+        "as input. For a graph with features and more than 50,000 nodes that --memory keeps on disk, auto means none.",
     )
     structure_width: int = option(
         64,
@@ -198,7 +198,7 @@ class Config:
         paper=10,
         group="patches",
         least=1,
-        unset="one for every 100,000 nodes, at least 10",
+        unset="10, more above a million nodes (one for every 100,000), fewer below about 1,360",
         use="patches",
         help="Number of patches.",
         when="Rarely worth a change: accuracy depends on it little. More patches need less memory at once.",
@@ -297,7 +297,7 @@ class Config:
         use="patches",
         rare=True,
         help="Align patches by rotations.",
-        when="Use it with --separate-encoders; with a shared encoder it gains nothing.",
+        when="Use it with --separate-encoders and --scope inside; with a shared encoder it gains nothing.",
     )
     translate: bool | None = option(
         None,
@@ -307,7 +307,7 @@ class Config:
         use="patches",
         rare=True,
         help="Align patches by translations.",
-        when="Use it with --separate-encoders; with a shared encoder it gains nothing.",
+        when="Use it with --separate-encoders and --scope inside; with a shared encoder it gains nothing.",
     )
     scale: bool = option(
         False,
@@ -383,10 +383,10 @@ class Config:
         accurate=None,
         group="training",
         unset="degree where the first layer has several times as many weights as the graph has arcs",
-        help="Far ends of non-edges drawn uniform, by degree (to the power 0.75), or auto: what the validation pairs "
-        "prefer after 30 epochs of both.",
+        help="How the second node of a non-edge is drawn: uniform, degree (by its degree to the power 0.75) or auto "
+        "(30 epochs of each; the validation edges decide).",
         when="Use degree where ranks against equally connected nodes matter more than AUC, auto where a fifth more "
-        "time does not matter.",
+        "time does not matter; auto needs validation edges.",
     )
     schedule: Schedule = option(
         "constant",
@@ -471,8 +471,8 @@ class Config:
     device: str = option(
         "cpu",
         group="machine",
-        help="Where to compute: cpu, cuda, cuda:1 …",
-        when="Use cuda where there is a GPU.",
+        help="Where to compute: cpu, cuda, cuda:1 … This release was tested on CPUs only.",
+        when="Use cuda where there is a GPU; it runs the plain torch kernels.",
     )
     memory: int | None = option(
         None,
@@ -521,6 +521,11 @@ class Config:
             self._check_alignment()
         if self.assembly == "whole" and not self.shares_encoder:
             raise InputError("--assembly whole needs one shared encoder; use --share-encoder or --assembly mean")
+        if self.negative_sampling == "auto" and self.patience == 0:
+            raise InputError(
+                "--negative-sampling auto is decided by validation pairs, which --patience 0 does without; "
+                "give a --patience, or choose uniform or degree"
+            )
         if self.structure == "spectral" and not self.can_be_spectral:
             raise InputError(
                 "--structure spectral needs one shared encoder with a skip and the inner product; leave out "

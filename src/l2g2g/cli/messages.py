@@ -20,8 +20,12 @@ def describe_graph(loaded: GraphStore, silent: bool) -> None:
     if not silent:
         from l2g2g.graphs.labels import number_classes
 
-        cleaned, labels = loaded.cleaning.describe(), loaded.labels
-        classes = "" if labels is None else f", {number_classes(labels).max() + 1:,} classes"
+        cleaned, labels, classes = loaded.cleaning.describe(), loaded.labels, ""
+        if labels is not None:
+            numbers = number_classes(labels)
+            num_unknown = int((numbers < 0).sum())
+            classes = f", {numbers.max(initial=-1) + 1:,} classes"
+            classes += f" ({num_unknown:,} nodes without a label)" if num_unknown else ""
         say(
             f"{loaded.name}: {loaded.num_nodes:,} nodes, {loaded.num_edges:,} edges, "
             f"{loaded.num_features:,} features{classes}" + (f" ({cleaned})" if cleaned else "")

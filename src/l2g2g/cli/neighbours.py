@@ -49,7 +49,7 @@ def neighbours(
     ] = False,
     index: Annotated[
         Path | None,
-        typer.Option(help="Save the approximate index in this file (of usearch), and load it where it exists."),
+        typer.Option(help="File of the approximate index (usearch): loaded if it exists, written otherwise."),
     ] = None,
     training: TrainingOption = None,
     output: TableOption = None,

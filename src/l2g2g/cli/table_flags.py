@@ -24,13 +24,11 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "weight": (str, typer.Option(help="Column with the weight of each edge.")),
     "header": (
         bool,
-        typer.Option(
-            "--header/--no-header", help="Whether the first row names the columns.", show_default="by evidence"
-        ),
+        typer.Option("--header/--no-header", help="Whether the first row names the columns.", show_default="detected"),
     ),
     "delimiter": (
         str,
-        typer.Option(help="One character, or comma, semicolon, tab or blank.", show_default="by evidence"),
+        typer.Option(help="One character, or comma, semicolon, tab or blank.", show_default="detected"),
     ),
     "ids": (
         str,

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.labels import find_classes
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph
@@ -47,7 +48,8 @@ def to_networkx(graph: Graph, embedding: np.ndarray | None = None) -> Any:
 def to_pyg(graph: Graph, embedding: np.ndarray | None = None) -> Any:
     """A PyG `Data`: edge_index, and what there is of x, y, edge_weight and node_id.
 
-    An undirected edge is there in both directions. Text labels become numbers, their names in `label_names`.
+    An undirected edge is there in both directions. Text labels become numbers, -1 where one is
+    missing, with their names in `label_names`.
     embedding: vectors (num_nodes, dim), as `data.embedding`.
     """
     try:
@@ -67,7 +69,7 @@ def to_pyg(graph: Graph, embedding: np.ndarray | None = None) -> Any:
         data.edge_weight = torch.from_numpy(weights.astype(np.float32))
     if graph.labels is not None:
         is_number = graph.labels.dtype.kind in "iu"
-        names, codes = (None, graph.labels) if is_number else np.unique(graph.labels.astype(str), return_inverse=True)
+        names, codes = (None, graph.labels) if is_number else find_classes(graph.labels)
         data.y = torch.from_numpy(codes.astype(np.int64))
         if names is not None:
             data.label_names = names.tolist()

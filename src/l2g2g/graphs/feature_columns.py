@@ -247,7 +247,7 @@ def tell_features(source_name: str, id_title: str, columns: FeatureColumns | Non
     parts += [] if label is None else [f"labels {label}"]
     if columns is not None and columns.missing != "error":
         parts.append(f"missing values become {'0' if columns.missing == 'zero' else 'the mean'}")
-    _log.info("%s", one_line(f"read {source_name}: ids {id_title}, {', '.join(parts)}"))
+    _log.info("%s", one_line(f"read {source_name}: {', '.join([f'ids {id_title}', *parts])}"))
 
 
 def check_label_type(kind: pa.DataType, title: str, source_name: str) -> None:

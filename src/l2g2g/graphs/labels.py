@@ -29,7 +29,9 @@ def check_labels(labels: np.ndarray, num_nodes: int, name: str) -> np.ndarray:
         whole = (np.abs(labels) < 2.0**53) & (np.floor(labels) == labels)
         if not whole.all():
             row = int(np.argmin(whole))
-            raise InputError(f"{name}: label {labels[row]} in row {row}; a label is a whole number or text")
+            raise InputError(
+                f"{name}: label {labels[row]} in row {row}; a label is a whole number or text, -1 where it is unknown"
+            )
         return labels.astype(np.int64)
     if labels.dtype.kind not in "iuUSTO":
         raise InputError(f"{name}: labels are {labels.dtype}; use whole numbers or text")
@@ -43,7 +45,12 @@ def number_classes(labels: np.ndarray) -> np.ndarray:
         >>> number_classes(np.array(["b", "", "a", "b"], dtype=object)).tolist()
         [1, -1, 0, 1]
     """
+    return find_classes(labels)[1]
+
+
+def find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(num_classes,) the distinct labels in their order, and (num_nodes,) class numbers, -1 where one is not known."""
     known = labels >= 0 if labels.dtype.kind in "iu" else labels != ""
-    classes = np.full(len(labels), -1, np.int64)
-    classes[known] = np.unique(labels[known], return_inverse=True)[1]
-    return classes
+    numbers = np.full(len(labels), -1, np.int64)
+    classes, numbers[known] = np.unique(labels[known], return_inverse=True)
+    return classes, numbers

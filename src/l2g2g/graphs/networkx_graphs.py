@@ -22,7 +22,7 @@ def graph_from_networkx(
 ) -> Graph:
     """A networkx graph; nodes in its order, their names as ids, the attribute `weight` where all edges have it.
 
-    So with `features` and `label` of the nodes, as `Graph.to_networkx` writes them.
+    `features` of the nodes are read where all nodes have them, `label` where some do (see `Graph.to_networkx`).
 
     source_name: what errors call it. node_ids: ids instead of the names. with_features, with_labels: whether these
     attributes are read.
@@ -39,7 +39,7 @@ def graph_from_networkx(
     node_ids = as_node_ids(names, source_name) if node_ids is None else node_ids
     check_unique(node_ids, source_name)
     features = _attributes(source, "features") if with_features else None
-    labels = np.array(_attributes(source, "label") if with_labels else None)
+    labels = _labels(source) if with_labels else None
     return Graph.from_arcs(
         sources,
         targets,
@@ -47,7 +47,7 @@ def graph_from_networkx(
         num_nodes=len(names),
         features=None if features is None else _stacked(features),
         node_ids=node_ids,
-        labels=labels if labels.dtype.kind in "iuU" else None,
+        labels=labels,
         name=source_name,
         directed=directed,
     )
@@ -57,6 +57,16 @@ def _attributes(source: Any, title: str) -> list[Any] | None:
     """An attribute of all nodes of a networkx graph in their order; None where one of them does not have it."""
     values = [value for _, value in source.nodes(data=title)]
     return values if values and all(value is not None for value in values) else None
+
+
+def _labels(source: Any) -> np.ndarray | None:
+    """(num_nodes,) the attribute `label`, -1 or "" where a node has none; None unless integers or text."""
+    values = [value for _, value in source.nodes(data="label")]
+    known = np.array([value for value in values if value is not None])
+    if len(known) == 0 or known.dtype.kind not in "iuU":
+        return None
+    unknown = "" if known.dtype.kind == "U" else -1
+    return np.array([unknown if value is None else value for value in values])
 
 
 def _stacked(rows: list[Any]) -> np.ndarray:

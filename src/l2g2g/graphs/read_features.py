@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 _BYTES_AT_ONCE = 1 << 25
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
+_PLAIN_ID_HEADERS = {"id", "node_id", "nodeid"}  # mean ids in any column
 _INDEX_HEADERS = {"", "index", "unnamed: 0", "__index_level_0__"}
 _NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
 
@@ -279,26 +280,41 @@ def _find_layout(
     known: FeatureColumns | None,
     first_cells: list[str] | None = None,
 ) -> _Layout:
-    """Which column holds ids, labels and features. first_cells: of the first column, where it may be pandas' index."""
-    ids = 0
-    if titles is not None and num_columns > 2 and titles[0].lower() in _INDEX_HEADERS:
-        is_index = first_cells is None or first_cells == [str(row) for row in range(len(first_cells))]
-        ids = int(titles[1].lower() in _ID_HEADERS - _INDEX_HEADERS and is_index)
+    """Which column holds ids, labels and features; others as in `_find_ids`."""
+    ids, rest = _find_ids(titles, num_columns, first_cells)
     label = None
     if options.label_column is not None:
         wanted = options.label_column
-        if titles is not None and wanted in titles[ids + 1 :]:
-            label = titles.index(wanted, ids + 1)
-        elif wanted.isdecimal() and ids + 1 < int(wanted) <= num_columns:
+        named = [] if titles is None else [place for place in rest if titles[place] == wanted]
+        if named:
+            label = named[0]
+        elif wanted.isdecimal() and int(wanted) - 1 in rest:
             label = int(wanted) - 1
         else:
-            shown = ", ".join(titles[ids + 1 :][:12]) if titles else f"no titles, but columns 2 to {num_columns}"
+            shown = f"no titles, but columns 2 to {num_columns}"
+            if titles is not None:
+                shown = ", ".join(titles[place] for place in rest[:12])
             raise InputError(f"{source_name}: no column {wanted!r} for --label-column; it has {shown}")
-    places = [place for place in range(ids + 1, num_columns) if place != label]
+    places = [place for place in rest if place != label]
     if known is not None:
         own = None if titles is None else [titles[place] for place in places]
         places = [places[place] for place in known.matched(own, len(places), source_name)]
     return _Layout(ids, label, tuple(places), None if titles is None else [titles[place] for place in places])
+
+
+def _find_ids(titles: list[str] | None, num_columns: int, first_cells: list[str] | None) -> tuple[int, list[int]]:
+    """The column of the ids, and the other columns without pandas' index: the first, unless another one is called id.
+
+    first_cells: of the first column, where it may be pandas' index.
+    """
+    ids = start = 0
+    if titles is not None and num_columns > 2 and titles[0].lower() in _INDEX_HEADERS:
+        is_index = first_cells is None or first_cells == [str(row) for row in range(len(first_cells))]
+        ids = start = int(titles[1].lower() in _ID_HEADERS - _INDEX_HEADERS and is_index)
+    elif titles is not None and titles[0].lower() not in _ID_HEADERS:
+        named = [place for place, title in enumerate(titles) if title.lower() in _PLAIN_ID_HEADERS]
+        ids = named[0] if len(named) == 1 else 0
+    return ids, [place for place in range(start, num_columns) if place != ids]
 
 
 def _open_tables(
@@ -332,7 +348,7 @@ def _open_tables(
     if layout.label is not None:
         check_label_type(schema.types[layout.label], schema.names[layout.label], source_name)
     label = _label_kind_of(lambda: (table.column(layout.label) for table in batches()), layout)
-    if columns is not None or label is not None:
+    if columns is not None or label is not None or layout.ids:
         tell_features(source_name, schema.names[layout.ids], columns, options.label_column)
 
     def read() -> Iterator[VectorTable]:
@@ -428,7 +444,7 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
             titled=skip_first,
         )
     label = _label_kind_of(lambda: (batch[1] for batch in batches()), layout)
-    if columns is not None or label is not None:
+    if columns is not None or label is not None or layout.ids:
         tell_features(str(path), whole.titles[layout.ids] if skip_first else "column 1", columns, options.label_column)
     if options.ids is None:
         has_integers = find_id_kind(trimmed(batch[0]) for batch in batches()) is IdKind.INTEGERS

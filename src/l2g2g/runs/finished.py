@@ -23,6 +23,7 @@ from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import smallest_pairs
+from l2g2g.graphs.labels import find_classes
 from l2g2g.graphs.non_edges import draw_non_edges
 from l2g2g.graphs.splits import Pairs, edge_blocks
 from l2g2g.graphs.stored_ids import node_ids_of
@@ -87,7 +88,7 @@ def describe_run(
     assert fitted is not None, "a run is kept with what new nodes need"
     scored = run.inspection.scored or _score_learned(graph, run)
     labels = graph.labels
-    classes, codes = (None, None) if labels is None else np.unique(labels, return_inverse=True)
+    classes, codes = (None, None) if labels is None else find_classes(labels)
     patch_set, residuals = run.patch_set, run.inspection.residuals
     several = patch_set.num_patches > 1
     values = {

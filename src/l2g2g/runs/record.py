@@ -126,7 +126,8 @@ class RunRecord:
         settings: All settings as they were used.
         vectors: (num_nodes, dim) float32.
         node_ids: (num_nodes,) integers or text; None where a node is its row number.
-        classes: Names of the classes, and labels: (num_nodes,) int32 class of each node; None where there are none.
+        classes: Names of the classes; None where there are no labels.
+        labels: (num_nodes,) int32 class of each node, -1 where it is not known; None where there are no labels.
         degrees: (num_nodes,) int32.
         home: (num_nodes,) int32, the first patch that holds each node.
         residuals: (num_nodes,) float32, how far the patches disagree about a node; None for one patch.
@@ -192,8 +193,7 @@ class RunRecord:
         """(num_nodes,) labels as text in an object array, empty where a class is not known; None without labels."""
         if self.labels is None or self.classes is None:
             return None
-        names = ["" if name == "-1" else name for name in self.classes]
-        return np.array(names, dtype=object)[self.labels]
+        return np.array([*self.classes, ""], dtype=object)[self.labels]  # -1 is the last one
 
     @property
     def decoder_kind(self) -> str:
@@ -223,7 +223,7 @@ def read_record(artefact: Artefact) -> RunRecord:
         classes = None if values["classes"] is None else [str(name) for name in values["classes"]]
         if (classes is None) != ("labels" not in by_node):
             raise ValueError("labels without names of their classes")
-        if classes is not None and not 0 <= by_node["labels"].min() <= by_node["labels"].max() < len(classes):
+        if classes is not None and not -1 <= by_node["labels"].min() <= by_node["labels"].max() < len(classes):
             raise ValueError("a label without a class")
         separation = values["separation"]
         record = RunRecord(

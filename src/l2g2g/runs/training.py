@@ -133,6 +133,8 @@ def run_split(
     begin = partial(_begin, split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
     candidate, choice, spectral = _choose_structure(config, validation, columns, begin, clock, on_epoch, is_new=is_new)
+    if config.negative_sampling == "auto" and validation is None:
+        _log.warning("%s: no validation pairs for --negative-sampling auto to decide by; uniform is used", graph.name)
     if config.negative_sampling == "auto" and validation is not None and candidate.training.settings.epochs:
         held, num_edges = [candidate], len(validation.positive)
         del candidate  # under a limit of memory only one is held at a time
@@ -634,6 +636,9 @@ def check_graph(graph: GraphStore, config: Config) -> None:
     """Refuse a graph from which nothing can be learned, and one in memory that leaves none for training."""
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
+    if graph.num_features == 0 and 2 * graph.num_edges == graph.num_nodes * (graph.num_nodes - 1):
+        found = "too few edges to learn from (1)" if graph.num_edges == 1 else "every pair of nodes is an edge"
+        raise InputError(f"{graph.name}: {found}, so that nothing tells nodes apart; give more nodes, or --features")
     if graph.resident:
         check_memory(graph.to_graph(), config)
 
