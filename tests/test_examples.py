@@ -1,19 +1,25 @@
 """The examples run and leave what they say."""
 
 import csv
+import importlib
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from l2g2g import read_graph
+from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.read_embedding import read_embedding
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("L2G2G_DATA", ROOT.parent / "shared" / "data"))
+ARCHIVE_KEYS = ("data", "indices", "indptr", "shape")
 
 
 def load_example(name):
@@ -33,6 +39,62 @@ def test_demo_leaves_embedding_results_and_figure(tmp_path, capsys):
     assert np.isfinite(vectors).all()
     assert (tmp_path / "training.png").stat().st_size > 10_000
     assert "best possible" in capsys.readouterr().out
+
+
+@pytest.fixture
+def notebooks(tmp_path, monkeypatch):
+    """The runner of notebooks, in a folder with Cora ML, or a small stand-in where its file is not there."""
+    monkeypatch.syspath_prepend(ROOT / "docs" / "tools")
+    monkeypatch.chdir(tmp_path)
+    published = DATA / "cora_ml.npz"
+    if published.is_file():
+        os.symlink(published, tmp_path / "cora_ml.npz")
+    else:
+        graph = BlockModel.planted(num_blocks=4, block_size=60, inside=0.2, outside=0.01).sample(0)
+        arcs, words = graph.adjacency, sp.csr_array(graph.features)
+        parts = {"adj": arcs, "attr": words}
+        archive = {f"{name}_{key}": getattr(part, key) for name, part in parts.items() for key in ARCHIVE_KEYS}
+        np.savez(tmp_path / "cora_ml.npz", **archive, labels=graph.labels)
+    return importlib.import_module("notebooks")
+
+
+def test_the_notebook_of_cora_ml_finds_links_and_topics(notebooks):
+    names, printed = notebooks.run_notebook(notebooks.FOLDER / "cora_links.ipynb")
+    assert names["scores"].auc > names["by_degree"].auc + 0.1
+    assert names["found"].accuracy.low > names["found"].majority + 0.2
+    known = set(zip(*names["graph"].edges(), strict=True))
+    missing = names["missing"]
+    assert len(missing.sources) == 5
+    assert not known & set(zip(missing.sources.tolist(), missing.targets.tolist(), strict=True))
+    assert "hidden citations" in printed[1]
+
+
+def test_the_notebook_of_an_own_table_keeps_labels_and_answers(notebooks, tmp_path):
+    names, printed = notebooks.run_notebook(notebooks.FOLDER / "own_csv.ipynb")
+    assert "36 nodes without a label" in printed[1]
+    assert '"classes": ["blue", "green", "red", "not known"]' in (tmp_path / "report.html").read_text()
+    nearest = names["nearest"].to_pandas()["neighbour"]
+    team_of = dict(zip(names["names"], names["teams"], strict=True))
+    assert [team_of[name] for name in nearest].count("red") >= 4
+    guessed = dict(zip(names["model"].node_ids_, names["found"].predicted, strict=True))
+    unknown = names["model"].node_ids_[names["graph"].labels == ""]
+    assert np.mean([guessed[name] == team_of[name] for name in unknown]) > 0.9
+
+
+def test_the_notebook_of_snapshots_finds_who_moved(notebooks):
+    names, _ = notebooks.run_notebook(notebooks.FOLDER / "snapshots.ipynb")
+    assert names["most"].tolist() == [0, 1, 2, 3, 4]
+    assert names["moved"](1).mean() < 0.6 * names["raw"].mean()
+
+
+def test_notebooks_show_outputs_without_folders_of_a_machine(notebooks):
+    paths = notebooks.list_notebooks()
+    assert [path.name for path in paths] == ["cora_links.ipynb", "own_csv.ipynb", "snapshots.ipynb"]
+    for path in paths:
+        cells = notebooks.code_cells(json.loads(path.read_text()))
+        shown = ["".join(output["text"]) for cell in cells for output in cell["outputs"]]
+        assert len(shown) >= 2
+        assert not any("/" in text.replace(" / ", "") for text in shown)
 
 
 def test_two_runs_agree_better_after_alignment(planted, capsys):

@@ -334,6 +334,14 @@ def test_a_graph_that_says_nothing_is_bad_input(rows, message, run, tmp_path):
     assert (code, message in err, err.count("\n")) == (2, True, 1), err
 
 
+def test_one_column_that_scaling_makes_constant_is_named_with_its_remedy(run, edges, tmp_path):
+    (tmp_path / "ages.csv").write_text("id,age\n" + "".join(f"{name},{20 + row}\n" for row, name in enumerate(NAMES)))
+    command = ["embed", edges, "--features", tmp_path / "ages.csv", "-o", tmp_path / "o.npy", *FAST]
+    code, _, err = run(*command)
+    assert (code, "one feature column of one sign" in err, "--feature-scaling raw" in err) == (2, True, True), err
+    assert run(*command, "--feature-scaling", "raw")[0] == 0
+
+
 def test_negatives_that_validation_should_choose_are_not_uniform_in_silence(run, edges, tmp_path):
     auto = ["embed", edges, "-o", tmp_path / "o.npy", *FAST, "--negative-sampling", "auto"]
     code, _, err = run(*auto, "--patience", 0)

@@ -166,7 +166,7 @@ def test_top_links_of_a_file_and_its_graph(run, one_file, edges, noisy, tmp_path
     assert not noisy.adjacency.toarray()[ends[:, 0], ends[:, 1]].any()
     code, out, err = run("predict", one_file, "--top", 12, "--graph", edges, "-o", tmp_path / "top.csv")
     assert (code, out) == (0, "")
-    assert "12 links by vectors, exact" in err
+    assert "12 links by --scorer vectors, exact" in err
     assert "not calibrated" in err
     with (tmp_path / "top.csv").open(newline="") as file:
         assert [row["source"] for row in csv.DictReader(file)] == [row["source"] for row in rows]
@@ -225,7 +225,7 @@ def test_the_expected_precision_of_a_list_is_near_the_true_one(run, finished, sc
     assert observed > 0.05
     assert 0.5 < expected / observed < 2
     code, _, err = run("predict", folder, *options)
-    assert f"100 links by {rows[0]['scorer']}" in err
+    assert f"100 links by --scorer {rows[0]['scorer']}" in err
     assert "are expected to be links, assuming that 11 % as many links are missing as are known" in err
 
 

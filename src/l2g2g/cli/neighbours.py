@@ -213,9 +213,10 @@ def _say_links(found: PredictedLinks, *, is_list: bool) -> None:
     """What a list holds and how far its probabilities can be trusted, on stderr."""
     links = found.links
     if is_list:
-        sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true list"
-        scored = f"{100 * links.scored_fraction:.3g} % of all pairs scored"
-        typer.echo(f"{len(links.scores):,} links by {found.scorer}, {sure}; {scored}", err=True)
+        count = f"{len(links.scores):,}"
+        sure = "exact" if links.recall is None else f"about {100 * links.recall:.0f} % of the true {count} likeliest"
+        scored = f"{100 * links.scored_fraction:.3g} % of all pairs were scored"
+        typer.echo(f"{count} links by --scorer {found.scorer}, {sure}; {scored}", err=True)
     if found.missing_share is None:
         typer.echo("probabilities are not calibrated: no validation pairs are kept here", err=True)
         return

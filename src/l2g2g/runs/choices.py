@@ -37,6 +37,23 @@ _EIGENVALUE_POWERS = (0.0, 1.5)
 LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
 
+# What people read instead of the names of the JSON line.
+_CHOSEN = {
+    "none": "trained vectors",
+    "blend": "trained vectors with eigenvectors beside the features",
+    "spectral": "eigenvectors of the graph",
+}
+_CANDIDATES = {
+    "none, short": "short training",
+    "blend, short": "short training with eigenvectors",
+    "spectral, rough": "rough eigenvectors",
+    "spectral": "eigenvectors",
+    "uniform, short": "uniform negatives",
+    "degree, short": "negatives by degree",
+    "assembly whole": "last pass over the whole graph",
+    "assembly mean": "mean of the patches",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class SpectralVectors:
@@ -125,9 +142,9 @@ class Choice:
         """One line for people; empty where there was nothing to choose."""
         if len(self.scores) < 2:
             return ""
-        scores = ", ".join(f"{name} {100 * score:.1f}" for name, score in self.scores.items())
-        chosen = [self.structure if self.structure != "none" else "trained"]
-        chosen += [f"assembly {self.assembly}"] if self.assembly == "mean" else []
+        scores = ", ".join(f"{_CANDIDATES.get(name, name)} {100 * score:.1f}" for name, score in self.scores.items())
+        chosen = [_CHOSEN[self.structure]]
+        chosen += ["mean of the patches"] if self.assembly == "mean" else []
         chosen += ["negatives by degree"] if self.negatives == "degree" else []
         return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
 

@@ -639,8 +639,22 @@ def check_graph(graph: GraphStore, config: Config) -> None:
     if graph.num_features == 0 and 2 * graph.num_edges == graph.num_nodes * (graph.num_nodes - 1):
         found = "too few edges to learn from (1)" if graph.num_edges == 1 else "every pair of nodes is an edge"
         raise InputError(f"{graph.name}: {found}, so that nothing tells nodes apart; give more nodes, or --features")
+    if graph.num_features == 1 and config.feature_scaling == "centred" and _has_one_sign(graph):
+        raise InputError(
+            f"{graph.name}: one feature column of one sign is the same for all nodes when rows have length 1; "
+            "add --feature-scaling raw, or more columns"
+        )
     if graph.resident:
         check_memory(graph.to_graph(), config)
+
+
+def _has_one_sign(graph: GraphStore) -> bool:
+    """Whether the only feature column is positive for all nodes, or negative for all."""
+    signs = set()
+    for _, _, rows in feature_blocks(graph, 1):
+        column: Any = rows
+        signs |= set(np.sign(column.toarray() if hasattr(column, "toarray") else column).ravel().tolist())
+    return signs in ({1}, {-1})
 
 
 def fit_links(split: LinkSplit[Any], decoder: Decoder, seed: int, vectors: np.ndarray) -> LinkModel | None:
