@@ -53,8 +53,8 @@ class Config:
     preset: str = option(
         "default",
         group="model",
-        choices={"default": "", "paper": "what the authors ran", "accurate": "wider, learned decoder"},
-        help="Where defaults come from: {choices}.",
+        choices={"default": "", "paper": "what the authors ran", "accurate": "128 dimensions, learned decoder"},
+        help="Set of defaults: {choices}.",
         when="Use accurate where only links matter, paper to reproduce the published figures.",
     )
     dim: int = option(
@@ -138,7 +138,7 @@ class Config:
         False,
         group="input",
         flags="--weighted-loss/--unweighted-loss",
-        help="An edge counts in the loss by its weight; propagation always uses weights.",
+        help="Count each edge in the loss by its weight; the encoder uses weights in any case.",
         when="Use it where weights say how sure an edge is.",
     )
     structure: Literal["none", "blend", "spectral", "auto"] = option(
@@ -480,14 +480,14 @@ class Config:
         least=1,
         unset="no limit",
         parse=parse_size,
-        help="Memory that the run may take, as 4GB; a larger graph is kept on disk.",
+        help="Memory limit of the run, such as 4GB; what does not fit is kept on disk.",
         when="Set it where the graph may not fit: see l2g2g plan.",
     )
     threads: int = option(
         0,
         group="machine",
         least=0,
-        help="CPU threads; 0 for all cores, or one for a small graph.",
+        help="CPU threads; 0 for all cores (a small graph gets one).",
         when="Set it to 1 where several runs share a machine.",
     )
     backend: Literal["auto", "native", "torch"] = option(

@@ -29,7 +29,7 @@ GraphArgument = Annotated[str, _graph()]
 OptionalGraphArgument = Annotated[str | None, _graph()]
 FeaturesOption = Annotated[
     Path | None,
-    typer.Option(help="Node features: .npy/.npz by row number, .csv/.parquet by id.", rich_help_panel=_INPUT),
+    typer.Option(help="Node features: .csv/.parquet matched by id, .npy/.npz by row number.", rich_help_panel=_INPUT),
 ]
 DataDirOption = Annotated[
     Path | None,
@@ -56,7 +56,7 @@ OutputOption = Annotated[
 RunDirOption = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of the run: its state is kept there, and a killed run can be resumed.", rich_help_panel=_OUTPUT
+        help="Directory that keeps the run, for report and predict, and to resume it.", rich_help_panel=_OUTPUT
     ),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)]

@@ -30,7 +30,9 @@ ModelOption = Annotated[
 NewGraphOption = Annotated[
     bool,
     typer.Option(
-        "--new-graph", help="With --model: no node of the graph is known, whatever its id.", rich_help_panel=_PANEL
+        "--new-graph",
+        help="With --model: take every node for a new one, even if its id is known.",
+        rich_help_panel=_PANEL,
     ),
 ]
 WarmStartOption = Annotated[

@@ -40,12 +40,14 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     ),
     "label_column": (
         str,
-        typer.Option(help="Column of the feature table with the class of each node, kept for map, probe and report."),
+        typer.Option(
+            help="Column of --features with the class of each node, for map, probe and report; never trained on."
+        ),
     ),
     "missing": (
         str,
         typer.Option(
-            help="What a missing feature becomes: error, zero or mean (of its column).",
+            help="What is done about a missing feature: error, zero or mean (of its column).",
             show_default="error",
             autocompletion=complete_words(MISSING_CHOICES),
         ),
