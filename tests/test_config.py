@@ -197,9 +197,9 @@ def test_refusals_of_inputs_and_decoders(options, message):
 
 
 def test_auto_considers_structure_beside_the_features_unless_a_limit_of_memory_is_too_near():
-    auto = make_config("gae")
-    assert auto.considers_structure(10**7, is_limited=False)
-    assert auto.considers_structure(50_000, is_limited=True)
-    assert not auto.considers_structure(50_001, is_limited=True)
-    assert make_config("gae", structure="blend").considers_structure(10**9, is_limited=True)
-    assert not make_config("gae", structure="none").considers_structure(10, is_limited=False)
+    auto, limited = make_config("gae"), make_config("gae", memory=10**12)
+    assert auto.considers_structure(10**7)
+    assert limited.considers_structure(50_000)
+    assert not limited.considers_structure(50_001)
+    assert make_config("gae", structure="blend").considers_structure(10**9)
+    assert not make_config("gae", structure="none").considers_structure(10)

@@ -148,7 +148,7 @@ class Config:
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
         when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "50,000 nodes auto makes none beside features from disk within --memory.",
+        "50,000 nodes auto makes none beside features within --memory.",
     )
     structure_width: int = option(
         64,
@@ -637,12 +637,9 @@ class Config:
         """Whether the final vectors are one pass of the encoder over the whole graph."""
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
-    def considers_structure(self, num_nodes: int, *, is_limited: bool) -> bool:
-        """Whether structural columns are made beside the features of a graph of this size, for a trial at least.
-
-        is_limited: whether the graph is on disk, and memory limited.
-        """
-        return self.expects_structure(num_nodes) or (self.structure == "auto" and not is_limited)
+    def considers_structure(self, num_nodes: int) -> bool:
+        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
+        return self.expects_structure(num_nodes) or (self.structure == "auto" and self.memory is None)
 
     def expects_structure(self, num_nodes: int) -> bool:
         """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""

@@ -61,6 +61,8 @@ class StructureMap:
         """The same with so many eigenvectors at most: of the largest eigenvalues, or of the largest magnitudes."""
         found = np.flatnonzero(signed | (self.eigenvalues > 0))
         chosen = np.sort(found[np.argsort(-np.abs(self.eigenvalues[found]), kind="stable")[:width]])
+        if len(chosen) == len(self.eigenvalues):  # no copy of a large table
+            return self
         columns = self.columns[:, np.append(chosen, -1)]
         return replace(self, columns=columns, eigenvalues=self.eigenvalues[chosen])
 

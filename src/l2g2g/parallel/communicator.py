@@ -5,15 +5,16 @@ Every message has a time-out: a rank that died or stalls ends the others with a 
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from l2g2g.errors import InputError, WorkerError
 from l2g2g.parallel.network import choose_interface
@@ -135,6 +136,13 @@ class Communicator:
     def broadcast(self, kind: str, data: bytes) -> bytes:
         """The bytes that rank 0 has, for all."""
         return data
+
+    def decide(self, judge: Callable[[], Any]) -> Any:
+        """What the first rank finds, for all. It must fit into JSON."""
+        if self.size == 1:
+            return judge()
+        found = json.dumps(judge()).encode() if self.is_first else b""
+        return json.loads(self.broadcast("decisions", found))
 
     def check_same(self, what: str, digest: bytes) -> None:
         """Refuse to go on where ranks read or made different things."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from l2g2g.graphs.block_model import sorted_distinct
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
-from l2g2g.patches.widening import Joined
+from l2g2g.patches.widening import GOOD_CUT, Joined, widen
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class PatchSet:
         overlaps: Which rows of joined patches are the same node.
         num_joined: Joins that were made between patches with no edge between them.
         num_widened: Nodes that patches took in because too many edges would be cut, see `widening`.
+        inside_share: Share of the edges inside clusters, before these overlap.
     """
 
     num_nodes: int
@@ -37,6 +38,7 @@ class PatchSet:
     overlaps: OverlapIndex
     num_joined: int = 0
     num_widened: int = 0
+    inside_share: float = 1.0
 
     @property
     def num_patches(self) -> int:
@@ -52,6 +54,11 @@ class PatchSet:
     def is_whole(self) -> bool:
         """Whether this is the whole graph as one patch."""
         return self.num_patches == 1 and self.num_rows == self.num_nodes
+
+    @property
+    def is_cut_badly(self) -> bool:
+        """Whether so many edges are cut that patches were widened, or would have been."""
+        return self.inside_share < GOOD_CUT
 
     @property
     def sizes(self) -> np.ndarray:
@@ -142,20 +149,25 @@ def make_patches(
     min_overlap: int = 17,
     target_overlap: int = 34,
     mean_degree: float = 4.0,
-    joined: Joined | None = None,
+    most_share: float = 0.0,
 ) -> PatchSet:
-    """Grow clusters into overlapping patches along a sparse, connected patch graph, in two passes over the rows.
+    """Grow clusters into overlapping patches along a sparse, connected patch graph, in a few passes over the rows.
 
     labels: (num_nodes,) cluster of each node. Every pair of the patch graph shares about target_overlap nodes, at least
     min_overlap where its two clusters have them, and all overlaps together add at most half as many nodes as the graph
     has. Half of them come from either cluster: those with most edges to the other one first, then breadth first.
-    joined: nodes that are in further patches besides.
+    most_share: of the nodes that a patch may take in where many edges are cut, see `widen`; 0 for none.
     """
     num_clusters = int(labels.max()) + 1
     if num_clusters == 1:
         return whole_graph(graph.num_nodes)
     labels = labels.astype(np.int32, copy=False)
-    pairs, num_joined = patch_graph(count_cut_edges(graph, labels, num_clusters), labels, mean_degree)
+    counts = count_cut_edges(graph, labels, num_clusters)
+    inside_share = 1 - int(counts.sum()) / max(1, 2 * graph.num_edges)
+    joined = Joined.none()
+    if most_share and inside_share < GOOD_CUT:
+        joined = widen(lambda: read_ahead(graph.row_blocks()), labels, num_clusters, most_share)
+    pairs, num_joined = patch_graph(counts, labels, mean_degree)
     members, starts = group_by_label(labels, num_clusters)
     wanted = overlap_size(min_overlap, target_overlap, graph.num_nodes, len(pairs))
     quotas = _quotas(pairs, np.diff(starts), wanted)
@@ -166,7 +178,8 @@ def make_patches(
     for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
         nodes[own] = _search_on(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
-    return _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, num_joined, joined)
+    found = _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, joined)
+    return replace(found, num_joined=num_joined, inside_share=inside_share)
 
 
 def overlap_size(min_overlap: int, target_overlap: int, num_nodes: int, num_pairs: int) -> int:
@@ -207,12 +220,10 @@ def _assemble_patches(
     added_patch: np.ndarray,
     added_node: np.ndarray,
     pairs: np.ndarray,
-    num_joined: int,
-    joined: Joined | None = None,
+    joined: Joined,
 ) -> PatchSet:
     """The patches of clusters and the nodes that were added to them. pairs: the patches that overlap."""
     num_nodes, num_clusters = len(labels), int(labels.max()) + 1
-    joined = joined or Joined.none()
     patch_of_row = np.concatenate([labels, added_patch, joined.clusters])
     node_of_row = np.concatenate([np.arange(num_nodes), added_node, joined.nodes])
     keys = sorted_distinct(patch_of_row.astype(np.int64) * num_nodes + node_of_row)
@@ -220,7 +231,7 @@ def _assemble_patches(
     offsets = np.searchsorted(keys, np.arange(num_clusters + 1, dtype=np.int64) * num_nodes)
     patch_nodes = np.split(global_nodes, offsets[1:-1])
     overlaps = index_overlaps(patch_nodes, pairs)
-    return PatchSet(num_nodes, global_nodes, offsets, overlaps, num_joined, len(joined.nodes))
+    return PatchSet(num_nodes, global_nodes, offsets, overlaps, num_widened=len(joined.nodes))
 
 
 def count_cut_edges(graph: GraphStore, labels: np.ndarray, num_clusters: int) -> sp.csr_array:

@@ -85,11 +85,6 @@ def cut(graph: GraphStore, config: Config) -> PatchSet:
     return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
 
 
-def is_limited(graph: GraphStore, config: Config) -> bool:
-    """Whether a graph is on disk because of a limit of memory."""
-    return config.memory is not None and not graph.resident
-
-
 def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
     """How these settings cut a graph."""
     least, wanted = config.overlap_range
@@ -115,8 +110,9 @@ def mask_clusters(rows: TrainingRows, config: Config, communicator: Communicator
     labels = np.empty(0, np.int64)
     if communicator.is_first:
         num_clusters = count_mask_clusters(rows.num_nodes, config)
-        room = None if config.memory is None or rows.whole is not None else config.memory - resident_memory()
-        method = "metis" if room is None or metis_memory(rows.graph) <= room else "streaming"
+        limit = None if rows.whole is not None else config.memory
+        fits = limit is None or metis_memory(rows.graph) <= limit - resident_memory()
+        method = "metis" if fits else "streaming"
         labels = partition_graph(rows.graph, num_clusters, method=method, seed=config.seed).astype(np.int64)
     labels = np.frombuffer(communicator.broadcast("clusters", labels.tobytes()), np.int64)
     return labels, max(rows.count_between(labels) / (2 * rows.num_edges), 1e-9)
