@@ -16,7 +16,7 @@ from l2g2g.patches.overlap import PatchSet, make_patches
 from l2g2g.patches.partition import partition_graph
 from l2g2g.patches.store import PatchStore, write_patches
 
-REFUSED_BYTES = "refused_bytes"  # a setting of stored patches, see `cut_stored_graph`
+_REFUSED_BYTES = "refused_bytes"  # a setting of stored patches, see `cut_stored_graph`
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,14 @@ class Cut:
             **rest,
         )
 
-    def made(self, patches: PatchStore) -> bool:
-        """Whether these patches were cut in this way."""
+    def made(self, patches: PatchStore, memory: int | None = None) -> bool:
+        """Whether these patches were cut in this way. memory: a limit for training on them; None for none.
+
+        What was not widened because it would have taken too much counts only where it still would.
+        """
+        refused = find_refused(patches)
+        if refused is not None and (memory is None or memory >= refused):
+            return False
         return all(patches.settings.get(name) == value for name, value in asdict(self).items())
 
     def accepts(self, patches: PatchStore, left_open: Collection[str]) -> bool:
@@ -131,5 +137,11 @@ def cut_stored_graph(
     done = cut if refused_bytes is None else replace(cut, most_share=0.0)
     patch_set, balance = cut_graph(graph, done, memory_bytes=memory_bytes, measure=measure)
     with measure("patches"):
-        settings = {**asdict(cut), "balance": balance, "prepared": prepared, REFUSED_BYTES: refused_bytes}
+        settings = {**asdict(cut), "balance": balance, "prepared": prepared, _REFUSED_BYTES: refused_bytes}
         return write_patches(graph, patch_set, directory, settings=settings)
+
+
+def find_refused(patches: PatchStore) -> int | None:
+    """What a training on widened patches would have taken, where these were not widened for that reason."""
+    found = patches.settings.get(_REFUSED_BYTES)
+    return found if isinstance(found, int) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -103,27 +102,11 @@ class PatchSet:
         """Undirected edges that lie inside at least one patch."""
         if self.is_whole:
             return graph.num_edges
-        return graph.num_edges - sum(len(sources) for sources, _ in self._cut_blocks(graph))
-
-    def cut_edges(self, graph: GraphStore) -> tuple[np.ndarray, np.ndarray]:
-        """Edges that no patch holds, as (sources, targets) with source < target."""
-        sources, targets = (np.concatenate(part) for part in zip(*self._cut_blocks(graph), strict=True))
-        return sources, targets
-
-    def _cut_blocks(self, graph: GraphStore) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        num_cut = 0
         for block in read_ahead(graph.row_blocks()):
-            yield kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
-
-    def share_patch(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """(num_pairs,) bool, whether a patch holds both nodes of each pair."""
-        indptr, patches = self._patches_of_nodes
-        found = np.zeros(len(one), bool)
-        counts = indptr[np.asarray(one, np.int64) + 1] - indptr[one]
-        for turn in range(int(counts.max(initial=0))):  # few patches hold a node
-            here = np.flatnonzero((counts > turn) & ~found)
-            wanted = patches[indptr[one[here]] + turn].astype(np.int64)
-            found[here] = kernels().find_entries(indptr, patches, other[here].astype(np.int64), wanted) >= 0
-        return found
+            sources, _ = kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
+            num_cut += len(sources)
+        return graph.num_edges - num_cut
 
     @cached_property
     def _patches_of_nodes(self) -> tuple[np.ndarray, np.ndarray]:

@@ -31,11 +31,9 @@ from l2g2g.runs.preparation import (
     find_inputs,
     loop_settings,
     make_model,
-    mask_clusters,
     pair_options,
     passes_whole_graph,
     propagates_once,
-    refuse_nothing_to_predict,
 )
 from l2g2g.runs.ranks import make_shard, share_inputs
 from l2g2g.runs.scoring import score_pairs
@@ -66,7 +64,6 @@ class Setting:
         local: The rows of this rank, where the whole graph is one patch in rows; None otherwise.
         pass_bytes: What rows for passes over the whole graph may take, on several ranks.
         batch_bytes: What resident batches may take; None for no limit.
-        units: (num_nodes,) what masks assign to groups; None for single nodes.
         negatives: Non-edges drawn for every edge.
     """
 
@@ -83,7 +80,6 @@ class Setting:
     local: LocalRows | None
     pass_bytes: int
     batch_bytes: int | None
-    units: np.ndarray | None
     negatives: float
     row_batch: RowBatch = field(init=False)
 
@@ -116,18 +112,17 @@ class Setting:
             groups,
             self.split.held_out,
             options,
-            units=self.units,
             keep_bytes=keep_bytes,
             kept_bytes=kept_bytes(config, graph.weighted),
         )
 
     def _row_batch(self, rows: LocalRows, keep_bytes: int | None) -> RowBatch:
         """The rows of this rank as a batch. keep_bytes: for features and visible edges; None for no limit."""
-        device, room = self.config.device, _UNLIMITED if keep_bytes is None else keep_bytes
-        visible = min(room, _visible_bytes(self.rows.graph, self.config))
-        how: dict[str, Any] = {"keep_bytes": room - visible, "storage": self.config.feature_storage, "device": device}
+        device, most = self.config.device, _UNLIMITED if keep_bytes is None else keep_bytes
+        visible = min(most, _visible_bytes(self.rows.graph, self.config))
+        how: dict[str, Any] = {"keep_bytes": most - visible, "storage": self.config.feature_storage, "device": device}
         features = self.inputs.of_range(rows.low, rows.high, **how)
-        return RowBatch(rows, features, units=self.units, keep_bytes=visible, device=device)
+        return RowBatch(rows, features, keep_bytes=visible, device=device)
 
     def make_pairs(self, batches: Batches) -> GlobalLoss | None:
         """Pairs of all nodes, where these are scored."""
@@ -142,13 +137,10 @@ class Setting:
             self.split.held_out,
             negatives_per_edge=self.negatives,
             options=pair_options(self.split.train, config),
-            units=self.units,
-            patch_set=patch_set if config.mask_by == "patches" else None,
             device=config.device,
             communicator=shard.communicator,
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
         )
-        refuse_nothing_to_predict(pairs.num_scored)
         return GlobalPairs(pairs, shard.table, shares)
 
     def make_pass(self, graph: GraphStore, *, trains: bool = False, alone: bool = False) -> WholePass | None:
@@ -315,10 +307,6 @@ class Candidates:
         settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
         if patches.by_rows:  # one patch: pairs inside it are pairs of all nodes
             settings = replace(settings, scope="global")
-        units, hidden = None, config.hidden_fraction or 1.0
-        if config.mask_by == "clusters":
-            units, share = mask_clusters(rows, config, communicator)
-            hidden *= share
         return Setting(
             split,
             patches,
@@ -333,8 +321,7 @@ class Candidates:
             local,
             _UNLIMITED if spare is None else 0,
             None if spare is None else spare - keep_rows,
-            units,
-            config.negatives_per_edge * hidden * settings.score_fraction,
+            config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction,
         )
 
 

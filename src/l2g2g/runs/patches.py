@@ -16,7 +16,7 @@ from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.patches.cut import REFUSED_BYTES, cut_stored_graph
+from l2g2g.patches.cut import cut_stored_graph, find_refused
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
@@ -132,7 +132,7 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
     limit, threads, resident = config.memory, choose_threads(config, 2 * graph.num_edges), resident_memory()
     whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
-    refused = None if patches is None else _refused_bytes(patches)
+    refused = None if patches is None else find_refused(patches)
     while True:
         if patches is None:
             patches = cut_stored(graph, num_patches, config, clock, folder, refused)
@@ -194,12 +194,6 @@ def _choose_method(graph: GraphStore, config: Config) -> tuple[str, int | None]:
     return config.partition, available
 
 
-def _refused_bytes(patches: PatchStore) -> int | None:
-    """What a training on widened patches would have taken, where these were not widened for that reason."""
-    found = patches.settings.get(REFUSED_BYTES)
-    return found if isinstance(found, int) else None
-
-
 def _existing(graph: GraphStore, config: Config, folder: Path) -> PatchStore | None:
     """The patches in a folder where these settings would cut the same, as many as there are if no number is asked for.
 
@@ -208,10 +202,7 @@ def _existing(graph: GraphStore, config: Config, folder: Path) -> PatchStore | N
     if not has_patches(folder):
         return None
     patches = open_patches(folder, graph=graph.stored)
-    refused = _refused_bytes(patches)
-    if refused is not None and (config.memory is None or config.memory >= refused):  # widened ones would fit now
-        return None
     wanted = plan_cut(graph, config.patches or patches.num_patches, config, _choose_method(graph, config)[0])
     names = {"partition": "partition", "fennel_passes": "fennel_passes", "mean_degree": "patch_degree"}
     left_open = [name for name, option in names.items() if getattr(config, option) == getattr(Config, option)]
-    return patches if wanted.made(patches) or wanted.accepts(patches, left_open) else None
+    return patches if wanted.made(patches, config.memory) or wanted.accepts(patches, left_open) else None

@@ -23,7 +23,6 @@ class RowBatch:
     Args:
         rows: The training edges of this rank's nodes.
         features: What the encoder reads of these nodes.
-        units: (num_nodes,) what masks assign to groups; None for single nodes.
         keep_bytes: What the visible edges of an epoch may take to stay in memory between its passes.
         device: Where products are computed.
     """
@@ -33,13 +32,11 @@ class RowBatch:
         rows: LocalRows,
         features: FeatureBlocks,
         *,
-        units: np.ndarray | None = None,
         keep_bytes: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
         self.rows, self.features, self.keep_bytes = rows, features, keep_bytes
         self.device = torch.device(device)
-        self._units = rows.nodes if units is None else units[rows.nodes]
         self.patches, self.offsets = np.array([0]), torch.tensor([0, rows.num_owned], device=device)
         self.nodes = np.arange(rows.low, rows.high)
         self.row_share = 1.0 / rows.num_nodes
@@ -64,7 +61,7 @@ class RowBatch:
         """As in `PatchBatch`."""
         if mask == 0:
             return self._inputs(self._propagation, feature_dropout, seed, epoch)
-        groups = draw_groups(self._units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        groups = draw_groups(self.rows.nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
         draw = MaskDraw.of_epoch(mask, scored, self.rows.nodes, groups, seed=seed, epoch=epoch)
         visible = VisibleRows(self.rows, draw, keep_bytes=self.keep_bytes, device=self.device)
         return self._inputs(RowPropagation.symmetric(visible), feature_dropout, seed, epoch)
