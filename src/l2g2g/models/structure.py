@@ -250,11 +250,6 @@ def _one_thread_for_few(count: int) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0) -> np.ndarray:
-    """(num_nodes, at most width + 1) float32: the columns of `fit_structure`."""
-    return fit_structure(adjacency, width, seed=seed).columns
-
-
 def blend_factor(feature_factor: float, structure: np.ndarray) -> float:
     """What structural columns are multiplied with, so that rows differ as much by them as by the features.
 

@@ -173,13 +173,13 @@ class Setting:
         states = encode_states(self.model, pieces, device=config.device, storage=config.feature_storage)
         return chain(states, node_degrees(rows.blocks()))
 
-    def hand_out(self, spectral: SpectralVectors, trained: Trained) -> tuple[Autoencoder, Trained]:
-        """Put the model of spectral vectors in the place of the trained one, with its inputs and its history."""
+    def hand_out(self, spectral: SpectralVectors, trained: Trained) -> Trained:
+        """Put the model of spectral vectors in the place of the trained one, with its inputs; the history stays."""
         model = spectral.model.to(self.config.device)
         self.config, self.model = spectral.settings(self.config), model
         self.inputs = InputRows(self.inputs.graph, spectral.inputs)
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
-        return model, Trained(model, frame, trained.history)
+        return Trained(model, frame, trained.history)
 
     def forget_rows(self) -> None:
         """Give back the rows of training."""

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
+from l2g2g.alignment.frame import Frame
 from l2g2g.config import BAD_CUT_MASK, Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.splits import LinkSplit
+from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.runs.candidate import Candidates
-from l2g2g.runs.choices import choose_assembly, choose_vectors
+from l2g2g.runs.candidate import Candidate, Candidates, Setting
+from l2g2g.runs.choices import Choice, SpectralVectors, choose_assembly, choose_vectors
 from l2g2g.runs.columns import Columns, fit_columns
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
@@ -34,9 +36,10 @@ from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.scoring import pair_scorer, score_spectral
 from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.runs.trials import choose_candidate
+from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory
-from l2g2g.training.loop import Trained, embed_nodes
+from l2g2g.training.loop import Trained, WholePass, embed_nodes
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
 
@@ -92,81 +95,37 @@ def run_split(
     candidates = Candidates(split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
     candidate, choice, spectral = choose_candidate(candidates, config, validation, on_epoch, is_new=is_new)
-    setting, batches, whole = candidate.setting, candidate.batches, candidate.training.whole
-    config, model, shard, patch_set = setting.config, setting.model, setting.shard, patches.patch_set
     with clock.measure("train"):
-        candidate.training.run(on_epoch=on_epoch, checkpoints=setting.checkpoints)
-        trained = candidate.training.finish()
-    if choice.negatives is not None:
-        config = setting.config = replace(config, negative_sampling=choice.negatives)
-    choice = choose_vectors(choice, candidate.training.best_score, spectral)
-    if choice.structure != "spectral" and candidate.training.either:
-        with clock.measure("choose"):
-            scores = candidate.training.score_assemblies(trained)
-            choice = choose_assembly(choice, scores, 0 if validation is None else len(validation.positive))
-        if choice.assembly == "mean":
-            config, whole = replace(config, assembly="mean"), None
-            setting.config = config
-    if choice.summary():
-        _log.info("%s: %s", graph.name, choice.summary())
-    if choice.structure == "spectral":
-        assert spectral is not None
-        config = spectral.settings(config)
-        model, trained = setting.hand_out(spectral, trained)
-        batches, whole = setting.make_batches(graph, setting.batch_bytes), setting.make_pass(graph, trains=True)
-    inspection, spectral_auc = Inspection(), None
+        candidate.training.run(on_epoch=on_epoch, checkpoints=candidate.setting.checkpoints)
+    done = _finish(candidate, choice, spectral, validation, clock)
+    del candidate
+    if done.choice.summary():
+        _log.info("%s: %s", graph.name, done.choice.summary())
+    setting = done.setting
+    shard, patch_set, is_first = setting.shard, patches.patch_set, setting.shard.is_first
     # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
-    can_score = final_graph is not None and (validation is not None or not passes_whole_graph(patch_set, config))
-    scored_pairs = split.validation if can_score else None
-    if not keep and scored_pairs is not None:
-        with clock.measure("inspect"):
-            held_out_vectors, _ = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
-            if shard.is_first:
-                how: Any = ("validation", held_out_vectors.cpu().numpy(), scored_pairs, pair_scorer(model), config.seed)
-                inspection = Inspection(ScoredPairs.of(*how))
-            del held_out_vectors
-    if keep and shard.is_first:
-        with clock.measure("inspect"):
-            inspection = inspect_training(
-                model,
-                batches if communicator.size == 1 else setting.make_batches(graph, 0, every=True),
-                patch_set,
-                setting.settings,
-                trained.frame,
-                whole if communicator.size == 1 else setting.make_pass(graph, alone=True),
-                validation=scored_pairs,
-                scorer=pair_scorer(model),
-                fit_links=None if checkpoints is None else partial(fit_links, split, model.decoder, config.seed),
-            )
-    if scored_pairs is not None and shard.is_first:
+    passes = passes_whole_graph(patch_set, setting.config)
+    scored = split.validation if final_graph is not None and (validation is not None or not passes) else None
+    with clock.measure("inspect"):
+        links = None if checkpoints is None else partial(fit_links, split, setting.model.decoder, setting.config.seed)
+        inspection = done.inspect(scored, links) if keep else done.inspect_scores(scored)
+    spectral_auc = None
+    if scored is not None and is_first:
         with clock.measure("baseline"):
-            spectral_auc = score_spectral(graph, scored_pairs, config)
+            spectral_auc = score_spectral(graph, scored, setting.config)
     with clock.measure("assemble"):
-        del candidate
         final_graph = final_graph or graph
-        if final_graph is not graph or not graph.resident or whole is not None:
-            del batches  # large graphs need its memory for the next one
-            if final_graph is not graph or not graph.resident:
-                setting.forget_rows()
-                if spectral is not None and choice.structure == "spectral" and final_graph is not graph:
-                    how = {"num_negative": spectral.width if spectral.is_signed else 0, "seed": config.seed}
-                    structure = fit_columns(final_graph, spectral.width, communicator, **how)
-                    model, trained = setting.hand_out(spectral.refitted(structure, config), trained)
-                whole = setting.make_pass(final_graph)
-                return_freed_memory()
-            once = None if final_graph.resident else 0
-            batches = setting.make_batches(final_graph, once, none=whole is not None)
-        embedding, frame = embed_nodes(model, batches, shard, setting.settings, trained.frame, whole)
-        check_embedding(embedding, config)
-    note_seconds(clock, trained.history, checkpoints)
-    used = config if patches.on_disk is None else replace(config, patches=patch_set.num_patches)
+        embedding, frame = done.assemble(final_graph)
+        check_embedding(embedding, setting.config)
+    note_seconds(clock, done.trained.history, checkpoints)
+    used = setting.config if patches.on_disk is None else replace(setting.config, patches=patch_set.num_patches)
     fitted = None
-    if keep and shard.is_first:
-        passes, states = passes_whole_graph(patch_set, config), partial(setting.make_states, final_graph)
-        fitted = remember(model, used, setting.inputs.inputs, patch_set, frame, states, whole=passes)
+    if keep and is_first:
+        states = partial(setting.make_states, final_graph)
+        fitted = remember(setting.model, used, setting.inputs.inputs, patch_set, frame, states, whole=passes)
     return Run(
         embedding.cpu().numpy(),
-        Trained(model, frame, trained.history),
+        Trained(setting.model, frame, done.trained.history),
         patch_set,
         used,
         patches.kept_edge_fraction(graph),
@@ -174,10 +133,109 @@ def run_split(
         fitted,
         inspection,
         describe_messages(shard),
-        choice.describe() if spectral is not None or choice.scores else {},
+        done.choice.describe() if spectral is not None or done.choice.scores else {},
         spectral_auc,
         describe_memory(shard),
     )
+
+
+@dataclass(eq=False)
+class _Finished:
+    """A training that is over, with the vectors that validation chose: its own, or spectral ones.
+
+    Attributes:
+        setting: Has the settings and the model of these vectors.
+        trained: The model, its alignment and its history.
+        batches: The patches; None once their memory is given back.
+        whole: The pass over the whole graph that gives the vectors; None where the patches do.
+        choice: What was chosen.
+        spectral: The spectral vectors where they were chosen; None for trained ones.
+    """
+
+    setting: Setting
+    trained: Trained
+    batches: Batches | None
+    whole: WholePass | None
+    choice: Choice
+    spectral: SpectralVectors | None
+
+    def inspect_scores(self, pairs: Pairs | None) -> Inspection:
+        """Only the scores of some pairs, on the first rank. pairs: that training did not see; None for none."""
+        if pairs is None:
+            return Inspection()
+        setting = self.setting
+        vectors, _ = self._embed()
+        if not setting.shard.is_first:
+            return Inspection()
+        scorer = pair_scorer(setting.model)
+        return Inspection(ScoredPairs.of("validation", vectors.cpu().numpy(), pairs, scorer, setting.config.seed))
+
+    def inspect(self, pairs: Pairs | None, links: Callable[[np.ndarray], LinkModel | None] | None) -> Inspection:
+        """All that the record of a run says of the training, on the first rank. pairs: as in `inspect_scores`."""
+        setting, graph = self.setting, self.setting.split.train
+        if not setting.shard.is_first:
+            return Inspection()
+        alone = setting.shard.communicator.size == 1
+        return inspect_training(
+            setting.model,
+            cast(Batches, self.batches) if alone else setting.make_batches(graph, 0, every=True),
+            setting.patches.patch_set,
+            setting.settings,
+            self.trained.frame,
+            self.whole if alone else setting.make_pass(graph, alone=True),
+            validation=pairs,
+            scorer=pair_scorer(setting.model),
+            fit_links=links,
+        )
+
+    def assemble(self, graph: GraphStore) -> tuple[torch.Tensor, Frame]:
+        """The final vectors, on this graph, and the alignment of the patches."""
+        setting, spectral = self.setting, self.spectral
+        is_other = graph is not setting.split.train
+        if is_other or not graph.resident or self.whole is not None:
+            self.batches = None  # large graphs need its memory for the next one
+            if is_other or not graph.resident:
+                setting.forget_rows()
+                if spectral is not None and is_other:
+                    config, communicator = setting.config, setting.shard.communicator
+                    how = {"num_negative": spectral.width if spectral.is_signed else 0, "seed": config.seed}
+                    structure = fit_columns(graph, spectral.width, communicator, **how)
+                    self.trained = setting.hand_out(spectral.refitted(structure, config), self.trained)
+                self.whole = setting.make_pass(graph)
+                return_freed_memory()
+            once = None if graph.resident else 0
+            self.batches = setting.make_batches(graph, once, none=self.whole is not None)
+        return self._embed()
+
+    def _embed(self) -> tuple[torch.Tensor, Frame]:
+        setting = self.setting
+        assert self.batches is not None
+        return embed_nodes(setting.model, self.batches, setting.shard, setting.settings, self.trained.frame, self.whole)
+
+
+def _finish(
+    candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, validation: Pairs | None, clock: Stopwatch
+) -> _Finished:
+    """End a training, and choose between its vectors and spectral ones, and how its vectors are assembled."""
+    setting, training, whole = candidate.setting, candidate.training, candidate.training.whole
+    with clock.measure("train"):
+        trained = training.finish()
+    if choice.negatives is not None:
+        setting.config = replace(setting.config, negative_sampling=choice.negatives)
+    choice = choose_vectors(choice, training.best_score, spectral)
+    if choice.structure == "spectral":
+        assert spectral is not None
+        trained = setting.hand_out(spectral, trained)
+        graph = setting.split.train
+        batches = setting.make_batches(graph, setting.batch_bytes)
+        return _Finished(setting, trained, batches, setting.make_pass(graph, trains=True), choice, spectral)
+    if training.either:
+        with clock.measure("choose"):
+            scores = training.score_assemblies(trained)
+            choice = choose_assembly(choice, scores, 0 if validation is None else len(validation.positive))
+        if choice.assembly == "mean":
+            setting.config, whole = replace(setting.config, assembly="mean"), None
+    return _Finished(setting, trained, candidate.batches, whole, choice, None)
 
 
 def check_graph(graph: GraphStore, config: Config) -> None:
