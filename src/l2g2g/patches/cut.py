@@ -67,7 +67,7 @@ class Cut:
     def accepts(self, patches: PatchStore, left_open: Collection[str]) -> bool:
         """Whether patches that `l2g2g prepare` cut will do: what is left open, it has decided; overlaps may be larger.
 
-        left_open: names of the attributes that nobody asked for.
+        left_open: names of the attributes that were not asked for.
         """
         found = patches.settings
         if not found.get("prepared"):

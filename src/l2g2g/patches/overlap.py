@@ -160,7 +160,7 @@ def make_patches(
         kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, ties)
     for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
-        nodes[own] = _search_on(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
+        nodes[own] = _grow_inside(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
     found = _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, joined)
     return replace(found, num_joined=num_joined, inside_share=inside_share)
 
@@ -178,10 +178,11 @@ def _quotas(pairs: np.ndarray, sizes: np.ndarray, wanted: int) -> np.ndarray:
     return np.stack([from_first, from_second], axis=1).ravel()
 
 
-def _search_on(graph: GraphStore, labels: np.ndarray, found: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Fill what is -1 at the end: neighbours inside the cluster, breadth first, then members that are left, in order.
+def _grow_inside(graph: GraphStore, labels: np.ndarray, found: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """As many nodes of a cluster as found has places, those that are found first.
 
-    found: nodes of the cluster. members: all of them.
+    found: nodes of the cluster, then -1 for each place that is free. These get neighbours inside the cluster, breadth
+    first, then the other members in order. members: all nodes of the cluster.
     """
     queue = found[found >= 0].tolist()
     seen, rest, head = set(queue), iter(members.tolist()), 0

@@ -35,12 +35,12 @@ class Joined:
 
     @classmethod
     def none(cls) -> Joined:
-        """Nobody."""
+        """No node joins another cluster."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def widen(blocks: Blocks, labels: np.ndarray, num_clusters: int, most_share: float) -> Joined:
-    """Who joins which cluster: the pairs with most edges first, as long as both bounds are kept.
+    """Nodes that join further clusters: the pairs with most edges first, as long as both bounds are kept.
 
     blocks: gives the rows of the graph, once for each of two passes. labels: (num_nodes,) cluster of
     each node. most_share: of the nodes that a patch may hold. All patches hold at most 2.5 rows for every node.

@@ -74,7 +74,7 @@ class Needs:
 
     @property
     def total(self) -> int:
-        """All of it, with a margin."""
+        """Bytes of the whole run, with a margin."""
         return self._sum(self.nodes)
 
     def spare(self, limit: int) -> int:
@@ -209,5 +209,5 @@ def _too_small(name: str, memory: int, needs: Needs) -> ResourceError:
 
 
 def show_size(num_bytes: int) -> str:
-    """As one would give it: 4GB, 750MB."""
+    """A number of bytes as an option takes it: 4GB, 750MB."""
     return f"{num_bytes / 1e9:.4g}GB" if num_bytes >= 10**9 else f"{math.ceil(num_bytes / 1e6)}MB"

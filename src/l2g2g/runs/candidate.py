@@ -88,7 +88,7 @@ class Setting:
     ) -> Batches:
         """The patches of this rank with the edges of a graph, as batches; every: those of all ranks.
 
-        none: nobody will ask for them.
+        none: no batches, where they are not needed.
         """
         config, shard = self.config, self.shard
         if self.local is not None:
@@ -277,7 +277,7 @@ class Candidates:
             found = start.inputs
         if found is None:
             source = RowSource(rows, communicator)
-            found = share_inputs(communicator, find_inputs(source, counts, config, self.columns.inputs()))
+            found = share_inputs(communicator, find_inputs(source, counts, config, self.columns.for_encoder()))
         inputs = InputRows(graph, found)
         if start is None:
 

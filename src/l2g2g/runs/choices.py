@@ -78,7 +78,7 @@ class SpectralVectors:
         inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
-        return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
+        return replace(self, inputs=inputs, model=_set_weights(model, inputs, self.eigenvalue_power, self.slope))
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,9 @@ class Choice:
     def describe(self) -> dict[str, Any]:
         """What the JSON line says: the same bits in every run of the same seed."""
         vectors = "spectral" if self.structure == "spectral" else "trained"
-        powers = (
-            {}
-            if self.row_power is None
-            else {
-                "row_power": self.row_power,
-                "eigenvalue_power": self.eigenvalue_power,
-            }
-        )
+        powers: dict[str, float | None] = {}
+        if self.row_power is not None:
+            powers = {"row_power": self.row_power, "eigenvalue_power": self.eigenvalue_power}
         decided = {"assembly": self.assembly, "negative_sampling": self.negatives}
         decided = {name: value for name, value in decided.items() if value is not None}
         return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
@@ -157,7 +152,7 @@ def find_spectral(
     chosen = structure.leading(width, signed=signed)
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
-    model = _make_model(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
+    model = _set_weights(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
     slope = 1.0 if validation is None else _calibrate(model, inputs, validation, communicator)
     num_edges = 0 if validation is None else len(validation.positive)
     return SpectralVectors(inputs, model, auc, row_power, power, width, slope, num_edges)
@@ -190,23 +185,23 @@ def may_be_near(rough: float | None, short: float | None) -> bool:
     return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
-def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
-    """The model in which column i reaches the number i of a vector, times a power of its eigenvalue."""
+def _set_weights(model: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
+    """Give a model the weights with which column i becomes coordinate i, times a power of its eigenvalue."""
     structure = inputs.structure
     assert structure is not None
     values = torch.from_numpy(structure.eigenvalues.astype(np.float32))
     weights = values.abs() ** eigenvalue_power
     mean_length = float(np.sqrt(np.square(structure.scaled_columns(inputs.row_power)[:, :-1]).sum(1).mean()))
-    encoder = like.encoder_of(0)
+    encoder = model.encoder_of(0)
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.zero_()
         assert encoder.skip is not None
         size = len(weights)
         encoder.skip[:size, :size] = torch.diag(weights * (math.sqrt(slope) / max(mean_length, 1e-30)))
-        if isinstance(like.decoder, SignedDecoder):
-            like.decoder.weights.fill_(1.0)[:size] = values.sign()
-    return like
+        if isinstance(model.decoder, SignedDecoder):
+            model.decoder.weights.fill_(1.0)[:size] = values.sign()
+    return model
 
 
 def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs, communicator: Communicator) -> float:

@@ -27,21 +27,21 @@ class Columns:
 
     @property
     def num_features(self) -> int:
-        """Of the graph."""
+        """Features of the graph; 0 for none."""
         return self._graph.num_features
 
-    def signed(self) -> StructureMap:
-        """Those of spectral vectors: of a graph that is nearly bipartite with negative eigenvalues."""
+    def for_spectral(self) -> StructureMap:
+        """Columns that spectral vectors are chosen from, with negative eigenvalues where these matter."""
         config = self._config
         width = config.spectral_width(self.num_features)
         return self._find(width, num_negative=min(config.dim, width) if config.can_be_signed else 0)
 
-    def rough(self) -> StructureMap:
-        """A first impression of those of spectral vectors."""
+    def rough_spectral(self) -> StructureMap:
+        """The same not yet converged, in a few passes over the graph."""
         return self._fit(self._config.spectral_width(self.num_features), rough=True)
 
-    def inputs(self) -> StructureMap | None:
-        """Those that an encoder reads, where they are found already."""
+    def for_encoder(self) -> StructureMap | None:
+        """Columns that an encoder reads, where they are found already; None otherwise."""
         found = self._found.get(self._config.spectral_width(0))
         return None if found is None else found.leading(self._config.structure_width)
 

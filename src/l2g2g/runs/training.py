@@ -33,7 +33,7 @@ from l2g2g.runs.ranks import describe_memory, describe_messages
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.scoring import pair_scorer, score_spectral
+from l2g2g.runs.scoring import score_spectral
 from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.runs.trials import choose_candidate
 from l2g2g.training.batches import Batches
@@ -167,7 +167,7 @@ class _Finished:
         vectors, _ = self._embed()
         if not setting.shard.is_first:
             return Inspection()
-        scorer = pair_scorer(setting.model)
+        scorer = setting.model.decoder.score
         return Inspection(ScoredPairs.of("validation", vectors.cpu().numpy(), pairs, scorer, setting.config.seed))
 
     def inspect(self, pairs: Pairs | None, links: Callable[[np.ndarray], LinkModel | None] | None) -> Inspection:
@@ -184,7 +184,7 @@ class _Finished:
             self.trained.frame,
             self.whole if alone else setting.make_pass(graph, alone=True),
             validation=pairs,
-            scorer=pair_scorer(setting.model),
+            scorer=setting.model.decoder.score,
             fit_links=links,
         )
 

@@ -64,7 +64,7 @@ def _choose_structure(
 
     def find(*, rough: bool = False) -> SpectralVectors:
         with clock.measure("choose"):
-            structure = columns.rough() if rough else columns.signed()
+            structure = columns.rough_spectral() if rough else columns.for_spectral()
             return find_spectral(structure, columns.num_features, validation, config, candidates.communicator)
 
     if config.structure != "auto":

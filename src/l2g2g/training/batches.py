@@ -163,7 +163,7 @@ class BatchOptions:
 
     Attributes:
         negatives_per_edge: Non-edges drawn inside patches for every edge.
-        draws_pairs: Whether pairs inside patches are drawn; otherwise nobody asks which are held out.
+        draws_pairs: Whether pairs inside patches are drawn; otherwise pairs that are held out are not read.
         propagate_once: Compute Â X once where that is cheaper; not for encoders that need X itself.
         pairs: How pairs are drawn and counted.
         storage: In what dense features are held.

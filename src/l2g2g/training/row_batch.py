@@ -58,7 +58,7 @@ class RowBatch:
     def training_inputs(
         self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
     ) -> EncoderInput:
-        """As in `PatchBatch`."""
+        """What the encoder sees in an epoch; arguments as in `PatchBatch.training_inputs`."""
         if mask == 0:
             return self._inputs(self._propagation, feature_dropout, seed, epoch)
         groups = draw_groups(self.rows.nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
@@ -76,7 +76,7 @@ class RowBatches(list[RowBatch]):
     is_block = keeps_states = False
 
     def holds(self, batch: Batch) -> bool:
-        """Always."""
+        """Whether the batch stays in memory: always true."""
         return True
 
 
@@ -91,7 +91,7 @@ class RowPass:
         self.batch = batch
 
     def __call__(self, model: Autoencoder) -> Tensor:
-        """One pass, layer by layer."""
+        """The vectors of all nodes, computed layer by layer."""
         with torch.no_grad():
             vectors = model.encode(self.batch.inputs)[0]
         return self.batch.rows.gather_first(vectors.contiguous())

@@ -26,7 +26,7 @@ class Shard:
         patch_set: All patches.
         communicator: Of this rank; None for one process.
         owners: (num_patches,) the rank of every patch; None for one process.
-        apart: Nothing is shared and nobody looks before the end, so nothing is sent in training.
+        apart: Nothing is shared and nothing is read before the end, so nothing is sent in training.
 
     Attributes:
         patches: The numbers of the patches here, ascending.
