@@ -43,6 +43,7 @@ from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
+from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
 from l2g2g.training.rows import TrainingRows, share_rows
 from l2g2g.training.shard import Shard
@@ -50,21 +51,27 @@ from l2g2g.training.state import Tensors
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
 
 _UNLIMITED = 1 << 62
-_BLOCK_BYTES = 1 << 16  # of rows: what each block of them takes besides, together
+_BLOCK_BYTES = 1 << 16  # that blocks of rows take together beside their entries
 
 
 @dataclass(eq=False)
 class Setting:
-    """What a training has on this rank.
+    """What a training is made of on this rank.
 
     Attributes:
-        split, patches, config: As given.
+        split, patches: What it is trained on.
+        config, settings: The settings of the run, and those of the loop that follow from them.
         inputs: What the encoder reads.
-        rows: The rows of all nodes; own_rows: of those that this rank owns; None where these are all.
-        local: The rows of this rank, where the whole graph is one patch in rows; None otherwise.
-        pass_bytes: What rows for passes over the whole graph may take, on several ranks.
-        batch_bytes: What resident batches may take; None for no limit.
+        model: The model that is trained, or that took its place (see `hand_out`).
+        shard: The patches of this rank.
+        checkpoints: Their writer; None where none are kept.
+        rows: Edges of all nodes.
+        own_rows: Edges of the nodes that this rank owns; None where one process owns all.
+        local: The same where the whole graph is one patch that is read by rows; None for patches.
+        pass_bytes: Memory for the rows of passes over the whole graph, on several ranks.
+        batch_bytes: Memory for batches that stay; None for no limit.
         negatives: Non-edges drawn for every edge.
+        row_batch: The batch of `local`, while there is one.
     """
 
     split: LinkSplit[Any]
@@ -74,7 +81,7 @@ class Setting:
     model: Autoencoder
     settings: LoopSettings
     shard: Shard
-    checkpoints: Any
+    checkpoints: CheckpointWriter | RankCheckpointWriter | None
     rows: TrainingRows
     own_rows: TrainingRows | None
     local: LocalRows | None

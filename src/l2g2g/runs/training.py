@@ -106,9 +106,11 @@ def run_split(
     # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
     passes = passes_whole_graph(patch_set, setting.config)
     scored = split.validation if final_graph is not None and (validation is not None or not passes) else None
-    with clock.measure("inspect"):
+    inspection = Inspection()
+    if keep or scored is not None:
         links = None if checkpoints is None else partial(fit_links, split, setting.model.decoder, setting.config.seed)
-        inspection = done.inspect(scored, links) if keep else done.inspect_scores(scored)
+        with clock.measure("inspect"):
+            inspection = done.inspect(scored, links) if keep else done.inspect_scores(scored)
     spectral_auc = None
     if scored is not None and is_first:
         with clock.measure("baseline"):
