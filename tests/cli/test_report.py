@@ -164,6 +164,7 @@ def test_clusters_and_classes_are_on_the_map(embedded, tmp_path, browser):
     assert len(browser.evaluate("[...document.querySelectorAll('#map-legend .entry')].map((one) => one.id)")) == 3
 
 
+@pytest.mark.slow
 def test_explore_answers_a_browser_and_ends_with_ctrl_c(embedded, browser):
     shutil.rmtree(embedded / "maps", ignore_errors=True)
     command = [sys.executable, "-m", "l2g2g", "explore", str(embedded)]

@@ -132,6 +132,7 @@ def test_a_short_cell_leaves_nothing_behind(data_dir, tmp_path, monkeypatch):
     assert sorted(place.name for place in tmp_path.iterdir()) == ["cells.jsonl", "cells.jsonl.lock"]
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_cells(data_dir, tmp_path):
     path, cells = tmp_path / "cells.jsonl", cells_of(4)
     seen = []
@@ -143,6 +144,7 @@ def test_two_processes_share_the_cells(data_dir, tmp_path):
     assert seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_process_that_started_them(data_dir, tmp_path, number):
     command = ["performance", "--quick", "--datasets", "tiny", "--seeds", "40", "--data-dir", str(data_dir)]
