@@ -118,6 +118,7 @@ def test_what_cannot_be_shown_is_told_in_one_line(embedded, tmp_path, capsys):
     assert call("explore", embedded, "--port", 70_000) == 2
 
 
+@pytest.mark.slow
 def test_any_embedding_file_has_a_page(embedded, edges, tmp_path, browser, capsys):
     frame = read_record(open_artefact(embedded))
     table = {"word": frame.names(), "embedding": frame.vectors.tolist(), "kind": ["a", "b", ""] * 40}

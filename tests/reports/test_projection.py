@@ -44,6 +44,7 @@ def test_tsne_keeps_neighbours_and_repeats(clouds):
     assert np.array_equal(places, project(vectors.copy(), "tsne"))
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_counted(clouds):
     vectors, _ = clouds
     order = np.arange(1200)
