@@ -53,7 +53,7 @@ def prepare(graph, folder, partition):
 
 
 @pytest.mark.parametrize("partition", ["metis", "streaming"])
-def test_prepared_patches_serve_whoever_leaves_it_open(noisy, tmp_path, partition):
+def test_prepared_patches_serve_settings_that_leave_it_open(noisy, tmp_path, partition):
     store, prepared = prepare(noisy, tmp_path / "store", partition)
     assert cut(store, OPEN)[0] == prepared  # overlaps for 5 dimensions do for 4
     assert cut(store, replace(CONFIG, patches=4, dim=5))[0] == prepared
