@@ -368,6 +368,7 @@ def page_columns(path):
     return found, [found["Label"][code] for code in codes]
 
 
+@pytest.mark.slow
 def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, tmp_path, monkeypatch):
     """Four groups of 15 people with their group as label, four of them without one, and a category as a feature."""
     names = [f"p{node:02d}" for node in range(60)]
