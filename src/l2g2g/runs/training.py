@@ -237,17 +237,20 @@ def _choose_structure(
 ) -> tuple[_Candidate, Choice, SpectralVectors | None]:
     """Decide `auto`: the candidate that is trained to its end, with structural columns beside the features or without.
 
-    A few epochs without them, and as many with them unless spectral vectors, which see nothing else, are far worse.
-    The better one goes on from there. Spectral vectors themselves are the third result, where they are a candidate:
-    beside features only where a first impression of them is not far worse.
+    A few epochs without them, and as many with some of them unless spectral vectors, which see nothing else, are far
+    worse. Without them training goes on from there, with all of them it begins anew. Spectral vectors themselves are
+    the third result, where they are a candidate: beside features only where a first impression is not far worse.
     is_new: whether they may replace the trained vectors.
     """
     judges = validation is not None and config.epochs != 0
     trial = max(TRIAL_EPOCHS, config.validate_every)  # there is nothing to compare before the first validation
 
     def find() -> SpectralVectors:
+        # Without features they are what the encoder reads, whatever is chosen.
+        with clock.measure("choose" if columns.num_features else "partition"):
+            structure = columns.signed()
         with clock.measure("choose"):
-            return find_spectral(columns.signed(), columns.num_features, validation, config)
+            return find_spectral(structure, columns.num_features, validation, config)
 
     if config.structure != "auto":
         found = find() if config.structure == "spectral" else None
@@ -272,12 +275,14 @@ def _choose_structure(
     if config.memory is not None:  # both may not fit
         del candidate
     with clock.measure("choose"):
-        blended = begin(replace(config, structure="blend"))
+        # As many columns as spectral vectors have, which are found already: all would take most of the time of a run.
+        few = min(config.structure_width, config.spectral_width(columns.num_features))
+        blended = begin(replace(config, structure="blend", structure_width=few))
         blended.training.run(trial)
     choice = choose_blend(choice, blended.training.best_score, len(validation.positive), is_learned=config.is_learned)
-    if choice.structure == "blend":
-        return blended, choice, found
     del blended
+    if choice.structure == "blend":
+        return begin(replace(config, structure="blend")), choice, found
     return (candidate if config.memory is None else begin(plain)), choice, found
 
 
@@ -339,10 +344,9 @@ class _Columns:
         """A first impression of those of spectral vectors."""
         return self._fit(self._config.spectral_width(self.num_features), rough=True)
 
-    def inputs(self) -> StructureMap | None:
-        """Those that an encoder reads, where they are found already."""
-        found = self._found.get(self._config.spectral_width(0))
-        return None if found is None else found.leading(self._config.structure_width)
+    def inputs(self, width: int) -> StructureMap | None:
+        """So many that an encoder reads, where as many are found already."""
+        return next((found.leading(width) for known, found in self._found.items() if known >= width), None)
 
     def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:
@@ -469,9 +473,8 @@ class _Setting:
     def make_pairs(self, batches: Batches) -> GlobalLoss | None:
         """Pairs of all nodes, where these are scored."""
         config, shard, patch_set = self.config, self.shard, self.patches.patch_set
-        shares = patch_set.node_shares[shard.table.nodes]
         if self.local is not None and config.loss_pairs != "sampled":
-            return NodeSample(self.local, self.rows.degrees, shard.table, shares)
+            return NodeSample(self.local, self.rows.degrees, shard.table, self.local.shares)
         if self.settings.scope != "global":
             return None
         pairs = NodePairs(
@@ -486,6 +489,7 @@ class _Setting:
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
         )
         refuse_nothing_to_predict(pairs.num_scored)
+        shares = patch_set.shares_of if self.local is None else self.local.shares
         return GlobalPairs(pairs, shard.table, shares)
 
     def make_pass(self, graph: GraphStore, *, trains: bool = False, alone: bool = False) -> WholePass | None:
@@ -565,7 +569,7 @@ def _prepare(
     found = start.inputs if start is not None else None
     if found is None:
         source = RowSource(rows, communicator)
-        found = share_inputs(communicator, find_inputs(source, counts, config, columns.inputs()))
+        found = share_inputs(communicator, find_inputs(source, counts, config, columns.inputs(config.structure_width)))
     inputs = InputRows(graph, found)
     if start is None:
 
