@@ -226,8 +226,8 @@ def test_a_clear_lead_decides_about_blending_and_negatives():
         choice = Choice("none", {"none, short": 0.8})
         assert choose_blend(choice, 0.8 + lead, 10**6).structure == structure
         assert choose_negatives(choice, 0.8, 0.8 + lead, 10**6).negatives == negatives
-    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}, 10**6).assembly == "mean"
-    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}, 10**6).assembly == "whole"
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}).assembly == "mean"
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}).assembly == "whole"
     assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend(make_config("gae"))
     assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend(make_config("gae"))
 

@@ -257,9 +257,12 @@ def choose_negatives(choice: Choice, uniform: float | None, by_degree: float | N
     return replace(choice, negatives="degree" if is_better else "uniform")
 
 
-def choose_assembly(choice: Choice, scores: dict[str, float], num_edges: int) -> Choice:
-    """Decide how vectors are assembled: by a last pass over the whole graph, or as the mean of the patches."""
-    assembly = "mean" if scores["mean"] > scores["whole"] + needed_gain(scores["whole"], num_edges) else "whole"
+def choose_assembly(choice: Choice, scores: dict[str, float]) -> Choice:
+    """Decide how vectors are assembled: by a last pass over the whole graph, or as the mean of the patches.
+
+    Both are of one training, so their difference varies far less than that of two, and a small gain counts.
+    """
+    assembly = "mean" if scores["mean"] > scores["whole"] + _LEAST_GAIN else "whole"
     named = {f"assembly {name}": score for name, score in scores.items()}
     return replace(choice, assembly=assembly, scores={**choice.scores, **named})
 

@@ -148,7 +148,7 @@ def run_split(
     if choice.structure != "spectral" and candidate.training.either:
         with clock.measure("choose"):
             scores = candidate.training.score_assemblies(trained)
-            choice = choose_assembly(choice, scores, 0 if validation is None else len(validation.positive))
+            choice = choose_assembly(choice, scores)
         if choice.assembly == "mean":
             config, whole = replace(config, assembly="mean"), None
             setting.config = config
