@@ -635,11 +635,12 @@ def as_numbers(rows, columns, num_rows):
     return np.sort(np.asarray(rows, np.int64) * num_rows + columns)
 
 
-@pytest.fixture(params=[7, 64, 1024], ids=lambda size: f"blocks of {size}")
-def plan(request, monkeypatch):
-    monkeypatch.setattr("l2g2g.models.sampling._BLOCK", request.param)
+@pytest.fixture(params=[1, 4], ids=lambda times: f"{times} times as many")
+def plan(request):
+    """With few rounds tables are read in their own order, with many in that of the tiles."""
     edges, held_out, nodes, offsets = STACKED
-    return plan_negatives(edges, held_out, nodes, offsets, np.array([4000, 3, 900, 5, 9000]), patches=np.arange(5) + 3)
+    counts = request.param * np.array([4000, 3, 900, 5, 9000])
+    return plan_negatives(edges, held_out, nodes, offsets, counts, patches=np.arange(5) + 3)
 
 
 def test_native_list_has_the_draws_of_the_reference(machine, plan):
@@ -669,7 +670,7 @@ def test_the_list_is_the_same_for_any_threads_and_instructions(plan):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_native_loss_of_negatives_equals_that_of_their_list(machine, plan, width):
-    two_sides = width == 64 or (plan.draws.num_blocks[0] == 5 and width in (3, 16, 48, 130))
+    two_sides = width == 64 or (plan.draws.num_rounds[0] == 1 and width in (3, 16, 48, 130))
     num_rows, listed = plan.draws.num_rows, plan.list_pairs(seed=1, epoch=5)
     left, right = (normal(num_rows, width, seed=s) / np.float32(width**0.5) for s in (0, 1))
     begun = normal(num_rows, width, seed=2) * np.float32(1e-4)
@@ -922,12 +923,9 @@ def good_calls():
         "indptr": indptr,
         "columns": indices,
         "offsets": np.array([0, n]),
-        "block_sizes": np.array([3]),
-        "num_groups": np.array([9]),
+        "num_columns": np.array([6]),
         "num_rounds": np.array([2]),
         "weights": np.ones(1, np.float32),
-        "group_size": 4,
-        "nodes": ends,
         "order": ends[::-1].copy(),
         "places": ends[::-1].copy(),
     }
@@ -1100,7 +1098,6 @@ def good_calls():
             packed.score,
             {
                 "keys": keys,
-                "node_key": 5,
                 "left": table,
                 "right": table,
                 "bias": 0.0,
@@ -1111,7 +1108,7 @@ def good_calls():
         ),
         "PackedNegatives.list": (
             packed.list,
-            {"keys": keys, "node_key": 5, "wanted": np.ones(n, np.uint8)},
+            {"keys": keys, "wanted": np.ones(n, np.uint8)},
             (),
         ),
         "split_masked": (
@@ -1293,28 +1290,25 @@ def test_row_bounds_that_do_not_fit_are_refused(argument, place, value):
     [
         ("offsets", [1, 6]),
         ("offsets", [0, 5]),
-        ("block_sizes", [0]),
-        ("block_sizes", [2**20 + 1]),
-        ("num_groups", [-1]),
-        ("num_groups", [2**40]),
+        ("num_columns", [-1]),
+        ("num_columns", [13]),
+        ("num_columns", [2**40]),
         ("num_rounds", [0]),
-        ("group_size", 0),
-        ("group_size", 1025),
     ],
 )
 def test_impossible_patches_are_refused(argument, value):
     call, arguments, _ = good_calls()["PackedNegatives"]
     with pytest.raises(ValueError):
-        call(**{**arguments, argument: np.array(value) if isinstance(value, list) else value})
+        call(**{**arguments, argument: np.array(value)})
 
 
 OUTSIDE = """
 rows, filled = np.arange(6, dtype=np.int32), np.arange(0, 700, 100)
 for offsets in ([0, 5, 3, 6], [0, 10**5, 6], [0, 10**12, 6], [0, -3, 6]):
     ones = np.ones(len(offsets) - 1, np.int64)
-    patches = np.array(offsets), ones, ones, ones, ones.astype(np.float32), 1
+    patches = np.array(offsets), ones, ones, ones.astype(np.float32)
     try:
-        native.PackedNegatives(filled, np.zeros(600, np.int32), *patches, rows, rows, rows)
+        native.PackedNegatives(filled, np.zeros(600, np.int32), *patches, rows, rows)
     except ValueError as refused:
         print(refused)
 """
@@ -1330,7 +1324,7 @@ def test_patches_outside_the_rows_are_refused():
 
 def test_excluded_pairs_must_stay_in_their_patch():
     call, arguments, _ = good_calls()["PackedNegatives"]
-    two = {name: np.repeat(arguments[name], 2) for name in ("block_sizes", "num_groups", "num_rounds", "weights")}
+    two = {name: np.repeat(arguments[name], 2) for name in ("num_columns", "num_rounds", "weights")}
     with pytest.raises(ValueError, match="an excluded pair leaves its patch"):
         call(**{**arguments, **two, "offsets": np.array([0, 3, 6])})
     for bad in (-1, 6, 2**31 - 1):
@@ -1517,9 +1511,7 @@ def draws_of(backend):
     return found
 
 
-@pytest.mark.parametrize("block", [7, 1024])
-def test_draws_and_masks_are_the_same_with_and_without_the_compiled_core(block, monkeypatch):
-    monkeypatch.setattr("l2g2g.models.sampling._BLOCK", block)
+def test_draws_and_masks_are_the_same_with_and_without_the_compiled_core():
     ours, theirs = draws_of("auto"), draws_of("torch")
     for name, parts in ours.items():
         for one, other in zip(parts, theirs[name], strict=True):

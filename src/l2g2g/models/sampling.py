@@ -1,10 +1,10 @@
 """Sampling: negative pairs inside patches, and FastGAE's node samples.
 
-The rows of a patch lie in a fixed random order, that of a hash of their node numbers, cut into blocks of equal size. In
-every round of an epoch block I meets block (r − I) mod B, at random r, and rows draw columns of the block that they
-meet. So the rows that a pass touches stay in the second-level cache, blocks that meet can be worked on in parallel, and
-every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count nothing; as many
-more are drawn.
+The rows of a patch lie in a fixed random order, that of a hash of their node numbers, cut into tiles of up to 16. In
+every round of an epoch tile I meets tile (r − I) mod B, at random r, and its rows draw the same columns of the tile
+that they meet, from a random one on. So every vector that is read serves 16 pairs, tiles that meet can be worked on in
+parallel, and every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count
+nothing; as many more are drawn.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from l2g2g.core import hash_nodes, hash_numbers, kernels, native
 from l2g2g.core.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 from l2g2g.models.pairs import PairList
 
-_BLOCK = 1024  # rows of a block: two blocks of vectors and gradients fit the second-level cache
-_DRAWS_PER_ROUND = 16  # about so many columns a row draws of one block
-_GROUP = 4  # a row draws so many columns at once, or none: rows cost more than columns
+_TILE = 16  # rows that draw the same columns, at most; that of core/cpp/arguments.hpp
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
 # The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
 _MOST_UNITS = 2**31 - 1
@@ -38,8 +36,7 @@ class DrawPlan:
         patches: (num_patches,) the numbers of the patches, which key their random streams.
         order: (num_rows,) int32 row at each packed place; inside a patch the order is random.
         nodes: (num_rows,) int32 node at each packed place.
-        num_blocks, block_sizes: (num_patches,) int64.
-        num_draws: (num_patches,) int64 draws of an epoch.
+        num_columns: (num_patches,) int64 columns that all tiles of a patch draw in an epoch.
         weights: (num_patches,) float32 weight of a draw that counts.
     """
 
@@ -47,9 +44,7 @@ class DrawPlan:
     patches: np.ndarray
     order: np.ndarray
     nodes: np.ndarray
-    num_blocks: np.ndarray
-    block_sizes: np.ndarray
-    num_draws: np.ndarray
+    num_columns: np.ndarray
     weights: np.ndarray
 
     @classmethod
@@ -59,50 +54,34 @@ class DrawPlan:
         offsets: np.ndarray,
         patches: np.ndarray,
         counts: np.ndarray,
-        num_allowed: np.ndarray,
+        likely: np.ndarray,
         shares: np.ndarray,
     ) -> DrawPlan:
         """Plan about counts[j] negatives in patch j that count.
 
-        nodes: (num_rows,) node numbers. num_allowed: (num_patches,) ordered pairs of each patch that may be drawn.
-        shares: (num_patches,) what the weights of the negatives of a patch add up to, on average.
+        nodes: (num_rows,) node numbers. likely: (num_patches,) how likely a draw of a patch counts. shares:
+        (num_patches,) what the weights of the negatives of a patch add up to, on average.
         """
         sizes = np.diff(offsets)
-        num_blocks = np.maximum(1, -(-sizes // _BLOCK))
-        block_sizes = np.maximum(1, -(-sizes // num_blocks))
-        num_blocks = np.maximum(1, -(-sizes // block_sizes))
-        order = np.arange(len(nodes), dtype=np.int32)
-        if (num_blocks > 1).any():
-            hashes = hash_nodes(nodes.astype(np.int32), stream_key(0, Purpose.NODE_ORDER))
-            patch = np.repeat(np.arange(len(sizes)), sizes)
-            alone = num_blocks[patch] == 1  # a patch of one block keeps its order, whatever it is stacked with
-            hashes[alone] = 0
-            order = np.lexsort((np.where(alone, order, nodes), hashes, patch)).astype(np.int32)
-        likely = num_allowed / np.maximum(1, sizes * num_blocks * block_sizes)  # that a draw counts
-        wanted = np.where(num_allowed > 0, counts, 0)
+        hashes = hash_nodes(nodes.astype(np.int32), stream_key(0, Purpose.NODE_ORDER))
+        patch = np.repeat(np.arange(len(sizes)), sizes)
+        order = np.lexsort((nodes, hashes, patch)).astype(np.int32)
+        wanted = np.where(likely > 0, counts, 0)
         num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted)
-        num_draws = _GROUP * np.ceil(num_draws / _GROUP).astype(np.int64)
-        weights = (shares / np.maximum(num_draws * likely, 1e-30)).astype(np.float32)
-        return cls(
-            offsets.astype(np.int64),
-            patches,
-            order,
-            nodes[order].astype(np.int32),
-            num_blocks,
-            block_sizes,
-            num_draws,
-            weights,
-        )
+        tile_sizes, _ = _cut_tiles(sizes)
+        num_columns = np.ceil(num_draws / tile_sizes).astype(np.int64)
+        weights = (shares / np.maximum(tile_sizes * num_columns * likely, 1e-30)).astype(np.float32)
+        return cls(offsets.astype(np.int64), patches, order, nodes[order].astype(np.int32), num_columns, weights)
 
     @property
     def num_rows(self) -> int:
         """Rows of all patches."""
         return len(self.order)
 
-    @cached_property
-    def is_packed(self) -> bool:
-        """Whether the order of the rows is another than that of the tables."""
-        return bool((self.num_blocks > 1).any())
+    @property
+    def num_draws(self) -> np.ndarray:
+        """(num_patches,) int64 draws of an epoch, those of the rows that the last tile lacks among them."""
+        return _cut_tiles(np.diff(self.offsets))[0] * self.num_columns
 
     @cached_property
     def places(self) -> np.ndarray:
@@ -113,64 +92,56 @@ class DrawPlan:
 
     @cached_property
     def num_rounds(self) -> np.ndarray:
-        """(num_patches,) int64 rounds of an epoch."""
-        per_row = self.num_draws / np.maximum(1, np.diff(self.offsets))
-        return np.clip(np.round(per_row / _DRAWS_PER_ROUND), 1, self.num_blocks).astype(np.int64)
+        """(num_patches,) int64 rounds of an epoch: a tile draws at most all columns of the tile it meets."""
+        tile_sizes, num_tiles = _cut_tiles(np.diff(self.offsets))
+        return np.maximum(1, -(-self.num_columns // np.maximum(1, tile_sizes * num_tiles)))
 
-    def node_hashes(self, *, seed: int, epoch: int) -> np.ndarray:
-        """(num_rows,) uint32 hashes of the nodes in packed order, for the draws of an epoch."""
-        return hash_nodes(self.nodes, stream_key(seed, Purpose.NEGATIVES, epoch))
+    def rounds(self, *, seed: int, epoch: int) -> Iterator[np.ndarray]:
+        """(num_rounds, 8) int64, the rounds of an epoch, those of different patches together.
 
-    def rounds(self, *, seed: int, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The rounds of an epoch, those of different patches together: (num_rounds, 9) int64 and (num_rounds,) weights.
-
-        Columns: first packed row, rows, block size, blocks, r, groups, group size, shift, key. Row p of a patch draws
-        ⌊((p + 1) groups + shift) / rows⌋ − ⌊(p groups + shift) / rows⌋ groups of columns: as many as the others, within
-        one.
+        Columns: first packed row, rows, rows of a tile, tiles, r, columns, shift, key. Tile I of a patch draws
+        ⌊((I + 1) columns + shift) / tiles⌋ − ⌊(I columns + shift) / tiles⌋ columns: as many as the others, within one.
         """
         sizes, keys = np.diff(self.offsets), stream_keys(seed, Purpose.NEGATIVES, epoch, self.patches)
-        first = scale_words(random_words(keys, 0), self.num_blocks)
+        tile_sizes, tiles = _cut_tiles(sizes)
+        first = scale_words(random_words(keys, 0), np.maximum(1, tiles))
         for turn in range(int(self.num_rounds.max(initial=0))):
-            here = np.flatnonzero((self.num_rounds > turn) & (self.num_draws > 0))
+            here = np.flatnonzero((self.num_rounds > turn) & (self.num_columns > 0) & (sizes > 0))
             if len(here) == 0:
                 return
-            groups = self.num_draws[here] // _GROUP
-            done, after = (groups * t // self.num_rounds[here] for t in (turn, turn + 1))
-            table = np.stack(
+            done, after = (self.num_columns[here] * t // self.num_rounds[here] for t in (turn, turn + 1))
+            yield np.stack(
                 [
                     self.offsets[:-1][here],
                     sizes[here],
-                    self.block_sizes[here],
-                    self.num_blocks[here],
-                    (first[here] + turn) % self.num_blocks[here],
+                    tile_sizes[here],
+                    tiles[here],
+                    (first[here] + turn) % tiles[here],
                     after - done,
-                    np.full(len(here), _GROUP),
-                    scale_words(random_words(keys[here], 2 * turn + 1), sizes[here]),
+                    scale_words(random_words(keys[here], 2 * turn + 1), tiles[here]),
                     random_words(keys[here], 2 * turn + 2).view(np.int64),
                 ],
                 axis=1,
             )
-            yield np.ascontiguousarray(table), self.weights[here]
 
     def draw_rows(self, rows: np.ndarray, *, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) int64 of all draws of some rows, excluded ones among them; columns are rows too.
 
         The plain form, for rows that come from disk; `PackedNegatives` lists the same draws.
         """
-        hashes, places = self.node_hashes(seed=seed, epoch=epoch), self.places[rows].astype(np.int64)
+        places = self.places[rows].astype(np.int64)
         found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
-        for table, _ in self.rounds(seed=seed, epoch=epoch):
-            for first, size, block_size, num_blocks, meeting, groups, group, shift, key in table.tolist():
+        for table in self.rounds(seed=seed, epoch=epoch):
+            for first, size, tile_size, num_tiles, meeting, num_columns, shift, key in table.tolist():
                 inside = (places >= first) & (places < first + size)
                 local = places[inside] - first
-                counts = group * (((local + 1) * groups + shift) // size - (local * groups + shift) // size)
+                tiles = local // tile_size
+                counts = ((tiles + 1) * num_columns + shift) // num_tiles - (tiles * num_columns + shift) // num_tiles
                 numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-                own = np.repeat(local, counts)
-                words = hash_numbers(hashes[first + own], numbers.astype(np.uint32), key & (2**64 - 1))
-                block = (meeting - own // block_size) % num_blocks
-                columns = block * block_size + (
-                    (words.astype(np.uint64) * np.uint64(block_size)) >> np.uint64(32)
-                ).astype(np.int64)
+                own, tiles = np.repeat(local, counts), np.repeat(tiles, counts)
+                words = hash_numbers(np.zeros(1, np.uint32), tiles, key & (2**64 - 1))
+                start = (words.astype(np.int64) * tile_size) >> 32
+                columns = (meeting - tiles) % num_tiles * tile_size + (start + numbers) % tile_size
                 real = columns < size
                 found.append(
                     (self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64))
@@ -199,14 +170,12 @@ class NegativePlan:
     def packed(self) -> Any:
         """The same as the native kernels take it."""
         draws = self.draws
-        sizes = draws.offsets, draws.block_sizes, draws.num_draws // _GROUP, draws.num_rounds
-        ends = draws.nodes, draws.order, draws.places
-        return native().PackedNegatives(*self.excluded, *sizes, draws.weights, _GROUP, *ends)
+        sizes = draws.offsets, draws.num_columns, draws.num_rounds
+        return native().PackedNegatives(*self.excluded, *sizes, draws.weights, draws.order, draws.places)
 
-    def _streams(self, seed: int, epoch: int) -> tuple[np.ndarray, int]:
-        """The keys of the patches and of the nodes in an epoch."""
-        draws = self.draws
-        return stream_keys(seed, Purpose.NEGATIVES, epoch, draws.patches), stream_key(seed, Purpose.NEGATIVES, epoch)
+    def _streams(self, seed: int, epoch: int) -> np.ndarray:
+        """The keys of the patches in an epoch."""
+        return stream_keys(seed, Purpose.NEGATIVES, epoch, self.draws.patches)
 
     @property
     def weights(self) -> tuple[np.ndarray, str]:
@@ -226,7 +195,7 @@ class NegativePlan:
         if self.units is not None:
             rows, columns = self._draw_by_units(seed, epoch)
         elif native() is not None:
-            rows, columns = self.packed.list(*self._streams(seed, epoch), self._chosen)
+            rows, columns = self.packed.list(self._streams(seed, epoch), self._chosen)
         else:
             own = np.arange(self.draws.num_rows) if self.wanted is None else np.flatnonzero(self.wanted)
             rows, columns = self.draws.draw_rows(own, seed=seed, epoch=epoch)
@@ -251,7 +220,7 @@ class NegativePlan:
         left, right, of_left, of_right: (num_rows, width) float32; right None: both sides are the left one.
         """
         found: tuple[float, float] = self.packed.score(
-            *self._streams(seed, epoch), left, right, bias, of_left, of_right, self._chosen
+            self._streams(seed, epoch), left, right, bias, of_left, of_right, self._chosen
         )
         return found
 
@@ -264,7 +233,7 @@ class NegativePlan:
         """The far end of each draw by its units: a place on the line on which every row has as many units as it has."""
         assert self.units is not None
         draws, sizes = self.draws, np.diff(self.draws.offsets)
-        keys, node_key = self._streams(seed, epoch)
+        keys, node_key = self._streams(seed, epoch), stream_key(seed, Purpose.NEGATIVES, epoch)
         found: tuple[np.ndarray, np.ndarray] = kernels().draw_targets(
             draws.offsets,
             draws.num_draws,
@@ -329,15 +298,23 @@ class TargetUnits:
         """(num_rows,) int64 units of every row."""
         return np.diff(self.starts)
 
-    def count_allowed(self, offsets: np.ndarray, taken: np.ndarray, plan: DrawPlan) -> np.ndarray:
-        """(num_patches,) pairs that may be drawn, as `DrawPlan.make` counts them.
+    def likely(self, offsets: np.ndarray, taken: np.ndarray) -> np.ndarray:
+        """(num_patches,) how likely a draw counts. taken: (num_patches,) units of the columns of all excluded pairs."""
+        totals, sizes = np.diff(self.starts[offsets]), np.diff(offsets)
+        left = sizes * totals - taken - totals  # units of all allowed pairs; every row loses itself
+        return np.maximum(left, 0) / np.maximum(sizes * totals, 1)
 
-        taken: (num_patches,) units of the columns of all excluded pairs. plan: of the same rows, with any counts.
-        """
-        totals = np.diff(self.starts[offsets])
-        left = np.diff(offsets) * totals - taken - totals  # units of all allowed pairs; every row loses itself
-        # `make` expects pairs among sizes · blocks · block sizes: the same share of them counts.
-        return left / np.maximum(totals, 1) * plan.num_blocks * plan.block_sizes
+
+def likely_uniform(sizes: np.ndarray, num_excluded: np.ndarray) -> np.ndarray:
+    """(num_patches,) how likely a uniform draw counts: it may be excluded, the row itself, or beyond the last row."""
+    slots = np.prod(_cut_tiles(sizes), axis=0)
+    return np.maximum(sizes * (sizes - 1) - num_excluded, 0) / np.maximum(slots * slots, 1)
+
+
+def _cut_tiles(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(num_patches,) rows of a tile, at least 1, and tiles of every patch; the last tile may have fewer rows."""
+    tile_sizes = np.maximum(1, -(-sizes // np.maximum(1, -(-sizes // _TILE))))
+    return tile_sizes, -(-sizes // tile_sizes)
 
 
 def plan_negatives(
@@ -359,7 +336,7 @@ def plan_negatives(
     num_patches, sizes = len(offsets) - 1, np.diff(offsets)
     shares = np.ones(num_patches) / max(1, num_patches) if shares is None else shares
     patches = np.arange(num_patches) if patches is None else patches
-    blank = DrawPlan.make(nodes, offsets, patches, counts, np.zeros(num_patches), shares)
+    blank = DrawPlan.make(nodes, offsets, patches, counts, np.zeros(num_patches), shares)  # for its order
     patterns = [
         part
         for matrix in (edges, held_out)
@@ -368,15 +345,15 @@ def plan_negatives(
     indptr, columns = kernels().pack_pattern(*patterns, blank.order, blank.places)
     per_patch = np.diff(indptr[offsets])
     if TARGET_WEIGHTS[sampling] is None:
-        allowed = sizes * (sizes - 1) - per_patch
-        return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns))
+        likely = likely_uniform(sizes, per_patch)
+        return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, likely, shares), (indptr, columns))
     units = TargetUnits.make(sampling, np.diff(edges.indptr), offsets)
     rows = np.repeat(np.arange(len(nodes)), np.diff(indptr))
     taken = np.bincount(
         np.repeat(np.arange(num_patches), sizes)[rows], weights=units.each[blank.order[columns]], minlength=num_patches
     )
-    allowed = units.count_allowed(offsets, taken, blank)
-    return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, allowed, shares), (indptr, columns), units)
+    likely = units.likely(offsets, taken)
+    return NegativePlan(DrawPlan.make(nodes, offsets, patches, counts, likely, shares), (indptr, columns), units)
 
 
 def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch: int, alpha: float = 1.0) -> np.ndarray:

@@ -21,7 +21,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
-from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativeDraws, NegativePlan, TargetUnits
+from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativeDraws, NegativePlan, TargetUnits, likely_uniform
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
@@ -277,13 +277,12 @@ class NodePairs:
         nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
         if TARGET_WEIGHTS[self.options.negative_sampling] is None:
             num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
-            draws = make(num_allowed=np.array([num_nodes * (num_nodes - 1) - num_excluded]))
+            draws = make(likely=likely_uniform(np.array([num_nodes]), np.array([num_excluded])))
             return NegativePlan(draws, self._pack(draws) if self._streams else nothing, wanted=self._is_owned)
         units = TargetUnits.make(self.options.negative_sampling, self._scored_degrees, offsets)
         taken = self._add_up(sum(int(units.each[block.indices].sum()) for block in self.rows.blocks()))
         taken += int(units.each[self.held_out.indices].sum())
-        allowed = units.count_allowed(offsets, np.array([taken]), make(num_allowed=np.zeros(1)))
-        return NegativePlan(make(num_allowed=allowed), nothing, units, self._is_owned)
+        return NegativePlan(make(likely=units.likely(offsets, np.array([taken]))), nothing, units, self._is_owned)
 
     def _pack(self, draws: DrawPlan) -> tuple[np.ndarray, np.ndarray]:
         """The pairs that rows here never draw, in packed order."""

@@ -145,40 +145,41 @@ struct EndsArguments {
     float* of_table;     // (num_rows, width): added to
 };
 
+constexpr int64_t kTile = 16;      // rows that draw the same columns, at most
+constexpr int64_t kMeetings = 64;  // pairs of tiles that are one task
+
 struct Round {
     int64_t first_row, num_rows;      // of the patch, in packed order
-    int64_t block_size, num_blocks;   // block_size * num_blocks >= num_rows; draws beyond the last row count nothing
-    int64_t meeting;                  // r
-    int64_t num_groups, shift;        // row p of the patch draws floor(((p + 1) num_groups + shift) / num_rows) - the same of p
-    int64_t group_size;               // groups of so many columns
+    int64_t first_tile, num_tiles;    // of the patch
+    int64_t tile_size;                // rows of a tile; the last one may have fewer
+    int64_t meeting, num_meetings;    // r, and the pairs of tiles that meet
+    int64_t num_columns, shift;       // tile I draws floor(((I + 1) num_columns + shift) / num_tiles) - the same of I - 1, at most tile_size
     uint64_t key;
-    float weight;
+    float weight, share;              // of a draw that counts; 1 / num_tiles
 };
 
 struct Excluded {
-    const int64_t* indptr;   // packed rows
-    const int32_t* columns;  // packed rows, in order; not the row itself
-    const uint64_t* blocks;  // bit b: some column lies in a block whose number is b modulo 64
+    const int64_t* starts;  // (num_tiles of all patches + 1,)
+    const uint32_t* keys;   // of a tile, ascending: (kTile * tile of the column + place of the column in it) * kTile + row inside the tile
 };
 
 struct NegativeArguments {
     const Round* rounds;  // of different patches: their rows do not overlap
     int64_t num_rounds;
-    const int64_t* first_task;  // (num_rounds + 1,) tasks of the rounds before: a task is a pair of blocks that meet
+    const int64_t* first_task;  // (num_rounds + 1,) tasks of the rounds before
     Excluded excluded;
-    const uint32_t* node_hashes;  // (num_rows,) packed order
-    const uint8_t* wanted;        // (num_rows,) packed rows to draw for; null: all
-    Tables tables;                // packed order; gradients are added to
-    Sums* sums;                   // (num_tasks,)
+    const uint8_t* wanted;      // (num_rows,) packed rows to draw for; null: all
+    const int32_t* order;       // (num_rows,) row of the tables at each packed place; null: the tables are in packed order
+    Tables tables;              // gradients are added to
+    Sums* sums;                 // (num_tasks,)
 };
 
-// The draws of some packed rows of a round, excluded ones left out. Returns how many were written.
+// The draws of the packed rows of a round, excluded ones left out. Returns how many were written.
 struct ListDrawArguments {
     Round round;
     Excluded excluded;
-    const uint32_t* node_hashes;
     const uint8_t* wanted;    // (num_rows of all,) packed rows to draw for; null: all
-    int32_t *rows, *columns;  // room for all draws and one more; packed numbers
+    int32_t *rows, *columns;  // memory for all draws and one more; packed numbers
 };
 
 struct MaskArguments {

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <new>
 
@@ -355,41 +356,36 @@ int64_t scale_word(uint64_t word, int64_t bound) { return static_cast<int64_t>((
 // The negatives of some stacked patches, see negatives.hpp and `DrawPlan`.
 class PackedNegatives {
   public:
-    PackedNegatives(Vector<int64_t> indptr, Vector<int32_t> columns, Vector<int64_t> offsets, Vector<int64_t> block_sizes, Vector<int64_t> num_groups,
-                    Vector<int64_t> num_rounds, Vector<float> weights, int64_t group_size, Vector<int32_t> nodes, Vector<int32_t> order, Vector<int32_t> places)
-        : indptr_(indptr), columns_(columns), offsets_(offsets), block_sizes_(block_sizes), num_groups_(num_groups), num_rounds_(num_rounds), weights_(weights),
-          group_size_(group_size), nodes_(nodes), order_(order), places_(places) {
-        const size_t patches = block_sizes.size(), rows = indptr.size() - 1;
+    PackedNegatives(Vector<int64_t> indptr, Vector<int32_t> columns, Vector<int64_t> offsets, Vector<int64_t> num_columns, Vector<int64_t> num_rounds, Vector<float> weights,
+                    Vector<int32_t> order, Vector<int32_t> places)
+        : offsets_(offsets), num_columns_(num_columns), num_rounds_(num_rounds), weights_(weights), order_(order), places_(places) {
+        const size_t patches = weights.size(), rows = order.size();
+        check_shape(indptr.size() == rows + 1 && places.size() == rows, "there must be excluded columns and a place per row");
         check_indptr(indptr.data(), indptr.size(), columns.size());
-        check_shape(offsets.size() == patches + 1 && num_groups.size() == patches && num_rounds.size() == patches && weights.size() == patches,
-                    "there must be a block size, a number of groups and of rounds and a weight per patch");
+        check_shape(offsets.size() == patches + 1 && num_columns.size() == patches && num_rounds.size() == patches, "there must be a number of columns and of rounds and a weight per patch");
         check_shape(offsets.data()[0] == 0 && offsets.data()[patches] == num_rows(), "patches must cover the rows");
-        check_shape(group_size >= 1 && group_size <= 1024, "a group has 1 to 1024 columns");
-        check_shape(nodes.size() == rows && order.size() == rows && places.size() == rows, "there must be a node and a place per row");
         check_shape(rows < (size_t{1} << 31) - 4096, "too many rows");
         check_indices(order.data(), rows, num_rows());
         check_indices(places.data(), rows, num_rows());
-        blocks_.assign(rows, 0);
+        first_tile_.push_back(0);
         for (size_t patch = 0; patch < patches; ++patch) {
-            const int64_t first = offsets.data()[patch], last = offsets.data()[patch + 1], size = block_sizes.data()[patch];
-            check_shape(last >= first && last <= num_rows() && size >= 1 && size <= (1 << 20), "a patch lies outside the rows, or its blocks are too large");
-            check_shape(num_groups.data()[patch] >= 0 && num_groups.data()[patch] < (int64_t{1} << 40) && num_rounds.data()[patch] >= 1 && num_rounds.data()[patch] < (1 << 20), "a patch has an impossible number of draws");
-            is_packed_ |= size < last - first;
-            for (int64_t row = first; row < last; ++row)
-                for (int64_t entry = indptr.data()[row]; entry < indptr.data()[row + 1]; ++entry) {
-                    const int64_t column = columns.data()[entry] - first;
-                    check_shape(column >= 0 && column < last - first, "an excluded pair leaves its patch");
-                    blocks_[static_cast<size_t>(row)] |= uint64_t{1} << (column / size & 63);
-                }
+            const int64_t size = offsets.data()[patch + 1] - offsets.data()[patch], drawn = num_columns.data()[patch], rounds = num_rounds.data()[patch];
+            check_shape(size >= 0 && size < (int64_t{1} << 28), "a patch lies outside the rows, or has too many");
+            const int64_t wanted = (size + kTile - 1) / kTile, tile = wanted ? (size + wanted - 1) / wanted : 1;
+            tile_sizes_.push_back(tile);
+            first_tile_.push_back(first_tile_.back() + (size + tile - 1) / tile);
+            check_shape(drawn >= 0 && rounds >= 1 && drawn < (int64_t{1} << 36) && drawn <= rounds * tile * num_tiles(patch), "a patch has an impossible number of draws");
+            is_packed_ |= rounds > 2;
         }
+        exclude(indptr.data(), columns.data());
     }
 
     // Adds the gradient of the negatives of an epoch to of_left and of_right; wanted: (num_rows,) uint8 by row, only those of
     // these rows.
-    std::pair<double, double> score(Vector<uint64_t> keys, uint64_t node_key, Matrix<float> left, Maybe<Matrix<float>> right, float bias, MatrixOut<float> of_left,
-                                    Maybe<MatrixOut<float>> of_right, Maybe<Vector<uint8_t>> wanted) {
+    std::pair<double, double> score(Vector<uint64_t> keys, Matrix<float> left, Maybe<Matrix<float>> right, float bias, MatrixOut<float> of_left, Maybe<MatrixOut<float>> of_right,
+                                    Maybe<Vector<uint8_t>> wanted) {
         check_shape(!wanted || static_cast<int64_t>(wanted->size()) == num_rows(), "wanted must have a number per row");
-        check_shape(keys.size() == block_sizes_.size(), "there must be a key per patch");
+        check_shape(keys.size() == weights_.size(), "there must be a key per patch");
         check_shape(static_cast<int64_t>(left.shape(0)) == num_rows(), "the tables must have a row per row");
         check_shape(of_left.shape(0) == left.shape(0) && of_left.shape(1) == left.shape(1), "of_left has the wrong shape");
         check_shape(right.has_value() == of_right.has_value(), "right needs of_right");
@@ -397,7 +393,6 @@ class PackedNegatives {
         Tables tables = make_tables(left, right, of_left.data(), right ? of_right->data() : of_left.data(), bias, -1.0f);
         const nb::gil_scoped_release release;
         const std::lock_guard<std::mutex> lock(mutex_);  // the memory below serves one caller at a time
-        hash(node_key);
         const std::vector<uint8_t> chosen = in_packed_order(wanted);
         const Tables given = tables;
         const size_t count = static_cast<size_t>(num_rows() * tables.width);
@@ -414,39 +409,36 @@ class PackedNegatives {
             const std::vector<Round> rounds = rounds_of(keys.data(), turn);
             if (rounds.empty()) break;
             std::vector<int64_t> first_task = {0};
-            for (const Round& round : rounds) first_task.push_back(first_task.back() + count_meetings(round));
+            for (const Round& round : rounds) first_task.push_back(first_task.back() + (round.num_meetings + kMeetings - 1) / kMeetings);
             std::vector<Sums> sums(static_cast<size_t>(first_task.back()));
-            active->score_negatives({rounds.data(), static_cast<int64_t>(rounds.size()), first_task.data(), excluded(), hashes_.data(), wanted ? chosen.data() : nullptr, tables, sums.data()});
+            active->score_negatives({rounds.data(), static_cast<int64_t>(rounds.size()), first_task.data(), excluded(), wanted ? chosen.data() : nullptr, is_packed_ ? nullptr : order_.data(), tables,
+                                     sums.data()});
             const Found found = add_up(sums);
             total.loss += found.loss;
             total.slope += found.slope;
         }
-        if (is_packed_) {
-            active->move_rows({tables.of_left, places_.data(), nullptr, num_rows(), tables.width, true, given.of_left});
-            if (right) active->move_rows({tables.of_right, places_.data(), nullptr, num_rows(), tables.width, true, given.of_right});
-        }
+        if (!is_packed_) return as_pair(total);
+        active->move_rows({tables.of_left, places_.data(), nullptr, num_rows(), tables.width, true, given.of_left});
+        if (right) active->move_rows({tables.of_right, places_.data(), nullptr, num_rows(), tables.width, true, given.of_right});
         return as_pair(total);
     }
 
     // (rows, columns) of the pairs that an epoch draws; wanted: (num_rows,) uint8 by row, only these rows.
-    std::pair<NewVector<int32_t>, NewVector<int32_t>> list(Vector<uint64_t> keys, uint64_t node_key, Maybe<Vector<uint8_t>> wanted) {
-        check_shape(keys.size() == block_sizes_.size(), "there must be a key per patch");
+    std::pair<NewVector<int32_t>, NewVector<int32_t>> list(Vector<uint64_t> keys, Maybe<Vector<uint8_t>> wanted) {
+        check_shape(keys.size() == weights_.size(), "there must be a key per patch");
         check_shape(!wanted || static_cast<int64_t>(wanted->size()) == num_rows(), "wanted must have a number per row");
         std::vector<int32_t> rows, columns;
         {
             const nb::gil_scoped_release release;
-            const std::lock_guard<std::mutex> lock(mutex_);
-            hash(node_key);
             const std::vector<uint8_t> chosen = in_packed_order(wanted);
             for (int64_t turn = 0;; ++turn) {
                 const std::vector<Round> rounds = rounds_of(keys.data(), turn);
                 if (rounds.empty()) break;
-                for (Round round : rounds) {
-                    round.weight = 1.0f;
+                for (const Round& round : rounds) {
                     const size_t before = rows.size();
-                    rows.resize(before + static_cast<size_t>(round.num_groups * round.group_size) + 1);
+                    rows.resize(before + static_cast<size_t>(round.num_columns * kTile) + 1);
                     columns.resize(rows.size());
-                    const int64_t count = active->list_negatives({round, excluded(), hashes_.data(), wanted ? chosen.data() : nullptr, rows.data() + before, columns.data() + before});
+                    const int64_t count = active->list_negatives({round, excluded(), wanted ? chosen.data() : nullptr, rows.data() + before, columns.data() + before});
                     rows.resize(before + static_cast<size_t>(count));
                     columns.resize(rows.size());
                 }
@@ -460,17 +452,47 @@ class PackedNegatives {
     }
 
   private:
-    int64_t num_rows() const { return static_cast<int64_t>(indptr_.size()) - 1; }
+    int64_t num_rows() const { return static_cast<int64_t>(order_.size()); }
+    int64_t num_tiles(size_t patch) const { return first_tile_[patch + 1] - first_tile_[patch]; }
     std::vector<uint8_t> in_packed_order(const Maybe<Vector<uint8_t>>& wanted) const {
         std::vector<uint8_t> chosen(wanted ? static_cast<size_t>(num_rows()) : 0);
         for (size_t place = 0; place < chosen.size(); ++place) chosen[place] = wanted->data()[order_.data()[place]];
         return chosen;
     }
-    Excluded excluded() const { return {indptr_.data(), columns_.data(), blocks_.data()}; }
+    Excluded excluded() const { return {starts_.data(), keys_.data()}; }
 
-    void hash(uint64_t node_key) {
-        hashes_.resize(nodes_.size());
-        active->hash_nodes(nodes_.data(), static_cast<int64_t>(nodes_.size()), node_key, hashes_.data());
+    // The excluded pairs of every tile by column: its rows' lists, merged two by two.
+    void exclude(const int64_t* indptr, const int32_t* columns) {
+        starts_.assign(1, 0);
+        for (size_t patch = 0; patch < weights_.size(); ++patch)
+            for (int64_t tile = 1; tile <= num_tiles(patch); ++tile) starts_.push_back(indptr[std::min(offsets_.data()[patch] + tile * tile_sizes_[patch], offsets_.data()[patch + 1])]);
+        keys_.resize(static_cast<size_t>(starts_.back()));
+        std::atomic<bool> leaves{false};
+        for (size_t patch = 0; patch < weights_.size(); ++patch) {
+            const int64_t first = offsets_.data()[patch], last = offsets_.data()[patch + 1], size = tile_sizes_[patch];
+            parallel_for(num_tiles(patch), [&](int64_t tile, int) {
+                thread_local std::vector<uint32_t> one, other;
+                int64_t bounds[kTile + 1];
+                for (int64_t lane = 0; lane <= kTile; ++lane) bounds[lane] = indptr[std::min(first + tile * size + std::min(lane, size), last)];
+                const int64_t begin = bounds[0];
+                for (int64_t& bound : bounds) bound -= begin;
+                one.resize(static_cast<size_t>(bounds[kTile]));
+                other.resize(one.size());
+                for (int64_t lane = 0; lane < kTile; ++lane)
+                    for (int64_t entry = bounds[lane]; entry < bounds[lane + 1]; ++entry) {
+                        const int64_t column = columns[begin + entry] - first;
+                        if (column < 0 || column >= last - first) leaves = true;
+                        one[static_cast<size_t>(entry)] = static_cast<uint32_t>((column / size * kTile + column % size) * kTile + lane);
+                    }
+                for (int64_t step = 1; step < kTile; step *= 2, one.swap(other))
+                    for (int64_t lane = 0; lane < kTile; lane += 2 * step) {
+                        const auto at = [&](int64_t row) { return one.begin() + bounds[row]; };
+                        std::merge(at(lane), at(lane + step), at(lane + step), at(lane + 2 * step), other.begin() + bounds[lane]);
+                    }
+                std::copy(one.begin(), one.end(), keys_.begin() + begin);
+            });
+        }
+        check_shape(!leaves, "an excluded pair leaves its patch");
     }
     void pack(const float* table, size_t count, int64_t width, AlignedTable& packed, AlignedTable& gradient) {
         active->move_rows({table, order_.data(), nullptr, num_rows(), width, false, packed.get(count)});
@@ -480,36 +502,27 @@ class PackedNegatives {
     // The rounds of a turn, one per patch that has so many: `DrawPlan.rounds`.
     std::vector<Round> rounds_of(const uint64_t* keys, int64_t turn) const {
         std::vector<Round> rounds;
-        for (size_t patch = 0; patch < block_sizes_.size(); ++patch) {
-            const int64_t first = offsets_.data()[patch], size = offsets_.data()[patch + 1] - first, block = block_sizes_.data()[patch];
-            const int64_t groups = num_groups_.data()[patch], turns = num_rounds_.data()[patch];
-            if (turn >= turns || groups == 0 || size == 0) continue;
-            const int64_t blocks = (size + block - 1) / block;
-            const uint64_t key = keys[patch];
-            const uint64_t position = static_cast<uint64_t>(2 * turn);
-            rounds.push_back({first, size, block, blocks, (scale_word(random_word(key, 0), blocks) + turn) % blocks, groups * (turn + 1) / turns - groups * turn / turns,
-                              scale_word(random_word(key, position + 1), size), group_size_, random_word(key, position + 2), weights_.data()[patch]});
+        for (size_t patch = 0; patch < weights_.size(); ++patch) {
+            const int64_t first = offsets_.data()[patch], size = offsets_.data()[patch + 1] - first, tiles = num_tiles(patch);
+            const int64_t drawn = num_columns_.data()[patch], turns = num_rounds_.data()[patch];
+            if (turn >= turns || drawn == 0 || size == 0) continue;
+            const uint64_t key = keys[patch], position = static_cast<uint64_t>(2 * turn);
+            const int64_t meeting = (scale_word(random_word(key, 0), tiles) + turn) % tiles;
+            rounds.push_back({first, size, first_tile_[patch], tiles, tile_sizes_[patch], meeting, meeting / 2 + 1 + (meeting + tiles) / 2 - meeting, drawn * (turn + 1) / turns - drawn * turn / turns,
+                              scale_word(random_word(key, position + 1), tiles), random_word(key, position + 2), weights_.data()[patch],
+                              1.0f / static_cast<float>(tiles)});
         }
         return rounds;
     }
-    static int64_t count_meetings(const Round& round) {
-        int64_t meetings = 0;
-        for (int64_t block = 0; block < round.num_blocks; ++block) {
-            const int64_t other = ((round.meeting - block) % round.num_blocks + round.num_blocks) % round.num_blocks;
-            meetings += block <= other;
-        }
-        return meetings;
-    }
 
-    Vector<int64_t> indptr_;
-    Vector<int32_t> columns_;
-    Vector<int64_t> offsets_, block_sizes_, num_groups_, num_rounds_;
+    Vector<int64_t> offsets_, num_columns_, num_rounds_;
     Vector<float> weights_;
-    int64_t group_size_;
-    Vector<int32_t> nodes_, order_, places_;
-    bool is_packed_ = false;
-    std::vector<uint64_t> blocks_;
-    std::vector<uint32_t> hashes_;
+    Vector<int32_t> order_, places_;
+    std::vector<int64_t> first_tile_;  // (num_patches + 1,)
+    std::vector<int64_t> tile_sizes_;  // (num_patches,) `_cut_tiles` of models/sampling.py
+    std::vector<int64_t> starts_;
+    std::vector<uint32_t> keys_;
+    bool is_packed_ = false;  // whether tables are copied in packed order: it pays where rows are read in several rounds
     AlignedTable packed_[4];
     std::mutex mutex_;
 };
@@ -661,19 +674,18 @@ of_left, of_right: (parts, rows, width) gradients, added to: of each part of the
     nb::class_<PackedNegatives>(module, "PackedNegatives", R"(The negatives of some stacked patches: see core/cpp/negatives.hpp and `DrawPlan`.
 
 indptr: (num_rows + 1,) int64, columns: int32 in order, both packed rows: pairs that are never drawn. offsets:
-(num_patches + 1,), block_sizes, num_groups, num_rounds: (num_patches,) int64, weights: (num_patches,) float32. group_size:
-columns of a group. nodes: (num_rows,) int32 node at each packed place. order, places: (num_rows,) int32.)")
-        .def(nb::init<Vector<int64_t>, Vector<int32_t>, Vector<int64_t>, Vector<int64_t>, Vector<int64_t>, Vector<int64_t>, Vector<float>, int64_t, Vector<int32_t>, Vector<int32_t>,
-                      Vector<int32_t>>(),
-             "indptr"_a.noconvert(), "columns"_a.noconvert(), "offsets"_a.noconvert(), "block_sizes"_a.noconvert(), "num_groups"_a.noconvert(), "num_rounds"_a.noconvert(),
-             "weights"_a.noconvert(), "group_size"_a, "nodes"_a.noconvert(), "order"_a.noconvert(), "places"_a.noconvert())
-        .def("score", &PackedNegatives::score, "keys"_a.noconvert(), "node_key"_a, "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(),
+(num_patches + 1,), num_columns, num_rounds: (num_patches,) int64, weights: (num_patches,) float32. order, places:
+(num_rows,) int32.)")
+        .def(nb::init<Vector<int64_t>, Vector<int32_t>, Vector<int64_t>, Vector<int64_t>, Vector<int64_t>, Vector<float>, Vector<int32_t>, Vector<int32_t>>(), "indptr"_a.noconvert(),
+             "columns"_a.noconvert(), "offsets"_a.noconvert(), "num_columns"_a.noconvert(), "num_rounds"_a.noconvert(), "weights"_a.noconvert(), "order"_a.noconvert(),
+             "places"_a.noconvert())
+        .def("score", &PackedNegatives::score, "keys"_a.noconvert(), "left"_a.noconvert(), "right"_a.noconvert().none(), "bias"_a, "of_left"_a.noconvert(),
              "of_right"_a.noconvert().none(), "wanted"_a.noconvert().none() = nb::none(),
              R"((loss, slope) of the negatives of an epoch; gradients are added.
 
-keys: (num_patches,) uint64 streams. node_key: of the node hashes. left, right, of_left, of_right: (num_rows, width) float32.
-wanted: (num_rows,) uint8, only the negatives of these rows.)")
-        .def("list", &PackedNegatives::list, "keys"_a.noconvert(), "node_key"_a, "wanted"_a.noconvert().none() = nb::none(),
+keys: (num_patches,) uint64 streams. left, right, of_left, of_right: (num_rows, width) float32. wanted: (num_rows,) uint8, only
+the negatives of these rows.)")
+        .def("list", &PackedNegatives::list, "keys"_a.noconvert(), "wanted"_a.noconvert().none() = nb::none(),
              "(rows, columns) int32 of the pairs that an epoch draws. wanted: (num_rows,) uint8, only these rows.");
     module.def("split_masked", &split_masked, "adjacency"_a, "indptr"_a.noconvert(), "node_hashes"_a.noconvert(), "groups"_a.noconvert().none(), "key"_a, "hidden_below"_a,
                "scored_below"_a, "out_indices"_a.noconvert(), "out_values"_a.noconvert().none(), "visible_ends"_a.noconvert(), "scored_starts"_a.noconvert(),

@@ -1,207 +1,260 @@
-// Negatives in packed blocks. The rows of every patch lie in a fixed random order, cut into blocks of equal size. In a round
-// block I meets block (r - I) mod B: every block is in one meeting, so meetings run in parallel, and both blocks stay in the
-// second-level cache. Over all r every other node is as likely as any; excluded draws count nothing.
+// Negatives in tiles. The rows of every patch lie in a fixed random order, cut into tiles of up to 16. In a round tile I meets tile
+// (r - I) mod B: every tile is in one meeting, so meetings run in parallel, and the rows of a tile draw the same columns of the
+// tile they meet, so every vector that is read serves as many pairs. Over all r and all first columns every other node is as likely
+// as any; excluded pairs count nothing.
 #pragma once
 
 namespace {
 using namespace l2g2g;
 
-// The rows of a block that draw something, and how many draws each has: row p of the patch has
-// group_size (floor(((p + 1) num_groups + shift) / num_rows) - floor((p num_groups + shift) / num_rows)), found without
-// dividing for each.
-struct RowDraws {
-    int64_t row, end, num_rows;
-    int64_t each, rest, carried, size;  // num_groups = each num_rows + rest; carried: the remainder before this row
-    int64_t taken = 0, count = 0;
+static_assert(kTile % kLanes == 0);
 
-    MEMBER RowDraws(const Round& round, int64_t low, int64_t high)
-        : row(low - 1),
-          end(high),
-          num_rows(round.num_rows),
-          each(round.num_groups / round.num_rows),
-          rest(round.num_groups % round.num_rows),
-          carried((low * rest + round.shift) % round.num_rows),
-          size(round.group_size) {
-        advance();
-    }
-    MEMBER void advance() {
-        taken = 0;
-        do {
-            if (++row >= end) return;
-            carried += rest;
-            const bool over = carried >= num_rows;
-            carried -= over ? num_rows : 0;
-            count = (each + over) * size;
-        } while (count == 0);
-    }
-    MEMBER bool done() const { return row >= end; }
-};
-
-// Where the excluded columns of a row that lie in [low, high) begin; they end at the first one that is not below high. Blocks
-// are random subsets of the nodes, so the place is guessed, at `part` of the row, and corrected by a few steps.
-INLINE int64_t guess_excluded(const Excluded& excluded, int64_t row, float part) {
-    const int64_t first = excluded.indptr[row], last = excluded.indptr[row + 1];
-    const int64_t place = first + static_cast<int64_t>(static_cast<float>(last - first) * part);
-    return place < last ? place : last;
-}
-INLINE int64_t find_excluded(const Excluded& excluded, int64_t row, int64_t low, float part) {
-    const int64_t first = excluded.indptr[row], last = excluded.indptr[row + 1];
-    int64_t place = guess_excluded(excluded, row, part);
-    while (place > first && excluded.columns[place - 1] >= low) --place;
-    while (place < last && excluded.columns[place] < low) ++place;
-    return place;
+// The tile that a tile meets in a round.
+INLINE int64_t partner(const Round& round, int64_t tile) {
+    const int64_t other = round.meeting - tile;
+    return other < 0 ? other + round.num_tiles : other;
 }
 
-constexpr int64_t kShortList = 64;  // excluded columns of a row that are all looked at
+// The tile with the lower number of the k-th meeting: tiles up to r / 2 meet lower half against upper half of [0, r], the
+// others those of [r + 1, B).
+INLINE int64_t meeting_tile(const Round& round, int64_t k) {
+    const int64_t low = round.meeting / 2 + 1;
+    return k < low ? k : round.meeting + 1 + (k - low);
+}
 
-// The draws of the rows of block `one` among the columns of block `other`, chunk by chunk.
-struct BlockDraws {
-    const Round& round;
-    const Excluded& excluded;
-    const uint32_t* node_hashes;
-    const uint8_t* wanted;  // packed rows to draw for; null: all
-    int64_t block, first_column, end_column, last_column;
-    bool special;  // the block itself, or the last one, which may be shorter: every draw must be looked at
-    float part;
-    RowDraws rows;
+// Where the excluded pairs of tile `one` with columns of tile `other` begin, or would. Tiles are random subsets of the nodes, so
+// the place is guessed and counted in a few keys around it; where that fails, a binary search finds it.
+INLINE int64_t guess_excluded(const Excluded& excluded, const Round& round, int64_t one, int64_t other) {
+    const int64_t first = excluded.starts[round.first_tile + one], last = excluded.starts[round.first_tile + one + 1];
+    const int64_t place = static_cast<int64_t>(static_cast<float>(last - first) * (static_cast<float>(other) * round.share));
+    return first + (place < last - first ? place : last - first);
+}
+INLINE int64_t find_excluded(const Excluded& excluded, const Round& round, int64_t one, int64_t other) {
+    constexpr int64_t kAround = 24;
+    const int64_t first = excluded.starts[round.first_tile + one], last = excluded.starts[round.first_tile + one + 1];
+    const int64_t place = guess_excluded(excluded, round, one, other);
+    const uint32_t low = static_cast<uint32_t>(other * kTile * kTile), *keys = excluded.keys;
+    int64_t from = place - kAround < first ? first : place - kAround, to = place + kAround > last ? last : place + kAround;
+    if ((from == first || keys[from - 1] < low) && (to == last || keys[to] >= low)) {
+        int64_t below = 0;
+        for (int64_t each = from; each < to; ++each) below += keys[each] < low;
+        return from + below;
+    }
+    for (from = first, to = last; from < to;) {
+        const int64_t middle = (from + to) / 2;
+        if (keys[middle] < low)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
 
-    MEMBER BlockDraws(const Round& r, const Excluded& e, const uint32_t* hashes, const uint8_t* chosen, int64_t one, int64_t other)
-        : round(r),
-          excluded(e),
-          node_hashes(hashes),
-          wanted(chosen),
-          block(other),
-          first_column(r.first_row + other * r.block_size),
-          end_column(first_column + r.block_size),
-          last_column(r.first_row + r.num_rows),
-          special(one == other || end_column > last_column),
-          part(static_cast<float>(other) / static_cast<float>(r.num_blocks)),
-          rows(r, one * r.block_size, smaller((one + 1) * r.block_size, r.num_rows)) {}
+// The draws of the rows of tile `one` among the columns of tile `other`.
+struct TileDraws {
+    int64_t size;                       // rows of a tile
+    int64_t first_row, num_rows;        // of the tile, in packed order; the last one of a patch may have fewer
+    int64_t first_column, num_columns;  // of the tile it meets
+    int32_t start, count;               // the columns drawn: start, start + 1, ... modulo size; some may lie beyond num_columns
+    uint16_t allowed[kTile];            // by column: bit l: the pair of row l and this column counts
+
+    MEMBER TileDraws(const Round& round, const Excluded& excluded, const uint8_t* wanted, int64_t one, int64_t other) {
+        size = round.tile_size;
+        first_row = round.first_row + one * size;
+        num_rows = smaller(size, round.num_rows - one * size);
+        first_column = round.first_row + other * size;
+        num_columns = smaller(size, round.num_rows - other * size);
+        count = static_cast<int32_t>(((one + 1) * round.num_columns + round.shift) / round.num_tiles - (one * round.num_columns + round.shift) / round.num_tiles);
+        start = static_cast<int32_t>(scale_to(hash_number(round.key, 0, static_cast<uint32_t>(one)), static_cast<uint32_t>(size)));
+        uint16_t lanes = static_cast<uint16_t>((1u << num_rows) - 1);
+        if (wanted)
+            for (int64_t lane = 0; lane < num_rows; ++lane)
+                if (!wanted[first_row + lane]) lanes &= static_cast<uint16_t>(~(1u << lane));
+        for (int64_t column = 0; column < kTile; ++column) allowed[column] = lanes;
+        if (one == other)
+            for (int64_t column = 0; column < kTile; ++column) allowed[column] &= static_cast<uint16_t>(~(1u << column));
+        exclude(excluded, round, one, other);
+    }
     static MEMBER int64_t smaller(int64_t one, int64_t two) { return one < two ? one : two; }
 
-    MEMBER void fill(Chunk& chunk) {
-        struct Run {
-            int64_t row;
-            int first, last;
-        } runs[kChunk];
-        uint32_t words[kChunk + kGroup];
-        int count = 0, num_runs = 0, num_spare = 0;
-        int spare[kChunk];  // pairs that only fill the last group of a row
-        int32_t spare_rows[kChunk];
-        while (count < kChunk && !rows.done()) {
-            if (wanted && !wanted[round.first_row + rows.row]) {
-                rows.advance();
-                continue;
-            }
-            const int64_t left = rows.count - rows.taken, taken = left < kChunk - count ? left : kChunk - count;
-            const int32_t row = static_cast<int32_t>(round.first_row + rows.row);
-            const uint32_t base = node_hashes[row] + static_cast<uint32_t>(rows.taken) * kSpread;
-            for (int64_t k = 0; k < taken; k += kGroup) {
-                chunk.rows[(count + k) / kGroup] = row;
-                for (uint32_t lane = 0; lane < kGroup; ++lane) words[count + k + lane] = base + (static_cast<uint32_t>(k) + lane) * kSpread;
-            }
-            runs[num_runs] = {row, count, count + static_cast<int>(taken)};
-            if (special || (excluded.blocks[row] >> (block & 63) & 1)) {  // only these are looked at
-                __builtin_prefetch(excluded.columns + guess_excluded(excluded, row, part));
-                ++num_runs;
-            }
-            count += static_cast<int>(taken);
-            for (; count % kGroup; ++count) {
-                spare_rows[num_spare] = row;
-                spare[num_spare++] = count;
-            }
-            rows.taken += taken;
-            if (taken == left) rows.advance();
+    MEMBER void exclude(const Excluded& excluded, const Round& round, int64_t one, int64_t other) {
+        const uint32_t low = static_cast<uint32_t>(other * kTile * kTile), *keys = excluded.keys;
+        const int64_t end = excluded.starts[round.first_tile + one + 1];
+        for (int64_t place = find_excluded(excluded, round, one, other); place < end && keys[place] - low < kTile * kTile; ++place) {
+            const uint32_t pair = keys[place] - low;
+            allowed[pair / kTile] &= static_cast<uint16_t>(~(1u << pair % kTile));
         }
-        const uint32_t flip = static_cast<uint32_t>(round.key >> 32), size = static_cast<uint32_t>(round.block_size);
-        const int32_t first = static_cast<int32_t>(first_column);
-        for (int pair = 0; pair < count; ++pair) {  // nothing but arithmetic: vector code
-            chunk.columns[pair] = first + static_cast<int32_t>(scale_to(mix(words[pair] ^ flip), size));
-            chunk.weights[pair] = round.weight;
+    }
+    MEMBER int64_t column(int32_t draw) const { return start + draw < size ? start + draw : start + draw - size; }
+};
+
+// L rows of L floats, turned.
+template <int L, int Stride, int... Lane> INLINE void swap_halves(Floats<L>& one, Floats<L>& two, std::integer_sequence<int, Lane...>) {
+    const Floats<L> first = __builtin_shufflevector(one, two, (Lane & Stride ? L + Lane - Stride : Lane)...);
+    two = __builtin_shufflevector(one, two, (Lane & Stride ? L + Lane : Lane + Stride)...);
+    one = first;
+}
+template <int L, int Stride> INLINE void swap_all(Floats<L>* rows) {
+    for (int n = 0; n < L; ++n)
+        if (!(n & Stride)) swap_halves<L, Stride>(rows[n], rows[n + Stride], std::make_integer_sequence<int, L>{});
+}
+template <int L> INLINE void turn(Floats<L>* rows) {
+    swap_all<L, 1>(rows);
+    if constexpr (L >= 4) swap_all<L, 2>(rows);
+    if constexpr (L >= 8) swap_all<L, 4>(rows);
+    if constexpr (L >= 16) swap_all<L, 8>(rows);
+}
+
+// The weights of the pairs of one column with kLanes rows from `lane` on.
+INLINE Floats<kLanes> lane_weights(uint16_t allowed, int lane, float weight) {
+    Ints<kLanes> bits;
+    for (int n = 0; n < kLanes; ++n) bits[n] = 1 << (lane + n);
+    return (bits & static_cast<int32_t>(allowed)) != 0 ? all<kLanes>(weight) : Floats<kLanes>{};
+}
+
+// Scores of all pairs of a tile, their losses and slopes, and their gradient to both ends.
+template <int W> struct TileWork {
+    static constexpr int L = Row<W>::L, kAtOnce = kLanes == 16 ? 16 : kLanes;
+    const Tables& t;
+    const TileDraws& draws;
+    float weight;
+    alignas(64) float slopes[kTile][kTile];  // by draw, by row
+    int64_t places[kTile], columns[kTile];   // where rows and columns begin; beyond the last one: the first
+
+    MEMBER TileWork(const Tables& tables, const int32_t* order, const TileDraws& d, float w) : t(tables), draws(d), weight(w) {
+        for (int64_t lane = 0; lane < kTile; ++lane) {
+            const int64_t row = d.first_row + (lane < d.num_rows ? lane : 0), column = d.first_column + (lane < d.num_columns ? lane : 0);
+            places[lane] = (order ? order[row] : row) * W;
+            columns[lane] = (order ? order[column] : column) * W;
         }
-        for (int k = 0; k < num_spare; ++k) {
-            chunk.columns[spare[k]] = spare_rows[k];
-            chunk.weights[spare[k]] = 0;
-        }
-        for (int run = 0; run < num_runs; ++run) exclude(chunk, runs[run].row, runs[run].first, runs[run].last);
-        chunk.count = count;
+    }
+    MEMBER void run(Floats<kLanes>& loss, Floats<kLanes>& total) {
+        score(loss, total);
+        for (int part = 0; part < W; part += L)
+            for (int first = 0; first < kTile; first += kAtOnce) spread(part, first);
     }
 
-    // The excluded columns of a row that lie in the block, and so many -1 that there are a multiple of kGroup of them. Returns
-    // how many that are; at most kBuffer, from `place` on, which is moved behind them.
-    MEMBER int64_t list_excluded(int64_t row, int64_t& place, int32_t* found) const {
-        const int64_t end = excluded.indptr[row + 1];
-        int64_t number = 0;
-#ifdef __AVX512F__
-        const __m512i low = _mm512_set1_epi32(static_cast<int>(first_column)), high = _mm512_set1_epi32(static_cast<int>(end_column));
-        for (; place < end && number + 16 <= kBuffer; place += 16) {
-            const __mmask16 valid = static_cast<__mmask16>(end - place < 16 ? (1u << (end - place)) - 1 : 0xffffu);
-            const __m512i columns = _mm512_maskz_loadu_epi32(valid, excluded.columns + place);
-            const __mmask16 inside = _mm512_mask_cmplt_epi32_mask(_mm512_mask_cmpge_epi32_mask(valid, columns, low), columns, high);
-            _mm512_storeu_si512(found + number, _mm512_maskz_compress_epi32(inside, columns));
-            number += __builtin_popcount(inside);
-            if (_mm512_mask_cmpge_epi32_mask(valid, columns, high)) {
-                place = end;
-                break;
+    MEMBER void score(Floats<kLanes>& loss, Floats<kLanes>& total) {
+        alignas(64) float turned[W][kTile];
+        for (int lane = 0; lane < kTile; lane += L)
+            for (int part = 0; part < W; part += L) {
+                Floats<L> block[L];
+                for (int n = 0; n < L; ++n) block[n] = load<L>(t.left + places[lane + n] + part);
+                turn<L>(block);
+                for (int n = 0; n < L; ++n) store<L>(turned[part + n] + lane, block[n]);
+            }
+        for (int32_t draw = 0; draw < draws.count; ++draw) {
+            const int64_t column = draws.column(draw);
+            const float* other = t.right + columns[column];
+            const uint16_t allowed = column < draws.num_columns ? draws.allowed[column] : uint16_t{0};
+            for (int lane = 0; lane < kTile; lane += kLanes) {
+                Floats<kLanes> sums[4] = {};  // four side by side: no addition waits for the one before
+                for (int n = 0; n < W; ++n) sums[n % 4] += other[n] * load<kLanes>(turned[n] + lane);
+                const Floats<kLanes> weights = lane_weights(allowed, lane, weight);
+                Floats<kLanes> own, slope;
+                softplus(((sums[0] + sums[1]) + (sums[2] + sums[3]) + t.bias) * -t.sign, own, slope);
+                slope *= weights * -t.sign;
+                loss += own * weights;
+                total += slope;
+                store<kLanes>(slopes[draw] + lane, slope);
             }
         }
-#else
-        for (; place < end && number < kBuffer; ++place) {
-            const int32_t column = excluded.columns[place];
-            if (column >= end_column) {
-                place = end;
-                break;
-            }
-            if (column >= first_column) found[number++] = column;
-        }
-#endif
-        for (int spare = 0; spare < kGroup - 1; ++spare) found[number + spare] = -1;
-        return (number + kGroup - 1) / kGroup * kGroup;
     }
-
-    // Draws of one row whose column is excluded, is the row itself or lies beyond the last row count nothing. With few
-    // branches: where rows have many excluded columns, they would be mispredicted.
-    MEMBER void exclude(Chunk& chunk, int64_t row, int first, int last) const {
-        using Lanes = Ints<kLanes>;
-        int32_t listed[kBuffer + 16];
-        int64_t place = excluded.indptr[row];
-        if (excluded.indptr[row + 1] - place > kShortList) place = find_excluded(excluded, row, first_column, part);
-        Lanes number;
-        for (int lane = 0; lane < kLanes; ++lane) number[lane] = lane;
-        const Lanes own = Lanes{} + static_cast<int32_t>(row), beyond = Lanes{} + static_cast<int32_t>(last_column);
-        do {
-            const int64_t count = list_excluded(row, place, listed);
-            for (int pair = first; pair < last; pair += kLanes) {
-                Lanes columns;
-                Floats<kLanes> weights = load<kLanes>(chunk.weights + pair);
-                std::memcpy(&columns, chunk.columns + pair, sizeof columns);
-                Lanes found = special ? (columns == own) | (columns >= beyond) : Lanes{};
-                for (int64_t each = 0; each < count; each += kGroup)
-                    for (int k = 0; k < kGroup; ++k) found |= columns == listed[each + k];
-                found &= number < last - pair;  // the others are of the next row
-                columns = found ? own : columns;
-                weights = found ? Floats<kLanes>{} : weights;
-                std::memcpy(chunk.columns + pair, &columns, sizeof columns);
-                store<kLanes>(chunk.weights + pair, weights);
+    // The gradient of L columns from `part` on, of kAtOnce rows and of all drawn columns.
+    MEMBER void spread(int part, int first) const {
+        Floats<L> own[kAtOnce] = {};
+        for (int32_t draw = 0; draw < draws.count; ++draw) {
+            const int64_t column = draws.column(draw);
+            if (column >= draws.num_columns) continue;
+            const int64_t place = columns[column] + part;
+            const Floats<L> other = load<L>(t.right + place);
+            Floats<L> sums[2] = {};
+            for (int n = 0; n < kAtOnce; ++n) {
+                const float slope = slopes[draw][first + n];
+                own[n] += slope * other;
+                sums[n % 2] += slope * load<L>(t.left + places[first + n] + part);
             }
-        } while (place < excluded.indptr[row + 1]);
+            store<L>(t.of_right + place, load<L>(t.of_right + place) + (sums[0] + sums[1]));
+        }
+        for (int n = 0; n < kAtOnce; ++n) {
+            if (first + n >= draws.num_rows) break;
+            float* to = t.of_left + places[first + n] + part;
+            store<L>(to, load<L>(to) + own[n]);
+        }
     }
 };
 
-// Blocks in the order in which they are tasks: those with I <= (r - I) mod B.
-INLINE int64_t partner(const Round& round, int64_t block) {
-    const int64_t other = (round.meeting - block) % round.num_blocks;
-    return other < 0 ? other + round.num_blocks : other;
+// Rows of any width, pair by pair.
+template <> struct TileWork<0> {
+    const Tables& t;
+    const int32_t* order;
+    const TileDraws& draws;
+    float weight;
+
+    MEMBER TileWork(const Tables& tables, const int32_t* o, const TileDraws& d, float w) : t(tables), order(o), draws(d), weight(w) {}
+    MEMBER int64_t place(int64_t packed) const { return (order ? order[packed] : packed) * t.width; }
+    MEMBER void run(Floats<kLanes>& loss, Floats<kLanes>& total) {
+        for (int32_t draw = 0; draw < draws.count; ++draw) {
+            const int64_t column = draws.column(draw);
+            if (column >= draws.num_columns) continue;
+            const int64_t other = place(draws.first_column + column);
+            for (int64_t lane = 0; lane < draws.num_rows; lane += kLanes) {
+                Floats<kLanes> scores{}, own, slope;
+                for (int64_t n = 0; n < kLanes && lane + n < draws.num_rows; ++n) {
+                    const float* row = t.left + place(draws.first_row + lane + n);
+                    float sum = 0;
+                    for (int64_t k = 0; k < t.width; ++k) sum += row[k] * t.right[other + k];
+                    scores[static_cast<int>(n)] = sum;
+                }
+                const Floats<kLanes> weights = lane_weights(draws.allowed[column], static_cast<int>(lane), weight);
+                softplus((scores + t.bias) * -t.sign, own, slope);
+                slope *= weights * -t.sign;
+                loss += own * weights;
+                total += slope;
+                for (int64_t n = 0; n < kLanes && lane + n < draws.num_rows; ++n) {
+                    const float factor = slope[static_cast<int>(n)];
+                    if (factor == 0) continue;
+                    const int64_t row = place(draws.first_row + lane + n);
+                    for (int64_t k = 0; k < t.width; ++k) {
+                        t.of_left[row + k] += factor * t.right[other + k];
+                        t.of_right[other + k] += factor * t.left[row + k];
+                    }
+                }
+            }
+        }
+    }
+};
+
+// Fetches the rows of a tile that are not next to each other.
+template <int W> INLINE void fetch_tile(const NegativeArguments& a, const Round& round, int64_t tile) {
+    const int64_t first = tile * round.tile_size, last = first + round.tile_size < round.num_rows ? first + round.tile_size : round.num_rows;
+    for (int64_t row = first; row < last; ++row) {
+        const int64_t place = a.order[round.first_row + row] * (W ? W : a.tables.width);
+        prefetch_row<W>(a.tables.left + place);
+        prefetch_row<W>(a.tables.of_left + place);
+    }
 }
 
-template <int W> INLINE Sums meet(const NegativeArguments& a, const Round& round, int64_t one, int64_t other) {
+template <int W> INLINE Sums meet(const NegativeArguments& a, const Round& round, int64_t low, int64_t high) {
     Sums sums;
-    for (int side = 0; side < (one == other ? 1 : 2); ++side) {
-        BlockDraws draws(round, a.excluded, a.node_hashes, a.wanted, side ? other : one, side ? one : other);
-        const auto next = [&](Chunk& chunk) { draws.fill(chunk); };
-        const Sums found = a.tables.left == a.tables.right ? work_chunks<W, true, false, false, kGroup>(a.tables, next) : work_chunks<W, true, true, false, kGroup>(a.tables, next);
-        sums.loss += found.loss;
-        sums.slope += found.slope;
+    for (int64_t k = low; k < high; ++k) {
+        const int64_t one = meeting_tile(round, k), other = partner(round, one);
+        if (a.order && k + 1 < high) {
+            const int64_t next = meeting_tile(round, k + 1);
+            fetch_tile<W>(a, round, next);
+            fetch_tile<W>(a, round, partner(round, next));
+        }
+        if (k + 2 < high) {
+            const int64_t next = meeting_tile(round, k + 2), with = partner(round, next);
+            __builtin_prefetch(a.excluded.keys + guess_excluded(a.excluded, round, next, with));
+            __builtin_prefetch(a.excluded.keys + guess_excluded(a.excluded, round, with, next));
+        }
+        Floats<kLanes> loss{}, total{};
+        for (int side = 0; side < (one == other ? 1 : 2); ++side) {
+            const TileDraws draws(round, a.excluded, a.wanted, side ? other : one, side ? one : other);
+            if (draws.count) TileWork<W>(a.tables, a.order, draws, round.weight).run(loss, total);
+        }
+        add_lanes(sums, loss, total);
     }
     return sums;
 }
@@ -211,29 +264,23 @@ void score_negatives(const NegativeArguments& a) {
         int64_t number = 0;
         while (a.first_task[number + 1] <= task) ++number;
         const Round& round = a.rounds[number];
-        // The k-th block that is not larger than its partner.
-        int64_t block = 0;
-        for (int64_t k = task - a.first_task[number];; ++block)
-            if (block <= partner(round, block) && k-- == 0) break;
-        a.sums[task] = with_width(a.tables.width, [&](auto w) { return meet<decltype(w)::value>(a, round, block, partner(round, block)); });
+        const int64_t low = (task - a.first_task[number]) * kMeetings, high = low + kMeetings;
+        a.sums[task] = with_width(a.tables.width, [&](auto w) { return meet<decltype(w)::value>(a, round, low, high < round.num_meetings ? high : round.num_meetings); });
     });
 }
 
 int64_t list_negatives(const ListDrawArguments& a) {
     int64_t written = 0;
     const Round& round = a.round;
-    for (int64_t one = 0; one < round.num_blocks; ++one) {
-        BlockDraws draws(round, a.excluded, a.node_hashes, a.wanted, one, partner(round, one));
-        for (Chunk chunk;;) {
-            draws.fill(chunk);
-            if (chunk.count == 0) break;
-            for (int pair = 0; pair < chunk.count; ++pair) {
-                const int32_t row = chunk.rows[pair / kGroup];
-                a.rows[written] = row;
-                a.columns[written] = chunk.columns[pair];
-                written += chunk.weights[pair] != 0;
+    for (int64_t one = 0; one < round.num_tiles; ++one) {
+        const TileDraws draws(round, a.excluded, a.wanted, one, partner(round, one));
+        for (int64_t lane = 0; lane < draws.num_rows; ++lane)
+            for (int32_t draw = 0; draw < draws.count; ++draw) {
+                const int64_t column = draws.column(draw);
+                a.rows[written] = static_cast<int32_t>(draws.first_row + lane);
+                a.columns[written] = static_cast<int32_t>(draws.first_column + column);
+                written += column < draws.num_columns && (draws.allowed[column] >> lane & 1);
             }
-        }
     }
     return written;
 }
