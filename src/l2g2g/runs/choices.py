@@ -153,7 +153,10 @@ def find_spectral(
             products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
             for power in _EIGENVALUE_POWERS:
                 auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
-                if auc_found is None or auc > auc_found:
+                # More eigenvectors fit the validation pairs a little better even where they are noise.
+                wider = auc_found is not None and each[0] > best[0][0]
+                margin = needed_gain(auc_found or 0.0, len(validation.positive)) if wider else 0.0
+                if auc_found is None or auc > auc_found + margin:
                     auc_found, best = auc, (each, row_power, power)
     (width, chosen), row_power, power = best
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
