@@ -24,6 +24,7 @@ from l2g2g.models.sparse import (
     multiply_table,
     multiply_transposed_table,
     runs_native,
+    scale_rows,
     sum_rows,
 )
 
@@ -108,7 +109,9 @@ class Convolution:
         of_weights: list[np.ndarray | None] = [None] * num_layers
         of_biases: list[np.ndarray | None] = [None] * num_layers
         of_biases[-1] = sum_rows(own)
-        outer = multiply_table(propagation, own)
+        # The gradient passes through the last product inside the layer before it.
+        outer = own if propagation.column_scale is None else scale_rows(own, propagation.column_scale)
+        product = {"through": propagation.csr, "through_scale": propagation.row_scale, "loops": propagation.loops}
         for layer in reversed(range(num_layers - 1)):
             inner = self._hidden[layer]
             by_features = layer == 0 and network.propagated
@@ -120,7 +123,9 @@ class Convolution:
             of_table = zero_table(parts, factor.shape[1], width) if scatters else None
             turned = np.ascontiguousarray(weights[layer + 1].T)
             scale = None if by_features else propagation.row_scale
-            core.backward_layer(_left(factor), inner, outer, turned, of_bias, of_weight, of_sums, of_table, scale)
+            gradients = of_bias, of_weight, of_sums, of_table
+            core.backward_layer(_left(factor), inner, outer, turned, *gradients, scale, **product)
+            product = {}
             of_biases[layer], of_weights[layer + 1] = add_parts(of_bias), add_parts(of_weight)
             if of_table is not None:
                 of_weights[0] = add_parts(of_table)

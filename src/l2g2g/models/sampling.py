@@ -1,10 +1,10 @@
 """Sampling: negative pairs inside patches, and FastGAE's node samples.
 
 The rows of a patch lie in a fixed random order, that of a hash of their node numbers, cut into tiles of up to 16. In
-every round of an epoch tile I meets tile (r − I) mod B, at random r, and its rows draw the same columns of the tile
-that they meet, from a random one on. So every vector that is read serves 16 pairs, tiles that meet can be worked on in
-parallel, and every column is as likely as any other. Draws that are edges, held-out pairs or the row itself count
-nothing; as many more are drawn.
+every round of an epoch tile I meets tile (r − I) mod B, at random r, and row l of a tile of T rows draws the columns
+(l + s) mod T of the tile that it meets, for some successive s. So all columns are drawn equally often, a vector that is
+read serves several pairs, tiles that meet can be worked on in parallel, and every pair is as likely as any other. Draws
+that are edges, held-out pairs or the row itself count nothing; as many more are drawn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from l2g2g.core import hash_nodes, hash_numbers, kernels, native
 from l2g2g.core.randomness import Purpose, random_words, scale_words, stream_key, stream_keys
 from l2g2g.models.pairs import PairList
 
-_TILE = 16  # rows that draw the same columns, at most; that of core/cpp/arguments.hpp
+_TILE = 16  # rows of a tile, at most: as many as a vector register has floats; that of core/cpp/arguments.hpp
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
 # The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
 _MOST_UNITS = 2**31 - 1
@@ -36,7 +36,7 @@ class DrawPlan:
         patches: (num_patches,) the numbers of the patches, which key their random streams.
         order: (num_rows,) int32 row at each packed place; inside a patch the order is random.
         nodes: (num_rows,) int32 node at each packed place.
-        num_columns: (num_patches,) int64 columns that all tiles of a patch draw in an epoch.
+        num_columns: (num_patches,) int64 columns that a row draws in an epoch, summed over the tiles of a patch.
         weights: (num_patches,) float32 weight of a draw that counts.
     """
 
@@ -69,7 +69,7 @@ class DrawPlan:
         wanted = np.where(likely > 0, counts, 0)
         num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted)
         tile_sizes, _ = _cut_tiles(sizes)
-        num_columns = np.ceil(num_draws / tile_sizes).astype(np.int64)
+        num_columns = np.where(num_draws > 0, np.maximum(1, np.round(num_draws / tile_sizes)), 0).astype(np.int64)
         weights = (shares / np.maximum(tile_sizes * num_columns * likely, 1e-30)).astype(np.float32)
         return cls(offsets.astype(np.int64), patches, order, nodes[order].astype(np.int32), num_columns, weights)
 
@@ -141,7 +141,7 @@ class DrawPlan:
                 own, tiles = np.repeat(local, counts), np.repeat(tiles, counts)
                 words = hash_numbers(np.zeros(1, np.uint32), tiles, key & (2**64 - 1))
                 start = (words.astype(np.int64) * tile_size) >> 32
-                columns = (meeting - tiles) % num_tiles * tile_size + (start + numbers) % tile_size
+                columns = (meeting - tiles) % num_tiles * tile_size + (own + start + numbers) % tile_size
                 real = columns < size
                 found.append(
                     (self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64))

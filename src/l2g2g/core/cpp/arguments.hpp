@@ -78,8 +78,11 @@ struct LayerGradients {
     const float* dense;      // as in LayerArguments
     const float* hidden;     // H
     int64_t hidden_width;
-    const float* gradient;   // of H W: (num_rows, width)
+    const float* gradient;   // of H W: (num_rows, width); where `through` is given, of the product that follows, scaled by column
     int64_t width;
+    const Csr* through;      // P: the gradient of H W is through_scale P' gradient, with P' = P, or P + I where loops; null: no product
+    const float* through_scale;
+    bool loops;
     const float* turned;     // Wᵀ: (width, hidden)
     const float* scale;      // (num_rows,) factor of the sums in the forward pass; null: 1
     int num_parts;
@@ -145,7 +148,7 @@ struct EndsArguments {
     float* of_table;     // (num_rows, width): added to
 };
 
-constexpr int64_t kTile = 16;      // rows that draw the same columns, at most
+constexpr int64_t kTile = 16;      // rows of a tile, at most
 constexpr int64_t kMeetings = 64;  // pairs of tiles that are one task
 
 struct Round {
@@ -153,7 +156,7 @@ struct Round {
     int64_t first_tile, num_tiles;    // of the patch
     int64_t tile_size;                // rows of a tile; the last one may have fewer
     int64_t meeting, num_meetings;    // r, and the pairs of tiles that meet
-    int64_t num_columns, shift;       // tile I draws floor(((I + 1) num_columns + shift) / num_tiles) - the same of I - 1, at most tile_size
+    int64_t num_columns, shift;       // a row of tile I draws floor(((I + 1) num_columns + shift) / num_tiles) - the same of I - 1, at most tile_size
     uint64_t key;
     float weight, share;              // of a draw that counts; 1 / num_tiles
 };

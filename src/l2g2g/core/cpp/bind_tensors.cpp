@@ -163,7 +163,7 @@ template <class Left> void forward_layer(const Left& matrix, Matrix<float> table
 }
 
 template <class Left> void backward_layer(const Left& matrix, Matrix<float> hidden, Matrix<float> gradient, Matrix<float> turned, MatrixOut<float> of_bias, Cube<float> of_weight,
-                    Maybe<MatrixOut<float>> of_sums, Maybe<Cube<float>> of_table, Maybe<Vector<float>> scale) {
+                    Maybe<MatrixOut<float>> of_sums, Maybe<Cube<float>> of_table, Maybe<Vector<float>> scale, const CsrMatrix* through, Maybe<Vector<float>> through_scale, bool loops) {
     const Operand left(matrix);
     const int64_t rows = left.csr.num_rows, inner = static_cast<int64_t>(hidden.shape(1)), width = static_cast<int64_t>(gradient.shape(1));
     const size_t parts = of_bias.shape(0);
@@ -178,7 +178,11 @@ template <class Left> void backward_layer(const Left& matrix, Matrix<float> hidd
                 "of_table has the wrong shape");
     check_shape(inner > 0 && width > 0 && inner <= kWidestTable && width <= kWidestTable, "a layer has 1 to 512 columns");
     check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
-    const LayerGradients arguments = {left.csr, left.dense, hidden.data(), inner, gradient.data(), width, turned.data(), data(scale), static_cast<int>(parts),
+    const Csr product = through ? through->csr() : Csr{};
+    check_shape(!through || (product.num_rows == rows && through->num_columns() == rows), "through must be square, with a row per row");
+    check_shape(!through_scale || (through && static_cast<int64_t>(through_scale->size()) == rows), "through_scale must have a number per row of through");
+    const LayerGradients arguments = {left.csr, left.dense, hidden.data(), inner, gradient.data(), width, through ? &product : nullptr, data(through_scale), loops, turned.data(), data(scale),
+                                      static_cast<int>(parts),
                                       of_sums ? of_sums->data() : nullptr, of_table ? of_table->data() : nullptr, left.num_columns, of_bias.data(), of_weight.data()};
     const nb::gil_scoped_release release;
     active->backward_layer(arguments);
@@ -630,10 +634,11 @@ matrix: Csr, or a dense array without loops: (rows, columns). table: (columns, i
 width). hidden: (rows, inner). out: (rows, width). scale, out_scale: (rows,). All float32; inner and width at most 512.)");
         module.def("backward_layer", &backward_layer<Left>, left, "hidden"_a.noconvert(), "gradient"_a.noconvert(), "turned"_a.noconvert(), "of_bias"_a.noconvert(),
                    "of_weight"_a.noconvert(), "of_sums"_a.noconvert().none() = nb::none(), "of_table"_a.noconvert().none() = nb::none(),
-                   "scale"_a.noconvert().none() = nb::none(),
+                   "scale"_a.noconvert().none() = nb::none(), "through"_a.none() = nb::none(), "through_scale"_a.noconvert().none() = nb::none(), "loops"_a = false,
                    R"(The gradients of what `forward_layer` took, from that of hidden @ weight.
 
-gradient: (rows, width). turned: (width, inner) the transpose of weight. of_bias: (parts, inner), of_weight: (parts, inner,
+gradient: (rows, width). through: (rows, rows), the gradient is through_scale * (through @ gradient), or with loops
+through_scale * (gradient + through @ gradient). turned: (width, inner) the transpose of weight. of_bias: (parts, inner), of_weight: (parts, inner,
 width), both zeros: sums of each part of the rows. of_sums: (rows, inner) gradient of matrix @ table, times scale; or
 of_table: (parts, columns, inner) zeros, gradient of the table.)");
     };

@@ -142,20 +142,41 @@ template <int H> void gate_rows(const LayerGradients& a, int64_t low, int64_t hi
     bias.write(of_bias, a.hidden_width);
 }
 
+// The gradient of H W of some rows, where a product follows it.
+template <int W, bool Fetch> void pass_back(const LayerGradients& a, int64_t low, int64_t high, float* out) {
+    for (int64_t row = low; row < high; ++row) {
+        Row<W> sum;
+        if (a.loops)
+            sum.read(a.gradient + row * a.width, a.width);
+        else
+            sum.clear(a.width);
+        add_row<false, Fetch>(sum, *a.through, Dropout{}, row, OneTable<W>{a.gradient, a.width});
+        if (a.through_scale) sum.scale(a.through_scale[row], a.width);
+        sum.write(out + (row - low) * a.width, a.width);
+    }
+}
+
 void backward_layer(const LayerGradients& a) {
     const Project project_rows = project_for(a.hidden_width);
     const AddOuter add_outer_rows = add_outer_for(a.width), add_outer_dense = add_outer_for(a.hidden_width);
     l2g2g::parallel_for(a.num_parts, [&](int64_t part, int) {
-        alignas(64) float buffer[kBlock * kWidest];
+        alignas(64) float buffer[kBlock * kWidest], passed[kBlock * kWidest];
         float* of_bias = a.of_bias + part * a.hidden_width;
         float* of_weight = a.of_weight + part * a.hidden_width * a.width;
         float* of_table = a.of_table ? a.of_table + part * a.num_columns * a.hidden_width : nullptr;
-        const int64_t end = share_start(a, part + 1, a.num_parts);
-        for (int64_t low = share_start(a, part, a.num_parts); low < end; low += kBlock) {
+        const auto start = [&](int64_t number) { return a.through ? item_start(*a.through, number, a.num_parts) : share_start(a, number, a.num_parts); };
+        const int64_t end = start(part + 1);
+        for (int64_t low = start(part); low < end; low += kBlock) {
             const int64_t high = low + kBlock < end ? low + kBlock : end;
             float* rows = of_table ? buffer : a.of_sums + low * a.hidden_width;
-            project_rows(a.gradient + low * a.width, high - low, a.width, a.turned, a.hidden_width, rows);
-            add_outer_rows(a.hidden + low * a.hidden_width, a.gradient + low * a.width, high - low, a.hidden_width, a.width, of_weight);
+            const float* gradient = a.through ? passed : a.gradient + low * a.width;
+            if (a.through)
+                with_width(a.width, [&](auto w) {
+                    constexpr int W = decltype(w)::value;
+                    a.matrix.num_rows * a.width > kNear ? pass_back<W, true>(a, low, high, passed) : pass_back<W, false>(a, low, high, passed);
+                });
+            project_rows(gradient, high - low, a.width, a.turned, a.hidden_width, rows);
+            add_outer_rows(a.hidden + low * a.hidden_width, gradient, high - low, a.hidden_width, a.width, of_weight);
             with_width(a.hidden_width, [&](auto h) { gate_rows<decltype(h)::value>(a, low, high, rows, of_bias, of_table); });
             if (a.dense && of_table) add_outer_dense(a.dense + low * a.num_columns, rows, high - low, a.num_columns, a.hidden_width, of_table);
         }

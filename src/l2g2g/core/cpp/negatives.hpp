@@ -1,7 +1,7 @@
-// Negatives in tiles. The rows of every patch lie in a fixed random order, cut into tiles of up to 16. In a round tile I meets tile
-// (r - I) mod B: every tile is in one meeting, so meetings run in parallel, and the rows of a tile draw the same columns of the
-// tile they meet, so every vector that is read serves as many pairs. Over all r and all first columns every other node is as likely
-// as any; excluded pairs count nothing.
+// Negatives in tiles. The rows of every patch lie in a fixed random order, cut into tiles of up to 16. In a round tile I meets
+// tile (r - I) mod B: every tile is in one meeting, so meetings run in parallel. Row l of a tile of T rows draws the columns
+// (l + s) mod T of the tile it meets, for some successive s: all columns are drawn equally often, and a vector that is read
+// serves several pairs. Over all r and s every other node is as likely as any; excluded pairs count nothing.
 #pragma once
 
 namespace {
@@ -52,40 +52,39 @@ INLINE int64_t find_excluded(const Excluded& excluded, const Round& round, int64
 
 // The draws of the rows of tile `one` among the columns of tile `other`.
 struct TileDraws {
-    int64_t size;                       // rows of a tile
-    int64_t first_row, num_rows;        // of the tile, in packed order; the last one of a patch may have fewer
-    int64_t first_column, num_columns;  // of the tile it meets
-    int32_t start, count;               // the columns drawn: start, start + 1, ... modulo size; some may lie beyond num_columns
-    uint16_t allowed[kTile];            // by column: bit l: the pair of row l and this column counts
+    int64_t size;                  // rows of a tile
+    int64_t first_row, num_rows;   // of the tile, in packed order; the last one of a patch may have fewer
+    int64_t first_column;          // of the tile it meets
+    int32_t start, count;          // the distances s of columns from rows: start, start + 1, ... modulo size
+    uint16_t allowed[kTile];       // by s: bit l: the pair of row l with column (l + s) mod size counts
 
     MEMBER TileDraws(const Round& round, const Excluded& excluded, const uint8_t* wanted, int64_t one, int64_t other) {
         size = round.tile_size;
         first_row = round.first_row + one * size;
         num_rows = smaller(size, round.num_rows - one * size);
         first_column = round.first_row + other * size;
-        num_columns = smaller(size, round.num_rows - other * size);
         count = static_cast<int32_t>(((one + 1) * round.num_columns + round.shift) / round.num_tiles - (one * round.num_columns + round.shift) / round.num_tiles);
         start = static_cast<int32_t>(scale_to(hash_number(round.key, 0, static_cast<uint32_t>(one)), static_cast<uint32_t>(size)));
-        uint16_t lanes = static_cast<uint16_t>((1u << num_rows) - 1);
+        uint16_t rows = static_cast<uint16_t>((1u << num_rows) - 1);
         if (wanted)
-            for (int64_t lane = 0; lane < num_rows; ++lane)
-                if (!wanted[first_row + lane]) lanes &= static_cast<uint16_t>(~(1u << lane));
-        for (int64_t column = 0; column < kTile; ++column) allowed[column] = lanes;
-        if (one == other)
-            for (int64_t column = 0; column < kTile; ++column) allowed[column] &= static_cast<uint16_t>(~(1u << column));
-        exclude(excluded, round, one, other);
-    }
-    static MEMBER int64_t smaller(int64_t one, int64_t two) { return one < two ? one : two; }
-
-    MEMBER void exclude(const Excluded& excluded, const Round& round, int64_t one, int64_t other) {
+            for (int64_t row = 0; row < num_rows; ++row)
+                if (!wanted[first_row + row]) rows &= static_cast<uint16_t>(~(1u << row));
+        for (int64_t distance = 0; distance < kTile; ++distance) allowed[distance] = rows;
+        if (one == other) allowed[0] = 0;
+        for (int64_t column = smaller(size, round.num_rows - other * size); column < size; ++column)  // beyond the last row
+            for (int64_t row = 0; row < num_rows; ++row) leave_out(row, column);
         const uint32_t low = static_cast<uint32_t>(other * kTile * kTile), *keys = excluded.keys;
         const int64_t end = excluded.starts[round.first_tile + one + 1];
-        for (int64_t place = find_excluded(excluded, round, one, other); place < end && keys[place] - low < kTile * kTile; ++place) {
-            const uint32_t pair = keys[place] - low;
-            allowed[pair / kTile] &= static_cast<uint16_t>(~(1u << pair % kTile));
-        }
+        for (int64_t place = find_excluded(excluded, round, one, other); place < end && keys[place] - low < kTile * kTile; ++place)
+            leave_out((keys[place] - low) % kTile, (keys[place] - low) / kTile);
     }
-    MEMBER int64_t column(int32_t draw) const { return start + draw < size ? start + draw : start + draw - size; }
+    static MEMBER int64_t smaller(int64_t one, int64_t two) { return one < two ? one : two; }
+    MEMBER void leave_out(int64_t row, int64_t column) {
+        const int64_t distance = column - row;
+        allowed[distance < 0 ? distance + size : distance] &= static_cast<uint16_t>(~(1u << row));
+    }
+    MEMBER int64_t distance(int32_t draw) const { return start + draw < size ? start + draw : start + draw - size; }
+    MEMBER int64_t column(int64_t row, int32_t draw) const { return (row + distance(draw)) % size; }
 };
 
 // L rows of L floats, turned.
@@ -112,118 +111,150 @@ INLINE Floats<kLanes> lane_weights(uint16_t allowed, int lane, float weight) {
     return (bits & static_cast<int32_t>(allowed)) != 0 ? all<kLanes>(weight) : Floats<kLanes>{};
 }
 
-// Scores of all pairs of a tile, their losses and slopes, and their gradient to both ends.
-template <int W> struct TileWork {
-    static constexpr int L = Row<W>::L, kAtOnce = kLanes == 16 ? 16 : kLanes;
-    const Tables& t;
-    const TileDraws& draws;
-    float weight;
-    alignas(64) float slopes[kTile][kTile];  // by draw, by row
-    int64_t places[kTile], columns[kTile];   // where rows and columns begin; beyond the last one: the first
+// The rows of a tile by coordinate, written twice, so that a load at s has them turned round by s, and their gradient.
+template <int W> struct Tile {
+    static constexpr int L = Row<W>::L;
+    alignas(64) float rows[W][2 * kTile];
+    alignas(64) float gradient[W][kTile];
 
-    MEMBER TileWork(const Tables& tables, const int32_t* order, const TileDraws& d, float w) : t(tables), draws(d), weight(w) {
-        for (int64_t lane = 0; lane < kTile; ++lane) {
-            const int64_t row = d.first_row + (lane < d.num_rows ? lane : 0), column = d.first_column + (lane < d.num_columns ? lane : 0);
-            places[lane] = (order ? order[row] : row) * W;
-            columns[lane] = (order ? order[column] : column) * W;
-        }
-    }
-    MEMBER void run(Floats<kLanes>& loss, Floats<kLanes>& total) {
-        score(loss, total);
-        for (int part = 0; part < W; part += L)
-            for (int first = 0; first < kTile; first += kAtOnce) spread(part, first);
-    }
-
-    MEMBER void score(Floats<kLanes>& loss, Floats<kLanes>& total) {
-        alignas(64) float turned[W][kTile];
+    MEMBER void read(const float* table, const int64_t* places, int64_t size) {
         for (int lane = 0; lane < kTile; lane += L)
             for (int part = 0; part < W; part += L) {
                 Floats<L> block[L];
-                for (int n = 0; n < L; ++n) block[n] = load<L>(t.left + places[lane + n] + part);
+                for (int n = 0; n < L; ++n) block[n] = load<L>(table + places[lane + n] + part);
                 turn<L>(block);
-                for (int n = 0; n < L; ++n) store<L>(turned[part + n] + lane, block[n]);
+                for (int n = 0; n < L; ++n) store<L>(rows[part + n] + lane, block[n]);
             }
-        for (int32_t draw = 0; draw < draws.count; ++draw) {
-            const int64_t column = draws.column(draw);
-            const float* other = t.right + columns[column];
-            const uint16_t allowed = column < draws.num_columns ? draws.allowed[column] : uint16_t{0};
+        for (int n = 0; n < W; ++n)
             for (int lane = 0; lane < kTile; lane += kLanes) {
-                Floats<kLanes> sums[4] = {};  // four side by side: no addition waits for the one before
-                for (int n = 0; n < W; ++n) sums[n % 4] += other[n] * load<kLanes>(turned[n] + lane);
-                const Floats<kLanes> weights = lane_weights(allowed, lane, weight);
-                Floats<kLanes> own, slope;
-                softplus(((sums[0] + sums[1]) + (sums[2] + sums[3]) + t.bias) * -t.sign, own, slope);
-                slope *= weights * -t.sign;
-                loss += own * weights;
-                total += slope;
-                store<kLanes>(slopes[draw] + lane, slope);
+                store<kLanes>(gradient[n] + lane, Floats<kLanes>{});
+                store<kLanes>(rows[n] + size + lane, load<kLanes>(rows[n] + lane));
             }
-        }
     }
-    // The gradient of L columns from `part` on, of kAtOnce rows and of all drawn columns.
-    MEMBER void spread(int part, int first) const {
-        Floats<L> own[kAtOnce] = {};
-        for (int32_t draw = 0; draw < draws.count; ++draw) {
-            const int64_t column = draws.column(draw);
-            if (column >= draws.num_columns) continue;
-            const int64_t place = columns[column] + part;
-            const Floats<L> other = load<L>(t.right + place);
-            Floats<L> sums[2] = {};
-            for (int n = 0; n < kAtOnce; ++n) {
-                const float slope = slopes[draw][first + n];
-                own[n] += slope * other;
-                sums[n % 2] += slope * load<L>(t.left + places[first + n] + part);
+    MEMBER void add_gradient(float* table, const int64_t* places, int64_t num_rows) const {
+        for (int lane = 0; lane < num_rows; lane += L)
+            for (int part = 0; part < W; part += L) {
+                Floats<L> block[L];
+                for (int n = 0; n < L; ++n) block[n] = load<L>(gradient[part + n] + lane);
+                turn<L>(block);
+                for (int n = 0; n < L && lane + n < num_rows; ++n) {
+                    float* to = table + places[lane + n] + part;
+                    store<L>(to, load<L>(to) + block[n]);
+                }
             }
-            store<L>(t.of_right + place, load<L>(t.of_right + place) + (sums[0] + sums[1]));
-        }
-        for (int n = 0; n < kAtOnce; ++n) {
-            if (first + n >= draws.num_rows) break;
-            float* to = t.of_left + places[first + n] + part;
-            store<L>(to, load<L>(to) + own[n]);
-        }
     }
 };
 
-// Rows of any width, pair by pair.
-template <> struct TileWork<0> {
-    const Tables& t;
-    const int32_t* order;
-    const TileDraws& draws;
-    float weight;
-
-    MEMBER TileWork(const Tables& tables, const int32_t* o, const TileDraws& d, float w) : t(tables), order(o), draws(d), weight(w) {}
-    MEMBER int64_t place(int64_t packed) const { return (order ? order[packed] : packed) * t.width; }
-    MEMBER void run(Floats<kLanes>& loss, Floats<kLanes>& total) {
-        for (int32_t draw = 0; draw < draws.count; ++draw) {
-            const int64_t column = draws.column(draw);
-            if (column >= draws.num_columns) continue;
-            const int64_t other = place(draws.first_column + column);
-            for (int64_t lane = 0; lane < draws.num_rows; lane += kLanes) {
-                Floats<kLanes> scores{}, own, slope;
-                for (int64_t n = 0; n < kLanes && lane + n < draws.num_rows; ++n) {
-                    const float* row = t.left + place(draws.first_row + lane + n);
-                    float sum = 0;
-                    for (int64_t k = 0; k < t.width; ++k) sum += row[k] * t.right[other + k];
-                    scores[static_cast<int>(n)] = sum;
+// Scores of the pairs of a tile of rows with one of columns, their losses and slopes, and their gradient to both.
+template <int W>
+INLINE void work_tiles(const Tables& t, const TileDraws& draws, float weight, Tile<W>& rows, Tile<W>& columns, Floats<kLanes>& loss, Floats<kLanes>& total) {
+    alignas(64) float slopes[kTile][2 * kTile];  // by draw, by row, written twice like rows
+    const int64_t size = draws.size;
+    for (int32_t draw = 0; draw < draws.count; ++draw) {
+        const int64_t distance = draws.distance(draw);
+        Floats<kLanes> found[kTile / kLanes];
+        for (int lane = 0; lane < kTile; lane += kLanes) {
+            Floats<kLanes> sums[4] = {};  // four side by side: no addition waits for the one before
+            for (int n = 0; n < W; ++n) sums[n % 4] += load<kLanes>(rows.rows[n] + lane) * load<kLanes>(columns.rows[n] + distance + lane);
+            const Floats<kLanes> weights = lane_weights(draws.allowed[distance], lane, weight);
+            Floats<kLanes> own, slope;
+            softplus(((sums[0] + sums[1]) + (sums[2] + sums[3]) + t.bias) * -t.sign, own, slope);
+            slope *= weights * -t.sign;
+            loss += own * weights;
+            total += slope;
+            found[lane / kLanes] = slope;
+        }
+        for (int lane = 0; lane < kTile; lane += kLanes) store<kLanes>(slopes[draw] + lane, found[lane / kLanes]);
+        for (int lane = 0; lane < kTile; lane += kLanes) store<kLanes>(slopes[draw] + size + lane, found[lane / kLanes]);
+    }
+    constexpr int kAtOnce = kLanes == 16 ? 8 : 4;  // coordinates whose sums stay in registers
+    static_assert(W % kAtOnce == 0);
+    for (int lane = 0; lane < kTile; lane += kLanes)
+        for (int first = 0; first < W; first += kAtOnce) {
+            Floats<kLanes> of_row[kAtOnce] = {}, of_column[kAtOnce] = {};
+            for (int32_t draw = 0; draw < draws.count; ++draw) {
+                const int64_t there = draws.distance(draw) + lane, back = size - draws.distance(draw) + lane;
+                const Floats<kLanes> slope = load<kLanes>(slopes[draw] + lane), slope_back = load<kLanes>(slopes[draw] + back);
+                for (int n = 0; n < kAtOnce; ++n) {
+                    of_row[n] += slope * load<kLanes>(columns.rows[first + n] + there);
+                    of_column[n] += slope_back * load<kLanes>(rows.rows[first + n] + back);
                 }
-                const Floats<kLanes> weights = lane_weights(draws.allowed[column], static_cast<int>(lane), weight);
+            }
+            for (int n = 0; n < kAtOnce; ++n) {
+                store<kLanes>(rows.gradient[first + n] + lane, load<kLanes>(rows.gradient[first + n] + lane) + of_row[n]);
+                store<kLanes>(columns.gradient[first + n] + lane, load<kLanes>(columns.gradient[first + n] + lane) + of_column[n]);
+            }
+        }
+}
+
+// Where the rows of a tile begin; beyond the last one: the first.
+INLINE void find_places(const NegativeArguments& a, const Round& round, int64_t tile, int64_t* places) {
+    const int64_t first = round.first_row + tile * round.tile_size, last = round.first_row + round.num_rows;
+    for (int64_t lane = 0; lane < kTile; ++lane) {
+        const int64_t row = lane < round.tile_size && first + lane < last ? first + lane : first;
+        places[lane] = (a.order ? a.order[row] : row) * a.tables.width;
+    }
+}
+
+// Both tiles of a meeting, each as rows and as columns.
+template <int W> INLINE void work_meeting(const NegativeArguments& a, const Round& round, int64_t one, int64_t other, Floats<kLanes>& loss, Floats<kLanes>& total) {
+    const Tables& t = a.tables;
+    const bool is_two = t.left != t.right, is_self = one == other;
+    const int64_t numbers[2] = {one, other};
+    int64_t places[2][kTile], num_rows[2];
+    Tile<W> left[2], right[2];
+    for (int side = 0; side < (is_self ? 1 : 2); ++side) {
+        const int64_t rest = round.num_rows - numbers[side] * round.tile_size;
+        num_rows[side] = rest < round.tile_size ? rest : round.tile_size;
+        find_places(a, round, numbers[side], places[side]);
+        left[side].read(t.left, places[side], round.tile_size);
+        if (is_two) right[side].read(t.right, places[side], round.tile_size);
+    }
+    for (int side = 0; side < (is_self ? 1 : 2); ++side) {
+        const TileDraws draws(round, a.excluded, a.wanted, numbers[side], numbers[1 - side]);
+        const int with = is_self ? 0 : 1 - side;
+        work_tiles<W>(t, draws, round.weight, left[side], is_two ? right[with] : left[with], loss, total);
+    }
+    for (int side = 0; side < (is_self ? 1 : 2); ++side) {
+        left[side].add_gradient(t.of_left, places[side], num_rows[side]);
+        if (is_two) right[side].add_gradient(t.of_right, places[side], num_rows[side]);
+    }
+}
+
+// Rows of any width, pair by pair.
+INLINE void work_pairs(const NegativeArguments& a, const Round& round, int64_t one, int64_t other, Floats<kLanes>& loss, Floats<kLanes>& total) {
+    const Tables& t = a.tables;
+    const auto place = [&](int64_t packed) { return (a.order ? a.order[packed] : packed) * t.width; };
+    for (int side = 0; side < (one == other ? 1 : 2); ++side) {
+        const TileDraws draws(round, a.excluded, a.wanted, side ? other : one, side ? one : other);
+        for (int32_t draw = 0; draw < draws.count; ++draw)
+            for (int64_t first = 0; first < draws.num_rows; first += kLanes) {
+                const int64_t last = first + kLanes < draws.num_rows ? first + kLanes : draws.num_rows;
+                const Floats<kLanes> weights = lane_weights(draws.allowed[draws.distance(draw)], static_cast<int>(first), round.weight);
+                Floats<kLanes> scores{}, own, slope;
+                for (int64_t row = first; row < last; ++row) {
+                    if (weights[row - first] == 0) continue;
+                    const float *left = t.left + place(draws.first_row + row), *right = t.right + place(draws.first_column + draws.column(row, draw));
+                    float sum = 0;
+                    for (int64_t n = 0; n < t.width; ++n) sum += left[n] * right[n];
+                    scores[row - first] = sum;
+                }
                 softplus((scores + t.bias) * -t.sign, own, slope);
                 slope *= weights * -t.sign;
                 loss += own * weights;
                 total += slope;
-                for (int64_t n = 0; n < kLanes && lane + n < draws.num_rows; ++n) {
-                    const float factor = slope[static_cast<int>(n)];
-                    if (factor == 0) continue;
-                    const int64_t row = place(draws.first_row + lane + n);
-                    for (int64_t k = 0; k < t.width; ++k) {
-                        t.of_left[row + k] += factor * t.right[other + k];
-                        t.of_right[other + k] += factor * t.left[row + k];
+                for (int64_t row = first; row < last; ++row) {
+                    if (weights[row - first] == 0) continue;
+                    const int64_t from = place(draws.first_row + row), to = place(draws.first_column + draws.column(row, draw));
+                    const float factor = slope[row - first];
+                    for (int64_t n = 0; n < t.width; ++n) {
+                        t.of_left[from + n] += factor * t.right[to + n];
+                        t.of_right[to + n] += factor * t.left[from + n];
                     }
                 }
             }
-        }
     }
-};
+}
 
 // Fetches the rows of a tile that are not next to each other.
 template <int W> INLINE void fetch_tile(const NegativeArguments& a, const Round& round, int64_t tile) {
@@ -250,10 +281,10 @@ template <int W> INLINE Sums meet(const NegativeArguments& a, const Round& round
             __builtin_prefetch(a.excluded.keys + guess_excluded(a.excluded, round, with, next));
         }
         Floats<kLanes> loss{}, total{};
-        for (int side = 0; side < (one == other ? 1 : 2); ++side) {
-            const TileDraws draws(round, a.excluded, a.wanted, side ? other : one, side ? one : other);
-            if (draws.count) TileWork<W>(a.tables, a.order, draws, round.weight).run(loss, total);
-        }
+        if constexpr (W == 0)
+            work_pairs(a, round, one, other, loss, total);
+        else
+            work_meeting<W>(a, round, one, other, loss, total);
         add_lanes(sums, loss, total);
     }
     return sums;
@@ -276,10 +307,9 @@ int64_t list_negatives(const ListDrawArguments& a) {
         const TileDraws draws(round, a.excluded, a.wanted, one, partner(round, one));
         for (int64_t lane = 0; lane < draws.num_rows; ++lane)
             for (int32_t draw = 0; draw < draws.count; ++draw) {
-                const int64_t column = draws.column(draw);
                 a.rows[written] = static_cast<int32_t>(draws.first_row + lane);
-                a.columns[written] = static_cast<int32_t>(draws.first_column + column);
-                written += column < draws.num_columns && (draws.allowed[column] >> lane & 1);
+                a.columns[written] = static_cast<int32_t>(draws.first_column + draws.column(lane, draw));
+                written += draws.allowed[draws.distance(draw)] >> lane & 1;
             }
     }
     return written;
