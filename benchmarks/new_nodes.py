@@ -28,7 +28,6 @@ from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import Pairs
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.new_nodes import embed_grown
-from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.warm_start import continue_training
 
 HIDDEN, HELD_OUT = 0.1, 0.2
@@ -90,7 +89,7 @@ def measure(graph: Graph, method: str, preset: str, seed: int) -> dict[str, Any]
         before.fitted, before.embedding, None, hidden.after, config, best_epoch=best_epoch
     )
     new, there, after = (
-        evaluate_links(embedding, hidden.test, pair_scorer(run.trained.model)).auc
+        evaluate_links(embedding, hidden.test, run.trained.model.decoder.score).auc
         for embedding, run in ((vectors, before), (present.embedding, present), (warm.embedding, warm))
     )
     return {

@@ -17,7 +17,7 @@ from l2g2g.graphs.splits import LinkSplit
 from l2g2g.models.inputs import InputMap, InputSource
 from l2g2g.models.structure import StructureMap
 from l2g2g.patches.overlap import PatchSet
-from l2g2g.runs import patches, training
+from l2g2g.runs import candidate, patches
 from l2g2g.runs.feature_choices import FeatureCounts
 from l2g2g.runs.run import Run
 from l2g2g.runs.training import run_split
@@ -68,7 +68,7 @@ class Ours:
         with self._kept():
             train = self.split.train
             counts = None if train.features is None else FeatureCounts.of(train.features, train.adjacency.nnz)
-            inputs = training.find_inputs(RowSource(TrainingRows(train)), counts, config)
+            inputs = candidate.find_inputs(RowSource(TrainingRows(train)), counts, config)
             return InputRows(train, inputs).whole
 
     def threads_used(self) -> int:
@@ -87,7 +87,7 @@ class Ours:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        cut, find_inputs = patches.cut, training.find_inputs
+        cut, find_inputs = patches.cut, candidate.find_inputs
 
         def cut_once(graph: Graph, config: Config) -> PatchSet:
             key = (config.method, config.partition, config.patches, config.seed)
@@ -103,5 +103,5 @@ class Ours:
                 self._inputs[key] = find_inputs(source, counts, config, structure)
             return self._inputs[key]
 
-        with patch.object(patches, "cut", cut_once), patch.object(training, "find_inputs", find_once):
+        with patch.object(patches, "cut", cut_once), patch.object(candidate, "find_inputs", find_once):
             yield

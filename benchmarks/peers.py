@@ -30,7 +30,6 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.splits import LinkSplit, split_links
 from l2g2g.runs.run import Run
-from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.training import run_split
 from peer_process import PEERS, PeerSkipped, default_environments, run_peer
 from peer_scores import score_peer
@@ -117,7 +116,7 @@ def train_ours(split: LinkSplit, preset: str, seed: int, threads: int, epochs: i
         run = run_split(split, config)
         spent = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - processor}
     assert split.test is not None
-    scores = evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model))
+    scores = evaluate_links(run.embedding, split.test, run.trained.model.decoder.score)
     validations = [score for _, score in run.trained.history.validations]
     row = {
         "dataset": split.train.name,

@@ -32,7 +32,6 @@ from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.splits import LinkSplit, split_links
 from l2g2g.runs.run import Run
-from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.training import run_split
 from machine import DATA, describe_machine, load_graph, progress
 from peer_process import PEERS, default_environments
@@ -57,7 +56,7 @@ def train(split: LinkSplit, options: argparse.Namespace, epochs: int | None = No
 def score_test(run: Run, split: LinkSplit) -> float:
     """AUC of a run on the test pairs."""
     assert split.test is not None
-    return evaluate_links(run.embedding, split.test, pair_scorer(run.trained.model)).auc
+    return evaluate_links(run.embedding, split.test, run.trained.model.decoder.score).auc
 
 
 def measure_graph(split: LinkSplit, options: argparse.Namespace) -> list[Row]:

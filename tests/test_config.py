@@ -126,13 +126,8 @@ def test_settings_survive_json():
         ({"method": "gae+l2g", "assembly": "whole"}, "--assembly whole needs one shared encoder"),
         ({"share_encoder": False, "assembly": "whole"}, "use --share-encoder or --assembly mean"),
         ({"mask_by": "node"}, "unknown mask-by 'node'; did you mean 'nodes'"),
-        ({"method": "gae", "mask_by": "patches"}, "--mask-by patches hides the edges between patches, and gae has one"),
-        ({"patches": 1, "mask_by": "patches"}, "and l2g2g has one patch"),
-        ({"mask_by": "patches", "scope": "inside"}, "it needs --scope global"),
-        ({"preset": "paper", "mask_by": "patches"}, "it needs --scope global"),
-        ({"mask_by": "patches", "mask": 0.5}, "--mask-by patches hides what the partition cuts; leave --mask out"),
         ({"mask_by": "nodes", "mask": 0.0}, "--mask-by nodes hides nothing with --mask 0"),
-        ({"preset": "paper", "mask_by": "clusters"}, "--mask-by clusters hides nothing with --mask 0"),
+        ({"preset": "paper", "mask_by": "nodes"}, "--mask-by nodes hides nothing with --mask 0"),
         ({"method": "fastgae", "mask_by": "nodes"}, "--mask-by nodes hides nothing with --mask 0"),
         ({"align_gradient": "back"}, "unknown align-gradient 'back'; choose from held, through"),
         ({"align_gradient": "through"}, "--align-gradient through needs an alignment; add --rotate"),
@@ -148,17 +143,10 @@ def test_refusals(options, message):
 
 @pytest.mark.parametrize(("mask", "groups"), [(None, 3), (0.5, 2), (0.2, 2), (0.75, 4), (0.9, 10)])
 def test_the_groups_of_a_mask_come_nearest_to_its_fraction(mask, groups):
-    for mask_by in ("nodes", "clusters"):
-        config = make_config(mask=mask, mask_by=mask_by)
-        assert config.mask_groups == groups
-        assert config.hidden_fraction == pytest.approx(1 - 1 / groups)
+    config = make_config(mask=mask, mask_by="nodes")
+    assert config.mask_groups == groups
+    assert config.hidden_fraction == pytest.approx(1 - 1 / groups)
     assert make_config(mask=mask).mask_groups == 0
-
-
-def test_patches_as_mask_leave_the_preset_its_other_settings():
-    config = make_config(preset="accurate", mask_by="patches")
-    assert (config.mask, config.hidden_fraction, config.mask_groups) == (None, 0.0, 0)
-    assert make_config(preset="accurate").mask is not None
 
 
 def test_every_method_reads_from_its_row():
@@ -197,9 +185,9 @@ def test_refusals_of_inputs_and_decoders(options, message):
 
 
 def test_auto_considers_structure_beside_the_features_unless_a_limit_of_memory_is_too_near():
-    auto = make_config("gae")
-    assert auto.considers_structure(10**7, is_limited=False)
-    assert auto.considers_structure(50_000, is_limited=True)
-    assert not auto.considers_structure(50_001, is_limited=True)
-    assert make_config("gae", structure="blend").considers_structure(10**9, is_limited=True)
-    assert not make_config("gae", structure="none").considers_structure(10, is_limited=False)
+    auto, limited = make_config("gae"), make_config("gae", memory=10**12)
+    assert auto.considers_structure(10**7)
+    assert limited.considers_structure(50_000)
+    assert not limited.considers_structure(50_001)
+    assert make_config("gae", structure="blend").considers_structure(10**9)
+    assert not make_config("gae", structure="none").considers_structure(10)

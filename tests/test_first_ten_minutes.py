@@ -326,6 +326,7 @@ def test_labels_and_columns_reach_the_run_also_from_disk_and_the_model(run, edge
     assert np.load(tmp_path / "n.npy").shape == (3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2])
 def test_labels_reach_the_run_of_several_ranks(world, edges, people, tmp_path):
     arguments = ["embed", edges, "--features", people, "--label-column", "team", "--missing", "zero", *FAST]

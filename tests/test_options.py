@@ -145,6 +145,7 @@ def test_invariant_4_a_new_field_is_completed(with_colour):
     assert complete("l2g2g", "evaluate", "x", "--colour", "g") == ["green"]
 
 
+@pytest.mark.slow
 def test_invariant_4_a_new_field_is_a_parameter_a_check_and_a_row_of_the_docs(with_colour):
     answer = json.loads(with_colour(ASK, str(ROOT / "docs" / "tools")))
     assert answer["config"] == ["red", "green"]

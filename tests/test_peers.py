@@ -138,6 +138,7 @@ def test_skipped_peers_say_why_and_are_tried_again(command, tmp_path):
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_package_that_does_not_install_is_a_reason(peers, tmp_path, monkeypatch):
     from peer_process import Peer, PeerSkipped, prepare_environment
 

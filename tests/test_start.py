@@ -63,5 +63,6 @@ def test_nothing_loads_numba():
     assert "numba" not in loaded_by("import l2g2g.runs.embed, l2g2g.runs.evaluate, l2g2g.neighbours.search")
 
 
+@pytest.mark.slow
 def test_the_probe_notices_what_is_loaded():
     assert "numpy" in loaded_by("import l2g2g; l2g2g.Graph")

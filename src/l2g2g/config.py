@@ -14,7 +14,7 @@ from l2g2g.options import ByMethod, Option, option, read_options, suggest
 BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
 _FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 _WIDENED_SHARE, _MOST_WIDENED_EDGES = 0.4, 1_000_000
-MaskBy = Literal["edges", "nodes", "clusters", "patches"]
+MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -149,7 +149,7 @@ class Config:
         help="What is made of the structure: none, blend (eigenvectors as columns beside the features), spectral (the "
         "vectors are eigenvectors, nothing is trained) or auto (the validation pairs decide).",
         when="Force none or blend for trained vectors. A graph without features always reads such columns; above "
-        "50,000 nodes auto makes none beside features from disk within --memory.",
+        "50,000 nodes auto makes none beside features within --memory.",
     )
     structure_width: int = option(
         64,
@@ -412,8 +412,8 @@ class Config:
         "edges",
         group="training",
         rare=True,
-        help="What is hidden: edges at random, those between random groups of nodes or clusters, or between patches.",
-        when="Change it only to study it: on citation graphs the others cost accuracy.",
+        help="What is hidden: edges at random, or those between random groups of nodes, drawn anew each epoch.",
+        when="Rarely worth a change: both are equally good.",
     )
     scope: Scope | None = option(
         None,
@@ -517,8 +517,8 @@ class Config:
         if self.loss_pairs != "sampled":
             self._check_sampled()
         self._check_decoder()
-        if self.mask_by != "edges":
-            self._check_mask()
+        if self.mask_by != "edges" and not self._wanted_mask:
+            raise InputError(f"--mask-by {self.mask_by} hides nothing with --mask 0; give a fraction")
         if self.align_gradient == "through":
             self._check_alignment()
         if self.assembly == "whole" and not self.shares_encoder:
@@ -554,18 +554,6 @@ class Config:
                 f"--decoder {self.decoder} does not allow rotations, which mix the parts of its vectors; "
                 "use a shared encoder without --rotate, or another decoder"
             )
-
-    def _check_mask(self) -> None:
-        if self.mask_by != "patches":
-            if not self._wanted_mask:
-                raise InputError(f"--mask-by {self.mask_by} hides nothing with --mask 0; give a fraction")
-            return
-        if not self.definition.uses_patches or self.patches == 1:
-            raise InputError(f"--mask-by patches hides the edges between patches, and {self.method} has one patch")
-        if self.loss_scope == "inside":
-            raise InputError("--mask-by patches predicts edges between patches; it needs --scope global")
-        if self.mask is not None:
-            raise InputError("--mask-by patches hides what the partition cuts; leave --mask out")
 
     def _check_alignment(self) -> None:
         if self.definition.alignment != "during" or self.patches == 1:
@@ -606,12 +594,7 @@ class Config:
 
     @property
     def hidden_fraction(self) -> float:
-        """Edges hidden from the encoder; the losses over all pairs of nodes score what the encoder sees.
-
-        Of the edges inside patches where the patches are the mask: none.
-        """
-        if self.mask_by == "patches":
-            return 0.0
+        """Edges hidden from the encoder; the losses over all pairs of nodes score what the encoder sees."""
         if self.mask_groups:
             return 1 - 1 / self.mask_groups
         return self._wanted_mask
@@ -629,8 +612,8 @@ class Config:
 
     @property
     def mask_groups(self) -> int:
-        """Groups into which nodes or clusters are dealt every epoch, edges between them hidden; 0 for random edges."""
-        if self.mask_by not in ("nodes", "clusters") or not self._wanted_mask:
+        """Groups into which nodes are dealt every epoch, edges between them hidden; 0 for random edges."""
+        if self.mask_by == "edges" or not self._wanted_mask:
             return 0
         return max(2, round(1 / (1 - self._wanted_mask)))
 
@@ -639,12 +622,9 @@ class Config:
         """Whether the final vectors are one pass of the encoder over the whole graph."""
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
-    def considers_structure(self, num_nodes: int, *, is_limited: bool) -> bool:
-        """Whether structural columns are made beside the features of a graph of this size, for a trial at least.
-
-        is_limited: whether the graph is on disk, and memory limited.
-        """
-        return self.expects_structure(num_nodes) or (self.structure == "auto" and not is_limited)
+    def considers_structure(self, num_nodes: int) -> bool:
+        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
+        return self.expects_structure(num_nodes) or (self.structure == "auto" and self.memory is None)
 
     def expects_structure(self, num_nodes: int) -> bool:
         """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""
@@ -782,8 +762,6 @@ def _following(preset: str, given: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if preset == "accurate" and "dim" in given:
         found["hidden"] = given["dim"]
-    if given.get("mask_by") == "patches":
-        found["mask"] = None  # the partition says how much is hidden, not the preset
     if given.get("directed"):
         found["decoder"] = "asymmetric"
     return found

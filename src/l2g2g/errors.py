@@ -60,7 +60,7 @@ class WorkerError(L2G2GError, RuntimeError):
 
 
 class Interrupted(BaseException):
-    """A signal ended the work. Like KeyboardInterrupt no Exception, so that nobody takes it for a failure.
+    """A signal ended the work. Like KeyboardInterrupt no Exception, so that no handler of failures catches it.
 
     Attributes:
         number: The signal.

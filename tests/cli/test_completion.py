@@ -36,7 +36,7 @@ def test_words_that_begin_alike():
         (["l2g2g", "embed", "x", "--method", "l2"], ["l2g2g"]),
         (["l2g2g", "evaluate", "x", "--preset", "pa"], ["paper"]),
         (["l2g2g", "plan", "x", "--decoder", "pro"], ["product"]),
-        (["l2g2g", "embed", "x", "--mask-by", "c"], ["clusters"]),
+        (["l2g2g", "embed", "x", "--mask-by", "n"], ["nodes"]),
         (["l2g2g", "evaluate", "x", "--protocol", "h"], ["heldout"]),
         (["l2g2g", "prepare", "x", "--partition", "s"], ["streaming"]),
         (["l2g2g", "embed", "x", "--checkp"], ["--checkpoint-every"]),

@@ -118,6 +118,7 @@ def test_what_cannot_be_shown_is_told_in_one_line(embedded, tmp_path, capsys):
     assert call("explore", embedded, "--port", 70_000) == 2
 
 
+@pytest.mark.slow
 def test_any_embedding_file_has_a_page(embedded, edges, tmp_path, browser, capsys):
     frame = read_record(open_artefact(embedded))
     table = {"word": frame.names(), "embedding": frame.vectors.tolist(), "kind": ["a", "b", ""] * 40}
@@ -164,6 +165,7 @@ def test_clusters_and_classes_are_on_the_map(embedded, tmp_path, browser):
     assert len(browser.evaluate("[...document.querySelectorAll('#map-legend .entry')].map((one) => one.id)")) == 3
 
 
+@pytest.mark.slow
 def test_explore_answers_a_browser_and_ends_with_ctrl_c(embedded, browser):
     shutil.rmtree(embedded / "maps", ignore_errors=True)
     command = [sys.executable, "-m", "l2g2g", "explore", str(embedded)]

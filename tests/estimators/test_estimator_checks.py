@@ -39,6 +39,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"
     expected_failed_checks=lambda estimator: DO_NOT_APPLY,
     xfail_strict=True,
 )
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::l2g2g.alignment.procrustes.AlignmentWarning")  # two epochs on twenty nodes
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)

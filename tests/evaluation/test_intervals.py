@@ -32,6 +32,7 @@ def test_delong_by_hand():
     assert [found.low, found.high] == pytest.approx((1 / (1 + np.exp(-ends))).tolist(), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [auc_interval, precision_interval])
 def test_about_95_of_100_intervals_hold_the_truth(interval):
     truth = interval(*draw(0, 40_000, 60_000)).value

@@ -183,6 +183,7 @@ print(code, peak() - idle)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(28)
 @pytest.mark.parametrize("ending", ["npz", "csv.gz", "header.npz"])
 def test_archives_that_unpack_to_a_thousand_times_their_size(tmp_path, happened, ending):

@@ -16,6 +16,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(10)
 def test_address_space_below_the_estimate(tmp_path, happened):
     num_nodes = 300_000

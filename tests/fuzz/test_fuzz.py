@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 # Readers that do what none may, each in one way; and one that is as it should be.

@@ -67,6 +67,7 @@ def test_an_owner_that_stays_alone_keeps_its_pair():
     assert (together == alone).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scarce", [False, True])
 def test_one_pair_is_uniform_among_the_non_edges(scarce):
     u, v = np.triu_indices(9, 1)
@@ -82,6 +83,7 @@ def test_one_pair_is_uniform_among_the_non_edges(scarce):
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < CHI_SQUARE_7
 
 
+@pytest.mark.slow
 def test_every_place_is_uniform_where_owners_compete():
     """Three of eight pairs: each owner, early or late, gets each pair equally often."""
     graph = Graph.from_arcs([0, 1], [1, 2], num_nodes=5)

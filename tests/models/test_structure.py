@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.models.node_states import weigh_nodes
-from l2g2g.models.structure import blend_structure, fit_structure, structural_features
+from l2g2g.models.structure import blend_structure, fit_structure
 
 
 def without_loops(adjacency):
@@ -22,8 +22,8 @@ def grid_graph(side):
     return sp.csr_array(sp.kron(path, eye) + sp.kron(eye, path)).astype(np.float32)
 
 
-def test_structural_features_are_finite_and_of_the_size_of_features(planted):
-    columns = structural_features(planted.adjacency, 16)
+def test_structural_columns_are_finite_and_of_the_size_of_features(planted):
+    columns = fit_structure(planted.adjacency, 16).columns
     assert columns.shape == (planted.num_nodes, 17)
     assert columns.dtype == np.float32
     assert np.isfinite(columns).all()
@@ -33,7 +33,7 @@ def test_structural_features_are_finite_and_of_the_size_of_features(planted):
 
 def test_leading_columns_are_eigenvectors(planted):
     # Four blocks: four large eigenvalues, well apart from the rest.
-    columns = structural_features(planted.adjacency, 12)[:, :4].astype(np.float64)
+    columns = fit_structure(planted.adjacency, 12).columns[:, :4].astype(np.float64)
     leading = np.linalg.eigh(without_loops(planted.adjacency))[1][:, ::-1][:, :4]
     directions = np.linalg.qr(columns)[0]
     cosines = np.linalg.svd(directions.T @ leading, compute_uv=False)
@@ -112,19 +112,19 @@ def test_a_graph_that_is_not_bipartite_is_not_asked_for_negative_eigenvalues(pla
 
 
 def test_structure_tells_blocks_apart(planted):
-    columns = structural_features(planted.adjacency, 4)[:, :4]
+    columns = fit_structure(planted.adjacency, 4).columns[:, :4]
     centres = np.stack([columns[planted.labels == block].mean(0) for block in range(4)])
     nearest = np.linalg.norm(columns[:, None] - centres, axis=2).argmin(1)
     assert (nearest == planted.labels).mean() > 0.95
 
 
 def test_structure_follows_its_seed_and_copes_with_isolated_nodes_and_few_nodes(islands, path_of_four):
-    first, again = (structural_features(islands.adjacency, 8, seed=1) for _ in range(2))
+    first, again = (fit_structure(islands.adjacency, 8, seed=1).columns for _ in range(2))
     assert (first == again).all()
     assert np.isfinite(first).all()
-    assert structural_features(path_of_four, 64).shape[1] <= 5
+    assert fit_structure(path_of_four, 64).columns.shape[1] <= 5
     regular = sp.csr_array(np.ones((5, 5), np.float32) - np.eye(5, dtype=np.float32))
-    assert np.isfinite(structural_features(regular, 3)).all()  # all degrees equal: no deviation to divide by
+    assert np.isfinite(fit_structure(regular, 3).columns).all()  # all degrees equal: no deviation to divide by
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -133,7 +133,7 @@ def test_blended_columns_spread_rows_as_much_as_the_features_do(planted, sparse)
     features = (generator.random((planted.num_nodes, 40)) * (generator.random((planted.num_nodes, 40)) < 0.2)).astype(
         "f4"
     )
-    structure = structural_features(planted.adjacency, 8)
+    structure = fit_structure(planted.adjacency, 8).columns
     blended = blend_structure(sp.csr_array(features) if sparse else features, structure)
     assert sp.issparse(blended) == sparse
     found = blended.toarray() if sparse else blended

@@ -58,6 +58,7 @@ def test_by_default_the_inner_product(vectors):
 @pytest.mark.parametrize("kind", KINDS)
 def test_from_its_parameters(kind, vectors):
     model = make(kind)
-    again = read_decoder(kind, model.decoder.saved_parameters(), 6)
+    parameters = {name: value.numpy() for name, value in model.decoder.state_dict().items()}
+    again = read_decoder(kind, parameters, 6)
     ends = np.array([0, 1, 2]), np.array([5, 6, 2])
     np.testing.assert_allclose(again.score(vectors, *ends), model.decoder.score(vectors, *ends))

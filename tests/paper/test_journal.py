@@ -92,6 +92,7 @@ def test_nesting_that_no_parser_follows_is_passed_over(journal, make_row):
     assert len(journal.rows()) == 1
 
 
+@pytest.mark.slow
 def test_a_cell_belongs_to_one_process_at_a_time(journal):
     script = (
         "import sys; from pathlib import Path\n"

@@ -169,6 +169,7 @@ def small(monkeypatch, data_dir):
     return ["--quick", "--data-dir", data_dir, "--methods", "gae,l2g2g", "--threads", 1]
 
 
+@pytest.mark.slow
 def test_everything_in_a_smaller_form(capfd, small, browser, tmp_path):
     code, out, err = run(capfd, "all", *small, "--out", tmp_path)
     assert code == 0, err
@@ -206,6 +207,7 @@ def test_everything_in_a_smaller_form(capfd, small, browser, tmp_path):
     assert "L2G2G outperforms FastGAE. | **not measured** | no finished cells |" in out
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_started_again_the_report_is_the_same(capfd, data_dir, tmp_path):
     command = ["performance", "--datasets", "tiny", "--methods", "gae,l2g2g", "--seeds", 2, "--data-dir", data_dir]
     command = [*map(str, command), "--quick", "--threads", "1", "--out"]

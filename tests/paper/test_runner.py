@@ -61,6 +61,7 @@ def test_a_failed_cell_is_recorded_and_the_others_are_run(data_dir, tmp_path):
     assert collections.Counter(keys_in(path))[impossible.key] == 2  # tried again, once, by the second start
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_started_again_nothing_is_repeated(data_dir, tmp_path):
     path, cells = tmp_path / "cells.jsonl", cells_of(6, epochs=30)
     script = (
@@ -84,6 +85,7 @@ def test_killed_in_the_middle_and_started_again_nothing_is_repeated(data_dir, tm
     assert collections.Counter(keys_in(path)) == collections.Counter(cell.key for cell in cells)
 
 
+@pytest.mark.slow
 def test_a_long_cell_that_was_killed_goes_on_from_its_checkpoint(data_dir, tmp_path, monkeypatch):
     options = {"patches": 3, "epochs": 400, "patience": 0, "threads": 1}
     cell, path = Cell("tiny", options=options), tmp_path / "cells.jsonl"
@@ -132,6 +134,7 @@ def test_a_short_cell_leaves_nothing_behind(data_dir, tmp_path, monkeypatch):
     assert sorted(place.name for place in tmp_path.iterdir()) == ["cells.jsonl", "cells.jsonl.lock"]
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_cells(data_dir, tmp_path):
     path, cells = tmp_path / "cells.jsonl", cells_of(4)
     seen = []
@@ -143,6 +146,7 @@ def test_two_processes_share_the_cells(data_dir, tmp_path):
     assert seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_process_that_started_them(data_dir, tmp_path, number):
     command = ["performance", "--quick", "--datasets", "tiny", "--seeds", "40", "--data-dir", str(data_dir)]

@@ -7,6 +7,8 @@ from l2g2g.config import make_config
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
 from l2g2g.patches.cut import cut_graph, cut_stored_graph
+from l2g2g.patches.overlap import make_patches
+from l2g2g.patches.store import write_patches
 from l2g2g.patches.widening import GOOD_CUT, _find_thresholds, widen
 from l2g2g.runs.preparation import plan_cut
 
@@ -81,8 +83,22 @@ def test_rows_of_a_node_count_by_the_edges_that_they_see(hubs):
 
 
 def test_a_good_cut_stays_as_it_is(planted):
-    blocks = np.sort(planted.labels)
-    assert len(widen(planted.row_blocks, planted.labels, len(np.unique(blocks)), 0.4).nodes) == 0
+    patches = make_patches(planted, planted.labels, min_overlap=2, target_overlap=4, most_share=0.9)
+    assert patches.inside_share >= GOOD_CUT
+    assert not patches.is_cut_badly
+    assert patches.num_widened == 0
+
+
+def test_the_cut_is_measured_once_and_kept_on_disk(hubs, tmp_path):
+    labels = np.arange(NUM_NODES) % 4
+    sources, targets = hubs.edges()
+    inside = float((labels[sources] == labels[targets]).mean())
+    assert inside < GOOD_CUT
+    patches = make_patches(hubs, labels, min_overlap=2, target_overlap=4)
+    assert patches.inside_share == pytest.approx(inside)
+    assert patches.is_cut_badly  # also where nothing was widened
+    stored = write_graph(hubs, tmp_path / "store")
+    assert write_patches(stored, patches).patch_set.inside_share == patches.inside_share
 
 
 def test_thresholds_keep_both_bounds():

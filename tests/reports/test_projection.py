@@ -34,6 +34,7 @@ def test_pca_keeps_the_largest_spread_and_repeats(clouds):
     assert np.array_equal(places, project(vectors.copy()))
 
 
+@pytest.mark.slow
 def test_tsne_keeps_neighbours_and_repeats(clouds):
     vectors, numbers = clouds
     places = project(vectors, "tsne")
@@ -43,6 +44,7 @@ def test_tsne_keeps_neighbours_and_repeats(clouds):
     assert np.array_equal(places, project(vectors.copy(), "tsne"))
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_counted(clouds):
     vectors, _ = clouds
     order = np.arange(1200)
@@ -57,6 +59,7 @@ def test_what_is_kept_is_counted(clouds):
     assert neighbours_kept(vectors, places) == pytest.approx(np.mean(expected), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_most_nodes_are_placed_by_a_sample(clouds):
     vectors, numbers = clouds
     places = project_tsne(vectors, laid_out=300)
@@ -64,6 +67,7 @@ def test_most_nodes_are_placed_by_a_sample(clouds):
     assert share_of_same(places, numbers) > 0.9
 
 
+@pytest.mark.slow
 def test_one_number_or_equal_vectors_are_a_line_or_a_point():
     assert project(np.array([[1.0], [3.0]], np.float32)).tolist() == [[-1.0, 0.0], [1.0, 0.0]]
     for how in ("pca", "tsne"):

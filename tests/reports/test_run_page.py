@@ -304,6 +304,7 @@ def test_a_link_leads_to_a_node(map_page, rich_page, hostile):
     assert map_page.troubles() == []
 
 
+@pytest.mark.slow
 def test_size_opacity_and_density_change_what_is_drawn(map_page, rich_page):
     map_page.open(rich_page)
     map_page.set("map-colour", "")

@@ -35,8 +35,7 @@ CASES = {
     "evaluation": {},
     "negatives by degree": {"negative_sampling": "degree"},
     "structure": {"structure": "blend", "structure_width": 5},
-    "masked clusters": {"mask_by": "clusters"},
-    "masked patches": {"mask_by": "patches"},
+    "masked nodes": {"mask_by": "nodes"},
 }
 WHOLE_GRAPH = {
     "gae": {"method": "gae", "patience": 3, "validate_every": 3},
@@ -45,7 +44,7 @@ WHOLE_GRAPH = {
     "fastgae": {"method": "fastgae"},
     "all pairs": {"method": "gae", "pairs": "all", "encoder": "linear"},
     "vgae": {"method": "vgae", "structure": "blend", "structure_width": 5},
-    "evaluation of gae": {"method": "gae", "mask_by": "clusters"},
+    "evaluation of gae": {"method": "gae", "mask_by": "nodes"},
 }
 
 

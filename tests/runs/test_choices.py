@@ -28,6 +28,8 @@ from l2g2g.runs.choices import (
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
+from ..parallel.threads import run_ranks
+
 
 @pytest.fixture(scope="module")
 def grid():
@@ -277,3 +279,23 @@ def test_signed_vectors_go_on_when_the_graph_grows(documents, tmp_path):
     assert model.config_.decoder == "signed"
     model.save(tmp_path)
     assert (L2G2G.load(tmp_path).embedding_ == model.embedding_).all()
+
+
+def test_the_first_rank_decides_about_spectral_vectors_for_all(grid):
+    from l2g2g.models.structure import fit_structure
+
+    validation = split_links(grid).validation
+    structure = fit_structure(grid.adjacency, 16)
+    turned = replace(structure, columns=np.roll(structure.columns, 7, axis=0))  # as if another rank found otherwise
+    config = make_config("gae")
+
+    def find(communicator):
+        columns = structure if communicator.is_first else turned
+        return find_spectral(columns, 0, validation, config, communicator)
+
+    alone = find_spectral(structure, 0, validation, config)
+    assert find_spectral(turned, 0, validation, config).auc != alone.auc
+    for found in run_ranks(2, find):
+        for name in ("auc", "row_power", "eigenvalue_power", "width", "slope"):
+            assert getattr(found, name) == getattr(alone, name), name
+        assert found.model.decoder.bias.detach() == alone.model.decoder.bias.detach()

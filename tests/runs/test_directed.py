@@ -24,7 +24,7 @@ OPTIONS = {
     "a symmetric decoder": {"decoder": "inner"},
     "weights": {"weighted_loss": True},
     "negatives by degree": {"negative_sampling": "degree"},
-    "masked patches": {"mask_by": "patches"},
+    "masked nodes": {"mask_by": "nodes"},
     "inside patches": {"scope": "inside"},
     "separate encoders": {"method": "gae+l2g", "decoder": "inner"},
 }

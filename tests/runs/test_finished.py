@@ -16,7 +16,6 @@ from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.finished import describe_run, keep_run, sample_pairs
 from l2g2g.runs.record import list_rows, read_record
 from l2g2g.runs.run_directory import open_run
-from l2g2g.runs.scoring import pair_scorer
 
 SMALL = {"dim": 4, "hidden": 8, "patches": 3, "threads": 1, "epochs": 6, "structure": "none"}
 
@@ -65,7 +64,7 @@ def test_test_scores_are_those_of_the_evaluation(noisy, tmp_path):
     record = read_record(open_artefact(tmp_path))
     assert record.separation.kind == "test"
     test = split_links(noisy, seed=0).test
-    scores = evaluate_links(record.vectors, test, pair_scorer(run.trained.model))
+    scores = evaluate_links(record.vectors, test, run.trained.model.decoder.score)
     assert (record.separation.auc.value, row["auc"]) == pytest.approx((scores.auc, scores.auc), abs=1e-9)
     assert [each["name"] for each in list_rows(tmp_path)] == ["l2g2g-seed-0"]
 

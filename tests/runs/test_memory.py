@@ -81,3 +81,19 @@ def test_a_refusal_names_both_numbers(monkeypatch, planted):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     with pytest.raises(ResourceError, match=r"planted: training needs about \d+ MB and 0 MB may be used"):
         memory.check_memory(planted, make_config("gae"))
+
+
+def test_structural_columns_count_dimensions_negative_eigenvalues_and_spectral_vectors():
+    def count(num_nodes=1000, *, has_features=True, **options):
+        return memory.structure_bytes(num_nodes, make_config("gae", **options), has_features=has_features)
+
+    nothing = memory.StructureBytes(0, 0)
+    assert count(structure="none") == nothing
+    assert count(60_000, memory=10**9) == nothing  # none are made within a limit
+    assert count(60_000).kept == 0 < count(60_000).found  # a first look
+    assert count().kept > 0
+    wide = count(has_features=False, dim=128)
+    assert wide.found >= 18 * (128 + 16) + 4 * 128  # the lowest are sought when the largest are found
+    assert wide.kept == 4 * (64 + 1 + 128 + 128 + 1)
+    assert count(has_features=False, dim=128, structure="none").kept == 4 * 65
+    assert count(has_features=False, dim=128, patience=0).kept == 4 * 65  # nothing to choose by

@@ -60,9 +60,7 @@ def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, cas
     pairs = links_of_new(mixed, known.num_nodes)
     scorer = None
     if model.config_.decoder == "product":
-        from l2g2g.runs.scoring import pair_scorer
-
-        scorer = pair_scorer(model.fitted.model)
+        scorer = model.fitted.model.decoder.score
     here = evaluate_links(vectors, pairs, scorer).auc
     spoiled = vectors.copy()
     spoiled[known.num_nodes :] = np.roll(vectors[known.num_nodes :], 5, axis=0)

@@ -31,6 +31,13 @@ def test_sizes_of_a_graph_in_memory_and_on_disk_agree(planted, tmp_path):
     assert GraphSizes.of(planted) == GraphSizes.of(stored)
 
 
+def test_the_cut_of_a_sample_counts_as_a_good_one():
+    """Its edges are drawn without a real graph, so it cannot say how many of them to hide."""
+    sample = Sample.of(GraphSizes("some", 200_000, 1_000_000, 8, 8.0), make_config(threads=1))
+    assert sample.patch_set.num_patches > 1
+    assert not sample.patch_set.is_cut_badly
+
+
 def test_a_sample_has_the_shape_of_the_graph():
     sizes = GraphSizes("large", 1_000_000, 10_000_000, 30, 30.0)
     sample = Sample.of(sizes, make_config(threads=1))

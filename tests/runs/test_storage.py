@@ -18,9 +18,8 @@ from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.graphs.write import write_embedding
 from l2g2g.patches.store import has_patches, open_patches
+from l2g2g.runs import candidate, sources, storage
 from l2g2g.runs import patches as run_patches
-from l2g2g.runs import sources, storage
-from l2g2g.runs import training as runs_training
 from l2g2g.runs.budget import StoredSizes, fit_budget, show_size
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
@@ -108,7 +107,7 @@ def test_validation_edges_are_never_seen(store, from_disk, monkeypatch):
         seen["validate"] = others["validate"]
         raise InputError("seen enough")
 
-    monkeypatch.setattr(runs_training, "Training", look)
+    monkeypatch.setattr(candidate, "Training", look)
     with pytest.raises(InputError, match="seen enough"):
         embed_graph(store, make_config(**SMALL, memory=PLENTY))
     pairs = seen["validate"].args[1]
@@ -124,9 +123,7 @@ OPTIONS = {
     "feature width": ({"feature_width": 4}, 1e-4),
     "negatives by degree": ({"negative_sampling": "degree"}, 1e-5),
     "masked nodes": ({"mask_by": "nodes"}, 1e-5),
-    "masked clusters": ({"mask_by": "clusters"}, 1e-5),
-    "masked patches": ({"mask_by": "patches"}, 1e-5),
-    "degree between patches": ({"mask_by": "patches", "negative_sampling": "degree"}, 1e-5),
+    "degree": ({"negative_sampling": "degree"}, 1e-5),
     "weighted loss": ({"weighted_loss": True}, 1e-5),
     "another decoder": ({"decoder": "distance"}, 1e-5),
     "variational": ({"method": "vl2g2g"}, 1e-5),

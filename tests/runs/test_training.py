@@ -11,7 +11,6 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.preparation import cut
-from l2g2g.runs.scoring import pair_scorer
 from l2g2g.runs.training import run_split
 
 FAST = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}
@@ -68,7 +67,7 @@ def test_directed_and_undirected_are_not_mixed_up(ring, planted):
 def test_scores_are_those_of_the_decoder(planted, decoder):
     row, run = evaluate_graph(planted, make_config("gae", decoder=decoder, epochs=30, **FAST), measures="all")
     model = run.trained.model
-    scores = pair_scorer(model)(run.embedding, np.array([0, 1]), np.array([2, 50]))
+    scores = model.decoder.score(run.embedding, np.array([0, 1]), np.array([2, 50]))
     if decoder == "distance":
         squares = np.square(run.embedding[[0, 1]] - run.embedding[[2, 50]]).sum(1)
         expected = float(model.decoder.bias.detach()) - float(model.decoder.log_scale.detach().exp()) * squares

@@ -53,9 +53,8 @@ def test_training_goes_on_and_reports_what_moved(grown, before, options):
     cold = L2G2G(dim=8, hidden=8, patches=2, epochs=40, seed=1, **options).fit(grown).embedding_[unchanged]
     assert distances.mean() < 0.7 * np.linalg.norm(cold - published[unchanged], axis=1).mean()
     pairs = Pairs(np.stack(grown.edges(), axis=1).astype(int), sample_non_edges(grown, 500, np.random.default_rng(0)))
-    from l2g2g.runs.scoring import pair_scorer
 
-    assert evaluate_links(model.embedding_, pairs, pair_scorer(model.fitted.model)).auc > 0.7
+    assert evaluate_links(model.embedding_, pairs, model.fitted.model.decoder.score).auc > 0.7
     assert model.embedding_.shape == (120, 8)
     assert (model.transform(grown) == model.embedding_).all()
 

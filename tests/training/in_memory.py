@@ -21,7 +21,6 @@ def prepare_batches(
     *,
     together=True,
     patches=None,
-    units=None,
     options=None,
     arcs=None,
     **more,
@@ -29,16 +28,15 @@ def prepare_batches(
     wanted = np.arange(patch_set.num_patches) if patches is None else patches
     source = InducedPatches(patch_set, adjacency, features, not (adjacency.data == 1).all(), arcs)
     how = BatchOptions(pairs=options or PairOptions(), **more)
-    return PatchBatches(source, group_patches(wanted, together=together), held_out, how, units=units)
+    return PatchBatches(source, group_patches(wanted, together=together), held_out, how)
 
 
-def prepare_global_pairs(patch_set, adjacency, held_out, *, only_between=False, batches=(), arcs=None, **more):
+def prepare_global_pairs(patch_set, adjacency, held_out, *, batches=(), arcs=None, **more):
     graph = Graph(adjacency, arcs=arcs, weighted=True)
     num_nodes = patch_set.num_nodes
     pairs = NodePairs(
         TrainingRows(graph),
         held_out,
-        patch_set=patch_set if only_between else None,
         patch=batches[0].pairs if patch_set.num_patches == 1 and len(batches) else None,
         **more,
     )

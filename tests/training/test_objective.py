@@ -8,13 +8,11 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
-from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
-from l2g2g.training.node_pairs import edges_between
 from l2g2g.training.objective import (
     EncodedBatch,
     ObjectiveSettings,
@@ -104,6 +102,14 @@ def seen_by(batch, **how):
     inputs = batch.training_inputs(feature_dropout=0.0, **how)
     rows, columns = inputs.propagation.to_scipy().nonzero()
     return {(u, v) for u, v in as_set(batch.pairs.nodes[rows], batch.pairs.nodes[columns]) if u != v}
+
+
+def cut_edges(patch_set, graph):
+    """Edges that no patch holds, by a dense product of memberships."""
+    member = np.zeros((patch_set.num_nodes, patch_set.num_patches), np.int64)
+    for patch in range(patch_set.num_patches):
+        member[patch_set.nodes_of(patch), patch] = 1
+    return as_set(*np.nonzero((graph.adjacency.toarray() != 0) & (member @ member.T == 0)))
 
 
 def as_set(first, second):
@@ -228,7 +234,7 @@ def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_
 
 
 def test_the_global_loss_scores_edges_that_no_patch_holds(split, patch_set, global_pairs):
-    cut = as_set(*patch_set.cut_edges(split.train))
+    cut = cut_edges(patch_set, split.train)
     assert len(cut) > 20
     edges = global_pairs.pairs.source.edges
     assert cut < as_set(*ends(edges))
@@ -350,7 +356,7 @@ def test_no_encoder_sees_an_edge_that_is_to_be_predicted(split, patch_set, scope
         assert not seen & predicted
         assert not (seen | predicted) & held_back
         assert seen | predicted <= everything
-        cut = as_set(*patch_set.cut_edges(split.train)) if scope == "inside" else set()
+        cut = cut_edges(patch_set, split.train) if scope == "inside" else set()
         if score_fraction == 1.0 and scope == "inside":
             assert seen | predicted == everything - cut  # an edge inside a patch is one or the other
         assert len(predicted) > 100
@@ -421,23 +427,15 @@ def test_inside_a_masked_patch_the_mean_is_over_its_hidden_edges(split, patch_se
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
-# --- patch boundaries as masks ----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def clusters(split):
-    return partition(split.train.adjacency, 12)
+# --- masks between groups of nodes ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scope", ["inside", "global"])
-@pytest.mark.parametrize("unit", ["nodes", "clusters"])
-def test_groups_redrawn_hide_the_same_edges_in_one_block_and_patch_by_patch(split, patch_set, clusters, scope, unit):
-    units = clusters if unit == "clusters" else None
+def test_groups_redrawn_hide_the_same_edges_in_one_block_and_patch_by_patch(split, patch_set, global_pairs, scope):
     model, frame = make_model(split), random_frame(3)
     settings = ObjectiveSettings(scope=scope, mask=1.0, mask_groups=3, score_fraction=0.8, feature_dropout=0.3)
-    pairs = global_pairs_of(split, patch_set, units=units)
     together, apart = (
-        loss_and_gradients(model, batches_of(split, patch_set, together=t, units=units), frame, settings, pairs)
+        loss_and_gradients(model, batches_of(split, patch_set, together=t), frame, settings, global_pairs)
         for t in (True, False)
     )
     assert together[0] == pytest.approx(apart[0], abs=1e-6)
@@ -445,13 +443,10 @@ def test_groups_redrawn_hide_the_same_edges_in_one_block_and_patch_by_patch(spli
     assert all(float(gradient.abs().max()) > 1e-3 for gradient in together[1])
 
 
-@pytest.mark.parametrize("unit", ["nodes", "clusters"])
-def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit):
-    units = clusters if unit == "clusters" else None
-    batches = batches_of(split, patch_set, together=False, units=units)
-    source = global_pairs_of(split, patch_set, units=units).pairs.source
+def test_what_groups_hide_is_what_is_predicted(split, patch_set, global_pairs):
+    batches, source = batches_of(split, patch_set, together=False), global_pairs.pairs.source
     everything = as_set(*sp.coo_array(split.train.adjacency).coords)
-    cut = as_set(*patch_set.cut_edges(split.train))
+    cut = cut_edges(patch_set, split.train)
     counts, previous = [], None
     for epoch in range(20):
         seen = set()
@@ -463,34 +458,7 @@ def test_what_groups_hide_is_what_is_predicted(split, patch_set, clusters, unit)
         assert predicted != previous
         counts.append(len(predicted))
         previous = predicted
-        if unit == "clusters":
-            assert all(clusters[u] != clusters[v] for u, v in predicted)
-    between = len(everything) if unit == "nodes" else sum(clusters[u] != clusters[v] for u, v in everything)
-    assert np.mean(counts) == pytest.approx(2 / 3 * between, rel=0.05)
-
-
-def test_fixed_patches_as_mask_predict_exactly_the_edges_that_no_patch_holds(split, patch_set):
-    pairs = global_pairs_of(split, patch_set, only_between=True)
-    edges = pairs.pairs.source.edges
-    cut = as_set(*patch_set.cut_edges(split.train))
-    assert as_set(*ends(edges)) == cut
-    assert edges.listed.num_pairs == len(cut)
-    never = (split.held_out.toarray() != 0) | (split.train.adjacency.toarray() != 0)
-    counts = []
-    for epoch in range(30):
-        negatives = negatives_of(pairs.pairs.source, epoch)
-        assert not never[ends(negatives)].any()
-        counts.append(negatives.num_pairs)
-    assert np.mean(counts) == pytest.approx(len(cut), abs=9)  # all rows of a tile draw
-
-
-def test_edges_between_patches_keep_their_weights(split, patch_set):
-    weighted = split.train.adjacency.copy()
-    weighted.data = np.arange(1, weighted.nnz + 1, dtype=np.float32)
-    between = edges_between(patch_set, Graph(weighted))
-    assert between.nnz > 0
-    assert (between.toarray()[between.nonzero()] == weighted.toarray()[between.nonzero()]).all()
-    assert not (patch_set.induce(between) != 0).nnz
+    assert np.mean(counts) == pytest.approx(2 / 3 * len(everything), rel=0.05)
 
 
 # --- alignment that the gradient passes through -----------------------------------------------------

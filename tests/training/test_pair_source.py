@@ -47,7 +47,6 @@ def pairs_of(graph, held_out, options, patch_set=None, arcs=None):
         patches,
         1.0,
         "cpu",
-        None,
         options,
     )
 
@@ -207,21 +206,17 @@ class Totals(Communicator):
 
 
 @pytest.mark.parametrize("num_groups", [0, 3])
-@pytest.mark.parametrize("kind", ["plain", "weighted", "by degree", "between patches"])
+@pytest.mark.parametrize("kind", ["plain", "weighted", "by degree"])
 def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_groups):
     """Each the pairs that begin with its nodes, every pair on one of them, with the weight that it has there."""
     sources, targets = planted.edges()
     heavy = planted.with_edges(sources, targets, np.random.default_rng(1).random(len(sources)) + 0.5)
     split = split_links(replace(heavy, weighted=True), seed=0)
     train = split.train
-    patch_set = None
-    if kind == "between patches":
-        patch_set = make_patches(train, partition(train.adjacency, 4), min_overlap=4, target_overlap=6)
     how = {
         "options": PairOptions(
             weighted=kind == "weighted", negative_sampling="degree" if kind == "by degree" else "uniform"
         ),
-        "patch_set": patch_set,
         "negatives_per_edge": 0.7,
     }
     homes = np.random.default_rng(0).integers(3, size=planted.num_nodes)
@@ -243,7 +238,7 @@ def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_gro
         found = [getattr(part, name) for part in weighed]
         for rank, pairs in enumerate(found):
             assert (homes[pairs.rows] == rank).all()
-            assert pairs.num_pairs > 20 or kind == "between patches"
+            assert pairs.num_pairs > 20
         rows, columns, weights = (
             np.concatenate([getattr(pairs, part) for pairs in found]) for part in ("rows", "columns", "pair_weights")
         )

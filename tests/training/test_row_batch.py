@@ -56,7 +56,7 @@ def small_blocks(monkeypatch):
 class Case:
     """One training of a stored graph, in one block of memory and in rows."""
 
-    def __init__(self, graph, *, loop=None, model=None, sampling="uniform", units=False):
+    def __init__(self, graph, *, loop=None, model=None, sampling="uniform"):
         self.graph, self.sampling = graph, sampling
         self.split = split_links(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
         self.train = self.split.train.to_graph()
@@ -73,7 +73,6 @@ class Case:
         }
         self.settings = LoopSettings(**{**defaults, **(loop or {})})
         self.model_options = {"hidden": 6, **(model or {})}
-        self.units = np.arange(graph.num_nodes) // 7 if units else None
         self.options = PairOptions(negative_sampling=sampling, weighted=graph.weighted)
 
     def make_model(self):
@@ -87,7 +86,7 @@ class Case:
     def resident(self):
         """(batches, what is scored) in one block."""
         patch_set, adjacency = whole_graph(self.graph.num_nodes), self.train.adjacency
-        how = {"units": self.units, "options": self.options}
+        how = {"options": self.options}
         batches = prepare_batches(patch_set, adjacency, self.features, self.split.held_out, propagate_once=False, **how)
         return batches, prepare_global_pairs(patch_set, adjacency, self.split.held_out, batches=batches, **how)
 
@@ -98,11 +97,11 @@ class Case:
         local = share_rows(rows, communicator, keep_bytes=keep_bytes)
         shard = RowShard(local)
         features = InputRows(graph, self.inputs).of_range(local.low, local.high, keep_bytes=keep_bytes)
-        batches = RowBatches([RowBatch(local, features, units=self.units, keep_bytes=keep_bytes)])
+        batches = RowBatches([RowBatch(local, features, keep_bytes=keep_bytes)])
         if self.settings.pairs != "sampled":
             return batches, NodeSample(local, self.train.degrees, shard.table, local.shares), shard
         own = TrainingRows(graph, span=(local.low, local.high), block_arcs=SMALL_BLOCKS)
-        how = {"options": self.options, "units": self.units, "communicator": communicator}
+        how = {"options": self.options, "communicator": communicator}
         return batches, GlobalPairs(NodePairs(own, self.split.held_out, **how), shard.table, local.shares), shard
 
     def epoch_alone(self, epoch):
@@ -152,7 +151,6 @@ CASES = {
     "variational sage with a learned decoder": {"model": {"variational": True, "kind": "sage", "decoder": "product"}},
     "negatives by degree": {"sampling": "degree"},
     "mask by nodes": {"loop": {"mask": 1.0, "mask_groups": 3}},
-    "mask by clusters": {"loop": {"mask": 1.0, "mask_groups": 3}, "units": True},
     "node sample": {"loop": {"mask": 0.0, "pairs": "subgraph"}},
     "node sample with sage": {"loop": {"mask": 0.0, "pairs": "subgraph"}, "model": {"kind": "sage"}},
     "all pairs": {"loop": {"mask": 0.0, "pairs": "all"}, "model": {"learn_bias": True}},

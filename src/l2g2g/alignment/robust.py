@@ -116,11 +116,11 @@ def entry_residuals(problem: Problem, frame: Frame) -> Tensor:
     overlaps = problem.overlaps
     pair = overlaps.pair_of_entry
     linear = frame.rotations * frame.scales[:, None, None]
-    sides = []
+    copies = []
     for side, rows in enumerate((overlaps.first_rows, overlaps.second_rows)):
         patch = overlaps.edges[pair, side]
-        sides.append(_apply_by_entry(problem.coordinates[rows].double(), patch, linear) + frame.translations[patch])
-    return (sides[0] - sides[1]).norm(dim=1)
+        copies.append(_apply_by_entry(problem.coordinates[rows].double(), patch, linear) + frame.translations[patch])
+    return (copies[0] - copies[1]).norm(dim=1)
 
 
 def _apply_by_entry(points: Tensor, owners: Tensor, matrices: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from l2g2g.cli.training_options import table_option
 from l2g2g.methods import METHODS
 
 _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
-_RARE_OUTPUT = panel_name("output", rare=True)
 
 
 def _graph() -> Any:
@@ -52,28 +51,6 @@ SeedOption = Annotated[int | None, table_option("seed")]
 OutputOption = Annotated[
     Path,
     typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.", rich_help_panel=_OUTPUT),
-]
-RunDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Directory of the run: its state is kept there, and a killed run can be resumed.", rich_help_panel=_OUTPUT
-    ),
-]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)]
-CheckpointOption = Annotated[
-    float | None,
-    typer.Option(
-        help="Minimum seconds between checkpoints in --run-dir; 0 for every epoch.",
-        show_default="1",
-        rich_help_panel=_RARE_OUTPUT,
-    ),
-]
-TensorboardOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write the curves of training here, for tensorboard --logdir (extra tracking).",
-        rich_help_panel=_RARE_OUTPUT,
-    ),
 ]
 TrainingOption = Annotated[
     str | None,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from l2g2g.cli.common_options import (
-    CheckpointOption,
-    DataDirOption,
     FeaturesOption,
     GraphArgument,
     JsonOption,
@@ -20,13 +17,10 @@ from l2g2g.cli.common_options import (
     OutputOption,
     PresetOption,
     QuietOption,
-    ResumeOption,
-    RunDirOption,
     SeedOption,
-    TensorboardOption,
 )
 from l2g2g.cli.help import panel_name
-from l2g2g.cli.messages import describe_graph, say_plan
+from l2g2g.cli.messages import say_plan
 from l2g2g.cli.model import (
     ModelOption,
     NewGraphOption,
@@ -37,7 +31,8 @@ from l2g2g.cli.model import (
     read_finished,
 )
 from l2g2g.cli.profile import note_run, takes_profile
-from l2g2g.cli.ranks import is_first, make_rank_config, on_own_device, open_run_of, takes_ranks
+from l2g2g.cli.ranks import make_rank_config, on_own_device, takes_ranks
+from l2g2g.cli.run_flags import takes_run
 from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.tracking import check_tracking, watch_training
 from l2g2g.cli.training_options import takes_settings
@@ -46,6 +41,7 @@ _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, c
 
 
 @takes_tables
+@takes_run
 @takes_ranks
 @takes_profile
 @takes_settings
@@ -59,7 +55,6 @@ def embed(
     model: ModelOption = None,
     new_graph: NewGraphOption = False,
     warm_start: WarmStartOption = None,
-    data_dir: DataDirOption = None,
     validation: Annotated[
         bool,
         typer.Option(
@@ -69,33 +64,29 @@ def embed(
         ),
     ] = True,
     seed: SeedOption = None,
-    run_dir: RunDirOption = None,
-    resume: ResumeOption = False,
-    checkpoint_every: CheckpointOption = None,
-    tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     communicator: Any = None,
     tables: Any = None,
+    run: Any = None,
     **options: Any,
 ) -> None:
     """Embed a graph: read, cut, train, align, write one vector per node."""
     from l2g2g.graphs.write import check_output, write_embedding
 
-    first = is_first(communicator)
+    first = communicator.is_first
     if first:
         check_output(output)
-        check_tracking(tensorboard)
+        check_tracking(run.tensorboard)
     check_one_of(model, warm_start, new_graph)
     chosen = {"method": method, "preset": preset, "seed": seed}
     given = {**{name: value for name, value in chosen.items() if value is not None}, **options}
     if model is not None:
         if not first:  # reading a model and a graph once is no work to share
             return
-        unused = {"run-dir": run_dir, "resume": resume, "checkpoint-every": checkpoint_every}
-        unused |= {"tensorboard": tensorboard, "no-validation": not validation}
-        given |= {name: value for name, value in unused.items() if value not in (None, False)}
-        where = (model, graph, features, data_dir, output)
+        unused = {name.replace("_", "-"): value for name, value in run.given().items() if name != "data_dir"}
+        given |= unused if validation else {**unused, "no-validation": True}
+        where = (model, graph, features, run.data_dir, output)
         how: dict[str, Any] = {"new_graph": new_graph, "tables": tables}
         note_run(embed_with_model(*where, **how, given=given, as_json=as_json, quiet=quiet))
         return
@@ -103,7 +94,6 @@ def embed(
     from l2g2g.runs.embed import embed_graph
     from l2g2g.runs.finished import keep_run
     from l2g2g.runs.resources import peak_memory
-    from l2g2g.runs.sources import open_source
     from l2g2g.runs.stopwatch import Stopwatch
 
     clock, before, movement = Stopwatch(), None, None
@@ -113,60 +103,52 @@ def embed(
         )
     else:
         before, config = read_finished(warm_start, on_own_device(given, communicator))
-    with (
-        open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
-        ExitStack() as stack,
-    ):
-        with clock.measure("read"):
-            reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables}
-            source = open_source(graph, features, config, directory=directory, communicator=communicator, **reading)
-            loaded = stack.enter_context(source)
-            describe_graph(loaded, quiet or as_json)
+    silent = quiet or as_json
+    source = (graph, features, config, communicator, tables, clock)
+    with run.open(*source, silent=silent) as (directory, loaded):
         if first:
             check_output(output, node_ids_of(loaded))
-            say_plan(loaded, config, quiet or as_json)
-        length, silent = config.num_epochs(loaded.num_edges), quiet or as_json
-        with watch_training(
-            length, config.method, silent=silent, tensorboard=tensorboard if first else None
-        ) as on_epoch:
+            say_plan(loaded, config, silent)
+        length, curves = config.num_epochs(loaded.num_edges), run.tensorboard if first else None
+        with watch_training(length, config.method, silent=silent, tensorboard=curves) as on_epoch:
             fraction = 0.05 if validation else 0.0
             how = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if before is None:
-                run = embed_graph(loaded, config, keep=run_dir is not None, communicator=communicator, **how)
+                done = embed_graph(loaded, config, keep=run.run_dir is not None, communicator=communicator, **how)
             else:
                 how["small_steps"] = "lr" not in given
-                run, movement = continue_finished(before, loaded, config, communicator, **how)
+                done, movement = continue_finished(before, loaded, config, communicator, **how)
         if not first:
             return
         with clock.measure("write"):
             node_ids = node_ids_of(loaded)
-            write_embedding(output, run.embedding, node_ids)
+            write_embedding(output, done.embedding, node_ids)
             first_id = 0 if node_ids is None else node_ids[:1].tolist()[0]
-        seconds = {**clock.seconds, **run.seconds}
+        seconds = {**clock.seconds, **done.seconds}
         seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
         row = {
-            **run.describe(),
+            **done.describe(),
             "num_nodes": loaded.num_nodes,
             "num_edges": loaded.num_edges,
             "seconds": seconds,
             "peak_memory_bytes": peak_memory(),
-            **run.describe_validation(),
+            **done.describe_validation(),
             "output": str(output),
             **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
         }
-        keep_run(directory, "embed", loaded, run, row, arguments=context.obj)
+        keep_run(directory, "embed", loaded, done, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
         typer.echo(
             f"{output}: {loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}, "
-            f"{run.trained.history.num_epochs} epochs, {seconds['total']:.1f} s"
+            f"{done.trained.history.num_epochs} epochs, {seconds['total']:.1f} s"
         )
-        typer.echo(run.tell_validation())
+        typer.echo(done.tell_validation())
         if movement is not None:
             typer.echo(movement.summary())
-        typer.echo(f"next: {_next_command(output, run_dir, first_id)}")
+        typer.echo(f"next: {_next_command(output, run.run_dir, first_id)}")
 
 
 def _next_command(output: Path, run_dir: Path | None, first_id: object) -> str:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from l2g2g.cli.common_options import (
-    CheckpointOption,
-    DataDirOption,
     FeaturesOption,
     JsonOption,
     MethodsOption,
     OptionalGraphArgument,
     PresetOption,
     QuietOption,
-    ResumeOption,
-    RunDirOption,
     SeedOption,
-    TensorboardOption,
 )
 from l2g2g.cli.completion import complete_words
 from l2g2g.cli.help import panel_name
-from l2g2g.cli.messages import describe_graph, say_plan
+from l2g2g.cli.messages import say_plan
 from l2g2g.cli.profile import note_run, takes_profile
-from l2g2g.cli.ranks import is_first, make_rank_config, open_run_of, takes_ranks
+from l2g2g.cli.ranks import make_rank_config, takes_ranks
+from l2g2g.cli.run_flags import takes_run
 from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding
 from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.tracking import check_tracking, watch_training
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
 
 
 @takes_tables
+@takes_run
 @takes_ranks
 @takes_profile
 @takes_settings
@@ -80,15 +76,11 @@ def evaluate(
     seed: SeedOption = None,
     split: SplitOption = None,
     embedding: EmbeddingOption = None,
-    data_dir: DataDirOption = None,
-    run_dir: RunDirOption = None,
-    resume: ResumeOption = False,
-    checkpoint_every: CheckpointOption = None,
-    tensorboard: TensorboardOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     communicator: Any = None,
     tables: Any = None,
+    run: Any = None,
     **options: Any,
 ) -> None:
     """Split, train and score one or several methods on held-out links.
@@ -101,11 +93,7 @@ def evaluate(
         "preset": preset,
         "seeds": seeds,
         "seed": seed,
-        "data_dir": data_dir,
-        "run_dir": run_dir,
-        "resume": resume or None,
-        "checkpoint_every": checkpoint_every,
-        "tensorboard": tensorboard,
+        **run.given(),
         "measures": None if measures == "auc" else measures,
         "scorer": None if scorer == "vectors" else scorer,
         **options,
@@ -113,49 +101,42 @@ def evaluate(
     given = {name: value for name, value in training.items() if value is not None}
     check_choices(graph, split, embedding, protocol, given)
     if split is not None and embedding is not None:
-        if is_first(communicator):  # scoring finished vectors is no work to share
+        if communicator.is_first:  # scoring finished vectors is no work to share
             note_run(score_embedding(split, embedding, as_json=as_json))
         return
     assert graph is not None
-    check_tracking(tensorboard)
+    check_tracking(run.tensorboard)
     from l2g2g.evaluation.baselines import BASELINES
     from l2g2g.runs.baselines import evaluate_baseline
     from l2g2g.runs.evaluate import evaluate_graph, training_name
     from l2g2g.runs.finished import keep_run
-    from l2g2g.runs.sources import open_source
+    from l2g2g.runs.stopwatch import Stopwatch
 
     given = {"preset": preset or "default", "communicator": communicator, **options}
     configs = _make_configs(method or ["l2g2g"], _seeds(seeds, seed), **given)
     trained = [config for name, config in configs if name not in BASELINES]
     _check_words(protocol, measures, scorer)
     rows = []
-    with (
-        open_run_of(communicator, run_dir, resume=resume, interval=checkpoint_every) as directory,
-        ExitStack() as stack,
-    ):
-        if directory is not None:
-            directory.expect(training_name(config) for config in trained)
-        reading: dict[str, Any] = {"data_dir": data_dir, "tables": tables}
-        source = open_source(graph, features, configs[0][1], directory=directory, communicator=communicator, **reading)
-        loaded = stack.enter_context(source)
-        describe_graph(loaded, quiet or as_json)
+    silent, where = quiet or as_json, (graph, features, configs[0][1], communicator, tables, Stopwatch())
+    trainings = [training_name(config) for config in trained]
+    with run.open(*where, trainings=trainings, silent=silent) as (directory, loaded):
         pinned = read_pinned(split, loaded, configs[0][1])
         choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "pinned": pinned}
         for name, config in configs:
             if name in BASELINES:
-                if is_first(communicator):  # nothing is trained, so there is nothing to share or to keep
+                if communicator.is_first:  # nothing is trained, so there is nothing to share or to keep
                     rows.append(_report_row(evaluate_baseline(loaded, name, config, **choices), as_json))
                 continue
-            if is_first(communicator):
-                say_plan(loaded, config, quiet or as_json)
+            if communicator.is_first:
+                say_plan(loaded, config, silent)
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
-            curves = None if tensorboard is None or not is_first(communicator) else tensorboard / training_name(config)
-            with watch_training(length, label, silent=quiet or as_json, tensorboard=curves) as on_epoch:
+            curves = run.tensorboard / training_name(config) if run.tensorboard and communicator.is_first else None
+            with watch_training(length, label, silent=silent, tensorboard=curves) as on_epoch:
                 how: dict[str, Any] = {"directory": directory, "communicator": communicator, "scorer": scorer}
-                row, run = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch)
-            if not is_first(communicator):
+                row, done = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch)
+            if not communicator.is_first:
                 continue
-            keep_run(directory, training_name(config), loaded, run, row, arguments=context.obj)
+            keep_run(directory, training_name(config), loaded, done, row, arguments=context.obj)
             rows.append(_report_row(row, as_json))
     if not as_json and rows:
         _print_tables(rows, directed="directed" in options, measures=measures)

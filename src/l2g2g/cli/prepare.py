@@ -110,8 +110,8 @@ def _find_or_write(
             if found.source == describe_source(source, features, reading["seed"], **described):
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
-    room = _memory_left(budget)
-    return write_store(source, directory, features, memory_bytes=room, measure=clock.measure, **reading), True
+    available = _memory_left(budget)
+    return write_store(source, directory, features, memory_bytes=available, measure=clock.measure, **reading), True
 
 
 def _find_or_cut(
@@ -123,16 +123,16 @@ def _find_or_cut(
     from l2g2g.patches.store import has_patches, open_patches
     from l2g2g.runs.preparation import plan_cut
 
-    room = _memory_left(budget)
+    available = _memory_left(budget)
     if method is None:
-        method = "metis" if metis_memory(graph) <= room else "streaming"
+        method = "metis" if metis_memory(graph) <= available else "streaming"
     cut = plan_cut(graph, config.num_patches(graph.num_nodes), config, method)
     if has_patches(graph.directory):
         with suppress(InputError):  # damaged, or cut from a graph that was there before
             found = open_patches(graph.directory, graph=graph)
             if cut.made(found):
                 return found, False
-    return cut_stored_graph(graph, cut, memory_bytes=room, prepared=True, measure=clock.measure), True
+    return cut_stored_graph(graph, cut, memory_bytes=available, prepared=True, measure=clock.measure), True
 
 
 def _memory_left(budget: int) -> int:

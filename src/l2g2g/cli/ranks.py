@@ -84,11 +84,6 @@ def is_later_rank() -> bool:
     return os.environ.get("WORLD_SIZE", "1") not in ("", "1") and os.environ.get("RANK", "0") not in ("", "0")
 
 
-def is_first(communicator: Communicator) -> bool:
-    """Whether this process prints and writes."""
-    return communicator.is_first
-
-
 @contextmanager
 def open_run_of(communicator: Communicator, folder: Path | None, **choices: Any) -> Iterator[RunDirectory | None]:
     """The run directory of a job, which its first rank keeps; None on the others.
@@ -97,7 +92,7 @@ def open_run_of(communicator: Communicator, folder: Path | None, **choices: Any)
     """
     from l2g2g.runs.run_directory import holds_run, open_run
 
-    if not is_first(communicator):
+    if not communicator.is_first:
         yield None
         return
     if communicator.size > 1 and communicator.attempt and holds_run(folder):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from l2g2g.cli.completion import complete_words
 from l2g2g.cli.help import panel_name
+from l2g2g.cli.option_groups import Flag, takes_group
 from l2g2g.graphs.table_options import ID_CHOICES, MISSING_CHOICES, TableOptions
 
-Command = TypeVar("Command", bound=Callable[..., None])
-_PANEL = panel_name("input")
 _FLAGS: dict[str, tuple[Any, Any]] = {
     "source": (
         str,
@@ -55,25 +51,10 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def takes_tables(command: Command) -> Command:
-    """Give a command that has a parameter ``tables`` the options of `TableOptions`, which it gets as one."""
-    own = inspect.signature(command, eval_str=True).parameters
-    kind = inspect.Parameter.KEYWORD_ONLY
-    kept = [each for name, each in own.items() if name != "tables"]
-    flags = []
-    for name, (value, option) in _FLAGS.items():
-        option.rich_help_panel = _PANEL
-        flags.append(inspect.Parameter(name, kind, default=None, annotation=Annotated[value | None, option]))
-    tail = [each for each in kept if each.kind is inspect.Parameter.VAR_KEYWORD]
-    head = [each.replace(kind=kind) for each in kept if each.kind is not inspect.Parameter.VAR_KEYWORD]
+def _flag(kind: Any, option: Any) -> Flag:
+    option.rich_help_panel = panel_name("input")
+    return Flag(Annotated[kind | None, option])
 
-    @functools.wraps(command)
-    def with_tables(**given: Any) -> None:
-        said = {name: given.pop(name, None) for name in _FLAGS}
-        tables = TableOptions(**{name: value for name, value in said.items() if value is not None})
-        command(tables=tables, **given)
 
-    signature = inspect.Signature([*head, *flags, *tail])
-    with_tables.__signature__ = signature  # type: ignore[attr-defined]
-    with_tables.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-    return with_tables  # type: ignore[return-value]
+# Give a command that has a parameter `tables` the options of `TableOptions`, which it gets as one.
+takes_tables = takes_group("tables", {name: _flag(*option) for name, option in _FLAGS.items()}, TableOptions)

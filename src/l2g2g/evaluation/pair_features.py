@@ -34,7 +34,7 @@ class NeighbourEvidence:
         self.graph = graph
         self.degrees = np.concatenate([np.diff(block.indptr) for block in graph.row_blocks()]).astype(np.int64)
         self._entries_at_once = entries_at_once
-        self._divisors = np.maximum(self.degrees, 1).astype(np.float64)  # nobody passes a node without neighbours
+        self._divisors = np.maximum(self.degrees, 1).astype(np.float64)  # nodes without neighbours are passed by none
 
     def common_neighbours(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """|N(s) ∩ N(t)|."""

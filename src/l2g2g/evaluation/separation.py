@@ -13,7 +13,7 @@ from l2g2g.evaluation.intervals import Interval, auc_interval, precision_interva
 from l2g2g.evaluation.links import PairScorer
 from l2g2g.graphs.splits import Pairs
 
-# test: never seen. paper: those of the paper's evaluation. validation: seen by nobody but early stopping.
+# test: never seen. paper: those of the paper's evaluation. validation: seen by early stopping only.
 # training: the model has learned from these edges.
 PairKind = Literal["test", "paper", "validation", "training"]
 PAIR_KINDS: tuple[str, ...] = get_args(PairKind)

@@ -18,6 +18,8 @@ from l2g2g.graphs.stand_ins import draw_weights, noisy_centres
 NUM_NODES, NUM_EDGES, NUM_BLOCKS = 10_000, 14_850, 100
 _OVERDRAW = 1.2
 _INSIDE, _OUTSIDE = 0.02, 1e-4  # rates of SBM-Small; only their ratio matters here
+_STREAM = 0x4E7E0  # keeps these draws apart from those of other generators with the same seed
+Drawn = tuple[sp.csr_array, np.ndarray, Features]  # (num_nodes, num_blocks) memberships, rates of blocks, features
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,11 @@ class Variant:
     """A block model in words, and how it is drawn from a seed."""
 
     description: str
-    draw: Callable[[np.random.Generator], tuple[sp.csr_array, np.ndarray, Features]]
+    draw: Callable[[np.random.Generator], Drawn]
 
     def sample(self, seed: int, name: str) -> Graph:
         """Draw the graph; its label is the block that a node belongs to most."""
-        generator = np.random.default_rng([seed, 0x4E7E0])
+        generator = np.random.default_rng([seed, _STREAM])
         memberships, rates, features = self.draw(generator)
         model = PoissonBlockModel(memberships, rates).scaled_to(_OVERDRAW * NUM_EDGES)
         labels = np.asarray(memberships.argmax(axis=1)).ravel().astype(np.int64)
@@ -72,12 +74,12 @@ def _misplace(blocks: np.ndarray, fraction: float, generator: np.random.Generato
     return np.where(wrong, generator.integers(0, NUM_BLOCKS, len(blocks)), blocks)
 
 
-def _plain(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _plain(generator: np.random.Generator) -> Drawn:
     blocks = _equal_blocks(generator)
     return _one_hot(blocks), _planted_rates(), _one_hot(blocks)
 
 
-def _sizes(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _sizes(generator: np.random.Generator) -> Drawn:
     blocks = _unequal_blocks(generator)
     # Rates fall with size, so that a node of a large block does not have a hundred times the degree of another.
     sizes = np.bincount(blocks, minlength=NUM_BLOCKS)
@@ -86,27 +88,27 @@ def _sizes(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Fe
     return _one_hot(blocks), rates, _one_hot(blocks)
 
 
-def _degrees(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _degrees(generator: np.random.Generator) -> Drawn:
     blocks = _equal_blocks(generator)
     return _one_hot(blocks, draw_weights(NUM_NODES, 2.6, generator)), _planted_rates(), _one_hot(blocks)
 
 
-def _noisy(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _noisy(generator: np.random.Generator) -> Drawn:
     blocks = _equal_blocks(generator)
     return _one_hot(blocks), _planted_rates(), _one_hot(_misplace(blocks, 0.4, generator))
 
 
-def _weak(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _weak(generator: np.random.Generator) -> Drawn:
     blocks = _equal_blocks(generator)
     return _one_hot(blocks), _planted_rates(), noisy_centres(blocks, NUM_BLOCKS, NUM_BLOCKS, 0.3, generator)
 
 
-def _nested(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _nested(generator: np.random.Generator) -> Drawn:
     blocks = _equal_blocks(generator)
     return _one_hot(blocks), _nested_rates(), _one_hot(blocks)
 
 
-def _overlap(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _overlap(generator: np.random.Generator) -> Drawn:
     """A third of the nodes belongs to two blocks, half to each; the features show both."""
     blocks, second = _equal_blocks(generator), generator.integers(0, NUM_BLOCKS, NUM_NODES)
     share = np.where(generator.random(NUM_NODES) < 1 / 3, 0.5, 0.0)
@@ -117,7 +119,7 @@ def _overlap(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, 
     return memberships, _planted_rates(), features
 
 
-def _everything(generator: np.random.Generator) -> tuple[sp.csr_array, np.ndarray, Features]:
+def _everything(generator: np.random.Generator) -> Drawn:
     blocks = _unequal_blocks(generator)
     memberships = _one_hot(blocks, draw_weights(NUM_NODES, 2.6, generator))
     return memberships, _nested_rates(), _one_hot(_misplace(blocks, 0.2, generator))

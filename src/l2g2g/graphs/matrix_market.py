@@ -36,7 +36,7 @@ def read_matrix_market(path: Path, memory_limit: int | None = None) -> sp.coo_ar
     with open_bytes(path) as stream:
         content = stream.read()
     num_entries, layout, kind = _read_header(content, path)
-    # SciPy makes room for what the header says before it reads on.
+    # SciPy allocates what the header says before it reads on.
     width = _LEAST_BYTES if layout == "array" else _LEAST_SPARSE_BYTES
     if num_entries * width > len(content) + width:
         raise InputError(f"{path}: cannot hold the {num_entries:,} entries that its header tells of; write it again")

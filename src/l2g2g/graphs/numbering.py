@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_AT_ONCE = 1 << 18  # ids between two looks at the room that is left
+_AT_ONCE = 1 << 18  # ids between two checks of the memory that is left
 # Larger ids than this are looked up in sorted arrays; smaller ones find their number in a table over all values.
 _LARGEST_TABLE = 1 << 27
 _BYTES_PER_TEXT = 33 + 32  # of an id and its number as Python objects, without the text

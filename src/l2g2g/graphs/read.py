@@ -69,7 +69,7 @@ def read_graph(
         seed: Of the draw, where the source is the name of a block model.
         directed: Keep the directions of the edges, from source to target (rows to columns of a matrix).
         memory_limit: Bytes that a file may unpack to; by default the free memory of the machine.
-        known_ids: Nodes that need no row in a feature table; they get zeros, which nobody should read.
+        known_ids: Nodes that need no row in a feature table; they get zeros, which are not read.
         tables: What is said about the columns of edge list and feature table: see `TableOptions`.
         columns: Of the feature table that a model was trained on, to read this one in the same way.
 

@@ -208,7 +208,7 @@ class _Job:
             else:
                 sources, targets = numbers.number(table.sources, table.targets)
                 sorter.add(sources, targets, table.weights)
-            self._check_room(numbers)
+            self._check_memory(numbers)
         return numbers.num_ids, numbers
 
     def _count_nodes(self, edges: NumberedEdges) -> int:
@@ -218,7 +218,7 @@ class _Job:
             raise InputError(f"{self.path}: node number {largest}; a store holds no more than {_MOST_NODES:,} nodes")
         return largest + 1
 
-    def _check_room(self, numbers: _Numbers) -> None:
+    def _check_memory(self, numbers: _Numbers) -> None:
         if numbers.num_ids > _MOST_NODES:
             raise InputError(f"{self.path}: more than {_MOST_NODES:,} nodes; a store holds no more")
         if numbers.num_bytes > self.memory_bytes:

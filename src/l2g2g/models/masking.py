@@ -22,9 +22,9 @@ from l2g2g.models.pairs import Arcs, row_entries
 from l2g2g.models.sparse import SparseMatrix
 
 
-def draw_groups(units: np.ndarray, num_groups: int, *, seed: int, epoch: int) -> np.ndarray:
-    """(num_rows,) int32 random group of every row in this epoch; rows of one unit (a node, a cluster) stay together."""
-    words = hash_nodes(units.astype(np.int32), stream_key(seed, Purpose.MASK_GROUPS, epoch))
+def draw_groups(nodes: np.ndarray, num_groups: int, *, seed: int, epoch: int) -> np.ndarray:
+    """(num_rows,) int32 random group of every node in this epoch, the same wherever a node has a row."""
+    words = hash_nodes(nodes.astype(np.int32), stream_key(seed, Purpose.MASK_GROUPS, epoch))
     return ((words.astype(np.uint64) * np.uint64(num_groups)) >> np.uint64(32)).astype(np.int32)
 
 

@@ -61,6 +61,8 @@ class StructureMap:
         """The same with so many eigenvectors at most: of the largest eigenvalues, or of the largest magnitudes."""
         found = np.flatnonzero(signed | (self.eigenvalues > 0))
         chosen = np.sort(found[np.argsort(-np.abs(self.eigenvalues[found]), kind="stable")[:width]])
+        if len(chosen) == len(self.eigenvalues):  # no copy of a large table
+            return self
         columns = self.columns[:, np.append(chosen, -1)]
         return replace(self, columns=columns, eigenvalues=self.eigenvalues[chosen])
 
@@ -246,11 +248,6 @@ def _one_thread_for_few(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def structural_features(adjacency: sp.csr_array, width: int = 64, *, seed: int = 0) -> np.ndarray:
-    """(num_nodes, at most width + 1) float32: the columns of `fit_structure`."""
-    return fit_structure(adjacency, width, seed=seed).columns
 
 
 def blend_factor(feature_factor: float, structure: np.ndarray) -> float:

@@ -36,8 +36,6 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
         "random edges": {"mask": 0.7},
         "none": {"mask": 0.0},
         "nodes redrawn": {"mask": 0.7, "mask_by": "nodes"},
-        "clusters regrouped": {"mask": 0.7, "mask_by": "clusters"},
-        "fixed patches": {"mask_by": "patches"},
     },
     "assembly": {"whole-graph pass": {"assembly": "whole"}, "aligned mean": {"assembly": "mean"}},
     "negatives": {"fresh": {"negatives": "fresh"}, "fixed": {"negatives": "fixed"}},
@@ -59,10 +57,8 @@ class Variant:
 
     @property
     def possible(self) -> bool:
-        """A whole-graph pass needs one encoder; edges between fixed patches are not inside them."""
-        if self.encoders == "separate" and self.assembly == "whole-graph pass":
-            return False
-        return not (self.mask == "fixed patches" and self.pairs == "inside patches")
+        """A whole-graph pass needs one encoder."""
+        return not (self.encoders == "separate" and self.assembly == "whole-graph pass")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -123,7 +119,7 @@ def sections() -> list[Section]:
         reach.append((label, alignment, replace(separate, pairs=pairs, alignment=alignment)))
     hidden = []
     inside = replace(DEFAULT, pairs="inside patches")
-    for mask in ("random edges", "none", "nodes redrawn", "clusters regrouped"):
+    for mask in ("random edges", "none", "nodes redrawn"):
         hidden.append(("mask", mask, replace(inside, mask=mask)))
     return [
         Section("One change to the default", DEFAULT, "the default", one_at_a_time(DEFAULT)),

@@ -5,15 +5,16 @@ Every message has a time-out: a rank that died or stalls ends the others with a 
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from l2g2g.errors import InputError, WorkerError
 from l2g2g.parallel.network import choose_interface
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from torch.distributed import Store
 
 USUAL_TIMEOUT = 600.0
-_POLL = 0.01  # seconds between two looks at who has come
-_COURTESY = 0.5  # seconds for which the other ranks let the first one report
+_POLL = 0.01  # seconds between two checks which ranks have come
+_FIRST_REPORTS = 0.5  # seconds for which the other ranks let the first one report
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,13 @@ class Communicator:
         """The bytes that rank 0 has, for all."""
         return data
 
+    def decide(self, judge: Callable[[], Any]) -> Any:
+        """What the first rank finds, for all. It must fit into JSON."""
+        if self.size == 1:
+            return judge()
+        found = json.dumps(judge()).encode() if self.is_first else b""
+        return json.loads(self.broadcast("decisions", found))
+
     def check_same(self, what: str, digest: bytes) -> None:
         """Refuse to go on where ranks read or made different things."""
 
@@ -234,10 +242,10 @@ class RankCommunicator(Communicator):
     def reports_error(self) -> bool:
         """See `Communicator`."""
         if not self.is_first:
-            time.sleep(_COURTESY)
+            time.sleep(_FIRST_REPORTS)
         with suppress(RuntimeError):
             return bool(self._store.add("said", 1) == 1)
-        return True  # nobody can be asked
+        return True  # the first rank is gone, which holds the store
 
     @property
     def device(self) -> torch.device:
@@ -282,13 +290,13 @@ def join_ranks(place: Place, *, device: str = "cpu", timeout: float = USUAL_TIME
 def _agree_on_name(store: Store, place: Place, timeout: float) -> str:
     """A fresh prefix for the keys in the store, so that those of an earlier attempt are not read.
 
-    The count of restarts would do on one host, but hosts may count differently. Every rank asks with a word of its own;
-    rank 0 answers with the name, until all have taken it. A word left by a dead rank is answered to no one.
+    The count of restarts would do on one host, but hosts may count differently. Every rank asks with a random
+    token; rank 0 answers with the name, until all have taken it. The token of a dead rank is answered, but not read.
     """
     if place.rank:
-        word = secrets.token_hex(8)
-        store.set(f"l2g2g/asks/{place.rank}", word)
-        name = store.get(f"l2g2g/answer/{word}").decode()
+        token = secrets.token_hex(8)
+        store.set(f"l2g2g/asks/{place.rank}", token)
+        name = store.get(f"l2g2g/answer/{token}").decode()
         store.add(f"{name}/came", 1)
         return name
     name, answered = f"l2g2g/attempt-{place.attempt}-{secrets.token_hex(4)}", set()
@@ -296,10 +304,10 @@ def _agree_on_name(store: Store, place: Place, timeout: float) -> str:
     while store.add(f"{name}/came", 0) < place.size - 1:
         for rank in range(1, place.size):
             if store.check([f"l2g2g/asks/{rank}"]):
-                word = store.get(f"l2g2g/asks/{rank}").decode()
-                if word not in answered:
-                    store.set(f"l2g2g/answer/{word}", name)
-                    answered.add(word)
+                token = store.get(f"l2g2g/asks/{rank}").decode()
+                if token not in answered:
+                    store.set(f"l2g2g/answer/{token}", name)
+                    answered.add(token)
         if time.monotonic() > end:
             raise RuntimeError("timed out")
         time.sleep(_POLL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import numpy as np
 
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
-from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap import PatchSet, make_patches
 from l2g2g.patches.partition import partition_graph
 from l2g2g.patches.store import PatchStore, write_patches
-from l2g2g.patches.widening import widen
+
+_REFUSED_BYTES = "refused_bytes"  # a setting of stored patches, see `cut_stored_graph`
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,20 @@ class Cut:
             **rest,
         )
 
-    def made(self, patches: PatchStore) -> bool:
-        """Whether these patches were cut in this way."""
+    def made(self, patches: PatchStore, memory: int | None = None) -> bool:
+        """Whether these patches were cut in this way. memory: a limit for training on them; None for none.
+
+        What was not widened because it would have taken too much counts only where it still would.
+        """
+        refused = find_refused(patches)
+        if refused is not None and (memory is None or memory >= refused):
+            return False
         return all(patches.settings.get(name) == value for name, value in asdict(self).items())
 
     def accepts(self, patches: PatchStore, left_open: Collection[str]) -> bool:
         """Whether patches that `l2g2g prepare` cut will do: what is left open, it has decided; overlaps may be larger.
 
-        left_open: names of the attributes that nobody asked for.
+        left_open: names of the attributes that were not asked for.
         """
         found = patches.settings
         if not found.get("prepared"):
@@ -99,16 +105,13 @@ def cut_graph(
         )
         sizes = np.bincount(labels)
     with measure("overlap"):
-        joined = None
-        if cut.most_share:
-            joined = widen(lambda: read_ahead(graph.row_blocks()), labels, len(sizes), cut.most_share)
         patch_set = make_patches(
             graph,
             labels,
             min_overlap=cut.min_overlap,
             target_overlap=cut.target_overlap,
             mean_degree=cut.mean_degree,
-            joined=joined,
+            most_share=cut.most_share,
         )
     return patch_set, float(sizes.max() * len(sizes) / len(labels))
 
@@ -120,15 +123,25 @@ def cut_stored_graph(
     *,
     memory_bytes: int | None = None,
     prepared: bool = False,
+    refused_bytes: int | None = None,
     measure: Callable[[str], AbstractContextManager[Any]] = nullcontext,
 ) -> PatchStore:
     """Cut a graph and keep the patches in its store, with what they were cut by and how equal the clusters are.
 
     graph: what is cut; the patches are written with all edges of its store. directory: another place for them.
     prepared: whether they are cut for their own sake, and not for a run that wants them like this.
-    memory_bytes, measure: as in `cut_graph`; a third stage is called "patches".
+    refused_bytes: what a training on patches that are widened as asked would take, where that is too much: these are
+    not widened, but keep what was asked for. memory_bytes, measure: as in `cut_graph`; a third stage is called
+    "patches".
     """
-    patch_set, balance = cut_graph(graph, cut, memory_bytes=memory_bytes, measure=measure)
+    done = cut if refused_bytes is None else replace(cut, most_share=0.0)
+    patch_set, balance = cut_graph(graph, done, memory_bytes=memory_bytes, measure=measure)
     with measure("patches"):
-        settings = {**asdict(cut), "balance": balance, "prepared": prepared}
+        settings = {**asdict(cut), "balance": balance, "prepared": prepared, _REFUSED_BYTES: refused_bytes}
         return write_patches(graph, patch_set, directory, settings=settings)
+
+
+def find_refused(patches: PatchStore) -> int | None:
+    """What a training on widened patches would have taken, where these were not widened for that reason."""
+    found = patches.settings.get(_REFUSED_BYTES)
+    return found if isinstance(found, int) else None

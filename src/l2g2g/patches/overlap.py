@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +14,7 @@ from l2g2g.graphs.block_model import sorted_distinct
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
-from l2g2g.patches.widening import Joined
+from l2g2g.patches.widening import GOOD_CUT, Joined, widen
 
 _NO_DEGREE = 0.1  # stands for no edges, so that the rows of a node without any count alike
 
@@ -31,6 +30,7 @@ class PatchSet:
         overlaps: Which rows of joined patches are the same node.
         num_joined: Joins that were made between patches with no edge between them.
         num_widened: Nodes that patches took in because too many edges would be cut, see `widening`.
+        inside_share: Share of the edges inside clusters, before these overlap.
         row_degrees: (num_rows,) int32 edges of every row inside its patch, where patches were widened; None otherwise.
     """
 
@@ -40,6 +40,7 @@ class PatchSet:
     overlaps: OverlapIndex
     num_joined: int = 0
     num_widened: int = 0
+    inside_share: float = 1.0
     row_degrees: np.ndarray | None = None
 
     @property
@@ -56,6 +57,11 @@ class PatchSet:
     def is_whole(self) -> bool:
         """Whether this is the whole graph as one patch."""
         return self.num_patches == 1 and self.num_rows == self.num_nodes
+
+    @property
+    def is_cut_badly(self) -> bool:
+        """Whether so many edges are cut that patches were widened, or would have been."""
+        return self.inside_share < GOOD_CUT
 
     @property
     def sizes(self) -> np.ndarray:
@@ -114,27 +120,11 @@ class PatchSet:
         """Undirected edges that lie inside at least one patch."""
         if self.is_whole:
             return graph.num_edges
-        return graph.num_edges - sum(len(sources) for sources, _ in self._cut_blocks(graph))
-
-    def cut_edges(self, graph: GraphStore) -> tuple[np.ndarray, np.ndarray]:
-        """Edges that no patch holds, as (sources, targets) with source < target."""
-        sources, targets = (np.concatenate(part) for part in zip(*self._cut_blocks(graph), strict=True))
-        return sources, targets
-
-    def _cut_blocks(self, graph: GraphStore) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        num_cut = 0
         for block in read_ahead(graph.row_blocks()):
-            yield kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
-
-    def share_patch(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """(num_pairs,) bool, whether a patch holds both nodes of each pair."""
-        indptr, patches = self._patches_of_nodes
-        found = np.zeros(len(one), bool)
-        counts = indptr[np.asarray(one, np.int64) + 1] - indptr[one]
-        for turn in range(int(counts.max(initial=0))):  # few patches hold a node
-            here = np.flatnonzero((counts > turn) & ~found)
-            wanted = patches[indptr[one[here]] + turn].astype(np.int64)
-            found[here] = kernels().find_entries(indptr, patches, other[here].astype(np.int64), wanted) >= 0
-        return found
+            sources, _ = kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
+            num_cut += len(sources)
+        return graph.num_edges - num_cut
 
     @cached_property
     def _patches_of_nodes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -160,20 +150,25 @@ def make_patches(
     min_overlap: int = 17,
     target_overlap: int = 34,
     mean_degree: float = 4.0,
-    joined: Joined | None = None,
+    most_share: float = 0.0,
 ) -> PatchSet:
-    """Grow clusters into overlapping patches along a sparse, connected patch graph, in two passes over the rows.
+    """Grow clusters into overlapping patches along a sparse, connected patch graph, in a few passes over the rows.
 
     labels: (num_nodes,) cluster of each node. Every pair of the patch graph shares about target_overlap nodes, at least
     min_overlap where its two clusters have them, and all overlaps together add at most half as many nodes as the graph
     has. Half of them come from either cluster: those with most edges to the other one first, then breadth first.
-    joined: nodes that are in further patches besides.
+    most_share: of the nodes that a patch may take in where many edges are cut, see `widen`; 0 for none.
     """
     num_clusters = int(labels.max()) + 1
     if num_clusters == 1:
         return whole_graph(graph.num_nodes)
     labels = labels.astype(np.int32, copy=False)
-    pairs, num_joined = patch_graph(count_cut_edges(graph, labels, num_clusters), labels, mean_degree)
+    counts = count_cut_edges(graph, labels, num_clusters)
+    inside_share = 1 - int(counts.sum()) / max(1, 2 * graph.num_edges)
+    joined = Joined.none()
+    if most_share and inside_share < GOOD_CUT:
+        joined = widen(lambda: read_ahead(graph.row_blocks()), labels, num_clusters, most_share)
+    pairs, num_joined = patch_graph(counts, labels, mean_degree)
     members, starts = group_by_label(labels, num_clusters)
     wanted = overlap_size(min_overlap, target_overlap, graph.num_nodes, len(pairs))
     quotas = _quotas(pairs, np.diff(starts), wanted)
@@ -183,10 +178,10 @@ def make_patches(
         kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, ties)
     for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
-        nodes[own] = _search_on(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
-    added = np.repeat(pairs[:, ::-1].ravel(), quotas), nodes
-    found = _assemble_patches(labels, *added, pairs, num_joined, joined)
-    return replace(found, row_degrees=_count_row_degrees(graph, found)) if found.num_widened else found
+        nodes[own] = _grow_inside(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
+    found = _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, joined)
+    degrees = _count_row_degrees(graph, found) if found.num_widened else None
+    return replace(found, num_joined=num_joined, inside_share=inside_share, row_degrees=degrees)
 
 
 def _count_row_degrees(graph: GraphStore, patch_set: PatchSet) -> np.ndarray:
@@ -211,10 +206,11 @@ def _quotas(pairs: np.ndarray, sizes: np.ndarray, wanted: int) -> np.ndarray:
     return np.stack([from_first, from_second], axis=1).ravel()
 
 
-def _search_on(graph: GraphStore, labels: np.ndarray, found: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Fill what is -1 at the end: neighbours inside the cluster, breadth first, then members that are left, in order.
+def _grow_inside(graph: GraphStore, labels: np.ndarray, found: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """As many nodes of a cluster as found has places, those that are found first.
 
-    found: nodes of the cluster. members: all of them.
+    found: nodes of the cluster, then -1 for each place that is free. These get neighbours inside the cluster, breadth
+    first, then the other members in order. members: all nodes of the cluster.
     """
     queue = found[found >= 0].tolist()
     seen, rest, head = set(queue), iter(members.tolist()), 0
@@ -236,12 +232,10 @@ def _assemble_patches(
     added_patch: np.ndarray,
     added_node: np.ndarray,
     pairs: np.ndarray,
-    num_joined: int,
-    joined: Joined | None = None,
+    joined: Joined,
 ) -> PatchSet:
     """The patches of clusters and the nodes that were added to them. pairs: the patches that overlap."""
     num_nodes, num_clusters = len(labels), int(labels.max()) + 1
-    joined = joined or Joined.none()
     patch_of_row = np.concatenate([labels, added_patch, joined.clusters])
     node_of_row = np.concatenate([np.arange(num_nodes), added_node, joined.nodes])
     keys = sorted_distinct(patch_of_row.astype(np.int64) * num_nodes + node_of_row)
@@ -249,7 +243,7 @@ def _assemble_patches(
     offsets = np.searchsorted(keys, np.arange(num_clusters + 1, dtype=np.int64) * num_nodes)
     patch_nodes = np.split(global_nodes, offsets[1:-1])
     overlaps = index_overlaps(patch_nodes, pairs)
-    return PatchSet(num_nodes, global_nodes, offsets, overlaps, num_joined, len(joined.nodes))
+    return PatchSet(num_nodes, global_nodes, offsets, overlaps, num_widened=len(joined.nodes))
 
 
 def count_cut_edges(graph: GraphStore, labels: np.ndarray, num_clusters: int) -> sp.csr_array:

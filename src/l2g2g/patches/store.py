@@ -47,6 +47,8 @@ class PatchStore:
             self.num_nodes, self.num_edges = int(values["num_nodes"]), int(values["num_edges"])
             self.num_features = int(values["num_features"])
             self._num_joined, self._num_widened = int(values["num_joined"]), int(values.get("num_widened", 0))
+            # Versions that did not write the share only said whether they widened.
+            self._inside_share = float(values.get("inside_share", 0.0 if self._num_widened else 1.0))
             self.settings: dict[str, object] = dict(values["settings"])
             self.graph_sha256 = str(values["graph_sha256"])
         self.weighted = "weights" in self.arrays
@@ -87,6 +89,7 @@ class PatchStore:
             OverlapIndex(self.num_patches, *index),
             self._num_joined,
             self._num_widened,
+            self._inside_share,
             arrays["row_degrees"].read() if "row_degrees" in arrays else None,
         )
 
@@ -229,6 +232,7 @@ def write_patches(
             "num_features": graph.num_features,
             "num_joined": patch_set.num_joined,
             "num_widened": patch_set.num_widened,
+            "inside_share": patch_set.inside_share,
             "graph_sha256": stored.sha256,
             "settings": settings or {},
         }

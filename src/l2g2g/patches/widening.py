@@ -35,19 +35,17 @@ class Joined:
 
     @classmethod
     def none(cls) -> Joined:
-        """Nobody."""
+        """No node joins another cluster."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def widen(blocks: Blocks, labels: np.ndarray, num_clusters: int, most_share: float) -> Joined:
-    """Who joins which cluster: the pairs with most edges first, as long as both bounds are kept.
+    """Nodes that join further clusters: the pairs with most edges first, as long as both bounds are kept.
 
-    blocks: gives the rows of the graph, once for every pass; there are up to three. labels: (num_nodes,) cluster of
+    blocks: gives the rows of the graph, once for each of two passes. labels: (num_nodes,) cluster of
     each node. most_share: of the nodes that a patch may hold. All patches hold at most 2.5 rows for every node.
     """
     num_nodes = len(labels)
-    if _inside_share(blocks(), labels) >= GOOD_CUT:
-        return Joined.none()
     histogram, num_arcs = np.zeros((num_clusters, _MOST_COUNTED + 1), np.int64), 0
     for first, counts in _count_edges(blocks(), labels, num_clusters):
         own = labels[first : first + len(counts)]
@@ -66,16 +64,6 @@ def widen(blocks: Blocks, labels: np.ndarray, num_clusters: int, most_share: flo
         nodes_found.append(nodes + first)
         clusters_found.append(clusters.astype(np.int64))
     return Joined(np.concatenate(clusters_found), np.concatenate(nodes_found))
-
-
-def _inside_share(blocks: Iterable[RowBlock], labels: np.ndarray) -> float:
-    """Share of the arcs that join nodes of one cluster; 1 where there are none."""
-    num_inside = num_arcs = 0
-    for block in blocks:
-        own = np.repeat(labels[block.low : block.high], np.diff(block.indptr))
-        num_inside += int((own == labels[block.indices]).sum())
-        num_arcs += len(own)
-    return num_inside / num_arcs if num_arcs else 1.0
 
 
 def _find_thresholds(

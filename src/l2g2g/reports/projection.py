@@ -171,12 +171,12 @@ def _nearest_of_sample(units: np.ndarray, sample: np.ndarray) -> np.ndarray:
     right = np.ascontiguousarray(units[sample])
     found = np.full((len(units), 1), -1, np.int64)
     cosines = np.full((len(units), 1), -np.inf, np.float32)
-    nobody = np.full(len(units), -1, np.int64)
+    own = np.full(len(units), -1, np.int64)
     for low in range(0, len(units), _QUERIES):
         here = slice(low, low + _QUERIES)
         for first in range(0, len(sample), _COLUMNS):
             block = units[here] @ right[first : first + _COLUMNS].T
-            keep_best(block, first, nobody[here], cosines[here], found[here])
+            keep_best(block, first, own[here], cosines[here], found[here])
     cells = found[:, 0]
     cells[sample] = np.arange(len(sample))
     return cells

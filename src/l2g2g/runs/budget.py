@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
-from l2g2g.runs.memory import resident_memory
+from l2g2g.runs.memory import resident_memory, structure_bytes
 from l2g2g.training.batches import KeptBytes
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
@@ -75,7 +74,7 @@ class Needs:
 
     @property
     def total(self) -> int:
-        """All of it, with a margin."""
+        """Bytes of the whole run, with a margin."""
         return self._sum(self.nodes)
 
     def spare(self, limit: int) -> int:
@@ -128,8 +127,8 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
     held_out = 0.05 * sizes.num_edges * 112 + 4 * num_nodes
     always = 8 * rows + 24 * num_nodes + held_out
-    structural = structure_columns(sizes, config)
-    always += 4 * num_nodes * structural
+    structural = structure_bytes(num_nodes, config, has_features=sizes.num_features > 0)
+    always += num_nodes * structural.kept
     epoch = 0.0
     if config.loss_scope == "global":
         scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
@@ -144,8 +143,8 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = BYTES_PER_NUMBER * num_nodes * (structural + MORE_VECTORS) / sizes.num_ranks if structural else 0
-    structure += 12 * num_nodes * structural if sizes.num_ranks > 1 else 0  # all columns, as sent and received
+    structure = num_nodes * structural.found / sizes.num_ranks
+    structure += 3 * num_nodes * structural.kept if sizes.num_ranks > 1 else 0  # all columns, as sent and received
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 
@@ -210,5 +209,5 @@ def _too_small(name: str, memory: int, needs: Needs) -> ResourceError:
 
 
 def show_size(num_bytes: int) -> str:
-    """As one would give it: 4GB, 750MB."""
+    """A number of bytes as an option takes it: 4GB, 750MB."""
     return f"{num_bytes / 1e9:.4g}GB" if num_bytes >= 10**9 else f"{math.ceil(num_bytes / 1e6)}MB"

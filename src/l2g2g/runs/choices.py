@@ -17,6 +17,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.signed import SignedDecoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.structure import StructureMap
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.fitted import make_autoencoder
 
 # Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
@@ -24,7 +25,7 @@ TRIAL_EPOCHS = 15
 NEGATIVE_EPOCHS = 30  # of either way to draw non-edges: after 15 the better one was often the worse one in the end
 _LEAST_GAIN = 0.002
 # Of an early lead of blended columns some is lost. After 15 epochs with 16 columns UAI leads by at most 0.5 points,
-# Amazon Photo by 0.8 to 1.2, others by more than 2, and only these stay ahead. A learned decoder keeps what it gained.
+# Amazon Photo by 0.7 to 1.2, others by more than 2, and only these stay ahead. A learned decoder keeps what it gained.
 _LEAST_BLEND_GAIN = 0.006
 # Blending is tried where spectral vectors alone come this near to a short training on the features. A learned decoder
 # makes use of columns that say less.
@@ -36,6 +37,8 @@ _ROW_POWERS = (0.0, 0.5, 1.0)
 _EIGENVALUE_POWERS = (0.0, 1.5)
 LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
+
+_Best = tuple[float, int, bool, float, float]  # AUC, eigenvectors, whether signs count, both powers
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ class SpectralVectors:
         inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
-        return replace(self, inputs=inputs, model=_make_model(model, inputs, self.eigenvalue_power, self.slope))
+        return replace(self, inputs=inputs, model=_set_weights(model, inputs, self.eigenvalue_power, self.slope))
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,9 @@ class Choice:
     def describe(self) -> dict[str, Any]:
         """What the JSON line says: the same bits in every run of the same seed."""
         vectors = "spectral" if self.structure == "spectral" else "trained"
-        powers = (
-            {}
-            if self.row_power is None
-            else {
-                "row_power": self.row_power,
-                "eigenvalue_power": self.eigenvalue_power,
-            }
-        )
+        powers: dict[str, float | None] = {}
+        if self.row_power is not None:
+            powers = {"row_power": self.row_power, "eigenvalue_power": self.eigenvalue_power}
         decided = {"assembly": self.assembly, "negative_sampling": self.negatives}
         decided = {name: value for name, value in decided.items() if value is not None}
         return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
@@ -133,38 +131,51 @@ class Choice:
 
 
 def find_spectral(
-    structure: StructureMap, num_features: int, validation: Pairs | None, config: Config
+    structure: StructureMap,
+    num_features: int,
+    validation: Pairs | None,
+    config: Config,
+    communicator: Communicator = LOCAL,
 ) -> SpectralVectors:
-    """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read."""
+    """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read.
+
+    communicator: of the ranks, for which the first one decides: on another processor sums may be rounded differently.
+    """
     most = min(config.dim, config.spectral_width(num_features))
-    widths = sorted({min(LEAST_WIDTH, most), most})
-    candidates = [(width, structure.leading(width)) for width in widths]
-    if structure.is_signed and config.can_be_signed:
-        candidates += [(width, structure.leading(width, signed=True)) for width in widths]
-    auc_found: float | None = None
     # Without validation pairs: signs where a finished run had chosen them.
     signed = structure.is_signed and config.decoder == "signed"
-    best = (most, structure.leading(most, signed=signed)), _ROW_POWER, _EIGENVALUE_POWER
+    auc: float | None = None
+    width, row_power, power = most, _ROW_POWER, _EIGENVALUE_POWER
     if validation is not None:
-        sources, targets, is_edge = validation.endpoints()
-        for each, row_power in itertools.product(candidates, _ROW_POWERS):
-            columns = each[1]
-            rows = columns.scaled_columns(row_power)[:, :-1].astype(np.float64)
-            products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
-            for power in _EIGENVALUE_POWERS:
-                auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
-                # More eigenvectors fit the validation pairs a little better even where they are noise.
-                wider = auc_found is not None and each[0] > best[0][0]
-                margin = needed_gain(auc_found or 0.0, len(validation.positive)) if wider else 0.0
-                if auc_found is None or auc > auc_found + margin:
-                    auc_found, best = auc, (each, row_power, power)
-    (width, chosen), row_power, power = best
+        best = communicator.decide(lambda: _find_best(structure, most, validation, config))
+        auc, width, signed, row_power, power = best
+    chosen = structure.leading(width, signed=signed)
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
-    model = _make_model(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
-    slope = 1.0 if validation is None else _calibrate(model, inputs, validation)
+    model = _set_weights(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
+    slope = 1.0 if validation is None else _calibrate(model, inputs, validation, communicator)
     num_edges = 0 if validation is None else len(validation.positive)
-    return SpectralVectors(inputs, model, auc_found, row_power, power, width, slope, num_edges)
+    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, num_edges)
+
+
+def _find_best(structure: StructureMap, most: int, validation: Pairs, config: Config) -> _Best:
+    """What tells the validation pairs apart best. most: eigenvectors at most."""
+    widths = sorted({min(LEAST_WIDTH, most), most})
+    signs = (False, True) if structure.is_signed and config.can_be_signed else (False,)
+    sources, targets, is_edge = validation.endpoints()
+    best: _Best | None = None
+    for signed, width, row_power in itertools.product(signs, widths, _ROW_POWERS):
+        columns = structure.leading(width, signed=signed)
+        rows = columns.scaled_columns(row_power)[:, :-1].astype(np.float64)
+        products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
+        for power in _EIGENVALUE_POWERS:
+            auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
+            # More eigenvectors fit the validation pairs a little better even where they are noise.
+            margin = 0.0 if best is None or width <= best[1] else needed_gain(best[0], len(validation.positive))
+            if best is None or auc > best[0] + margin:
+                best = auc, width, signed, row_power, power
+    assert best is not None
+    return best
 
 
 def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
@@ -176,26 +187,26 @@ def may_be_near(rough: float | None, short: float | None) -> bool:
     return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
-def _make_model(like: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
-    """The model in which column i reaches the number i of a vector, times a power of its eigenvalue."""
+def _set_weights(model: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
+    """Give a model the weights with which column i becomes coordinate i, times a power of its eigenvalue."""
     structure = inputs.structure
     assert structure is not None
     values = torch.from_numpy(structure.eigenvalues.astype(np.float32))
     weights = values.abs() ** eigenvalue_power
     mean_length = float(np.sqrt(np.square(structure.scaled_columns(inputs.row_power)[:, :-1]).sum(1).mean()))
-    encoder = like.encoder_of(0)
+    encoder = model.encoder_of(0)
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.zero_()
         assert encoder.skip is not None
         size = len(weights)
         encoder.skip[:size, :size] = torch.diag(weights * (math.sqrt(slope) / max(mean_length, 1e-30)))
-        if isinstance(like.decoder, SignedDecoder):
-            like.decoder.weights.fill_(1.0)[:size] = values.sign()
-    return like
+        if isinstance(model.decoder, SignedDecoder):
+            model.decoder.weights.fill_(1.0)[:size] = values.sign()
+    return model
 
 
-def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs) -> float:
+def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs, communicator: Communicator) -> float:
     """Set length of the vectors and bias so that scores are log-odds of the validation pairs. Returns the slope."""
     structure, encoder, bias = inputs.structure, model.encoder_of(0), getattr(model.decoder, "bias", None)
     assert structure is not None
@@ -203,7 +214,7 @@ def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs) -> float
     vectors = torch.from_numpy(structure.scaled_columns(inputs.row_power)) @ encoder.skip.detach()
     sources, targets, is_edge = validation.endpoints()
     scores = model.decoder.score(vectors.numpy(), sources, targets)
-    slope, intercept = fit_log_odds(scores, is_edge)
+    slope, intercept = communicator.decide(lambda: fit_log_odds(scores, is_edge))
     with torch.no_grad():
         encoder.skip.mul_(math.sqrt(slope))
         if isinstance(bias, torch.Tensor):

@@ -37,10 +37,6 @@ class FeatureCounts:
         """Whether a row has ten entries or more on average."""
         return self.num_entries >= 10 * self.num_nodes
 
-    def has_few_arcs(self, hidden: int) -> bool:
-        """Whether the first layer has several times as many weights as the graph has arcs."""
-        return has_few_arcs(self.num_columns, hidden, self.num_arcs)
-
 
 def has_few_arcs(num_columns: int, hidden: int, num_arcs: int) -> bool:
     """Whether the first layer has several times as many weights as the graph has arcs: it can learn them by heart."""
@@ -67,7 +63,7 @@ def compression_pays(counts: FeatureCounts | None, config: Config) -> bool:
     """
     if not config.feature_width or counts is None:
         return False
-    return counts.has_many_entries and not counts.has_few_arcs(config.hidden)
+    return counts.has_many_entries and not has_few_arcs(counts.num_columns, config.hidden, counts.num_arcs)
 
 
 def choose_feature_dropout(counts: FeatureCounts | None, num_columns: int, config: Config) -> float:
@@ -83,5 +79,4 @@ def choose_feature_dropout(counts: FeatureCounts | None, num_columns: int, confi
         return 0.0
     if compression_pays(counts, config):
         return 0.1
-    few = FeatureCounts(counts.num_nodes, counts.num_arcs, num_columns, counts.num_entries).has_few_arcs(config.hidden)
-    return 0.75 if few else 0.5
+    return 0.75 if has_few_arcs(num_columns, config.hidden, counts.num_arcs) else 0.5

@@ -34,7 +34,6 @@ from l2g2g.runs.record import GraphFacts, PatchFacts
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.saved_model import frame_weights, model_parts, model_values, model_weights
-from l2g2g.runs.scoring import pair_scorer
 
 ESTIMATORS = {
     "gae": "GAE",
@@ -45,7 +44,7 @@ ESTIMATORS = {
     "vl2g2g": "VL2G2G",
 }
 _SAMPLED_EDGES = 20_000
-_PLACES = ("output", "warm_start")  # a page that is passed on tells nobody's folders
+_PLACES = ("output", "warm_start")  # folders of the user, which a page for others leaves out
 _PACKAGES = ("l2g2g", "torch", "numpy", "scipy")
 # Edges are kept unless they would dwarf the vectors; what is small in itself is no burden.
 _FEW_BYTES = 64_000_000
@@ -160,7 +159,7 @@ def _score_learned(graph: GraphStore, run: Run) -> ScoredPairs | None:
     pairs = sample_pairs(graph, _SAMPLED_EDGES, run.config.seed)
     if pairs is None:
         return None
-    return ScoredPairs.of("training", run.embedding, pairs, pair_scorer(run.trained.model), run.config.seed)
+    return ScoredPairs.of("training", run.embedding, pairs, run.trained.model.decoder.score, run.config.seed)
 
 
 def _describe_graph(graph: GraphStore) -> GraphFacts:

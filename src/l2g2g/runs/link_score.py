@@ -15,7 +15,6 @@ from l2g2g.graphs.non_edges import sample_non_edges
 from l2g2g.graphs.splits import Pairs
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.new_nodes import embed_new_nodes
-from l2g2g.runs.scoring import pair_scorer
 
 _HELD_OUT = 0.2
 _STREAM = 0x5C0E  # keeps these draws apart from others of the same seed
@@ -30,7 +29,7 @@ def score_links(fitted: Fitted, embedding: np.ndarray, graph: Graph, known: np.n
     generator = np.random.default_rng([fitted.config.seed, _STREAM])
     positive = np.stack(graph.edges(), axis=1).astype(np.int64)
     pairs = Pairs(known[positive], known[sample_non_edges(graph, len(positive), generator)])
-    return evaluate_links(embedding, pairs, pair_scorer(fitted.model)).auc
+    return evaluate_links(embedding, pairs, fitted.model.decoder.score).auc
 
 
 def score_new_nodes(fitted: Fitted, embedding: np.ndarray, new: NewNodes) -> float:
@@ -47,7 +46,7 @@ def score_new_nodes(fitted: Fitted, embedding: np.ndarray, new: NewNodes) -> flo
     positive = np.stack([sources[held], targets[held]], axis=1)
     negative = _pairs_without_link(new.to_known, len(positive), generator, new.name)
     shift = np.array([new.num_known, 0])  # new nodes stand after the known ones
-    return evaluate_links(vectors, Pairs(positive + shift, negative + shift), pair_scorer(fitted.model)).auc
+    return evaluate_links(vectors, Pairs(positive + shift, negative + shift), fitted.model.decoder.score).auc
 
 
 def _pairs_without_link(links: sp.csr_array, count: int, generator: np.random.Generator, name: str) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from dataclasses import dataclass
 from pathlib import Path
 
 import scipy.sparse as sp
@@ -64,13 +65,44 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     per_arc += _BYTES_PER_DIRECTION if config.directed else 0
     exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
     training = activations + copies * columns + per_arc * num_arcs + exchanged
-    if has_features and config.expects_structure(num_nodes):  # tried beside the features
-        training += BYTES_PER_NUMBER * num_nodes * (config.structure_width + 1 + MORE_VECTORS)
-    elif has_features and config.structure == "auto":  # a first look at fewer columns
-        training += BYTES_PER_NUMBER * num_nodes * (config.dim + 1 + MORE_VECTORS)
+    structure = structure_bytes(num_nodes, config, has_features=has_features)
+    if has_features:  # columns that are tried beside them
+        training += num_nodes * structure.found
+    else:
+        training = max(training + num_nodes * structure.kept - columns, num_nodes * structure.found)
     if config.patience and num_arcs <= 2 * MOST_BASELINE_EDGES:
         training += spectral_bytes(num_nodes, num_arcs // 2, config.dim)
     return int(training)
+
+
+@dataclass(frozen=True)
+class StructureBytes:
+    """Bytes of structural columns for every node: while they are found, and while they are kept for a training."""
+
+    found: int
+    kept: int
+
+
+def structure_bytes(num_nodes: int, config: Config, *, has_features: bool) -> StructureBytes:
+    """What the columns that the encoder reads take, and those that spectral vectors are chosen from."""
+    found, kept = [0], 0
+    if not has_features or config.expects_structure(num_nodes):
+        found.append(_bytes_found(config.structure_width))
+        kept = 4 * (config.structure_width + 1)
+    elif config.considers_structure(num_nodes):  # a first look at fewer columns
+        found.append(_bytes_found(config.spectral_width(1)))
+    compared = config.structure == "auto" and config.patience and config.epochs != 0
+    if kept and config.can_be_spectral and (compared or config.structure == "spectral"):
+        width = config.spectral_width(int(has_features))
+        num_negative = min(config.dim, width) if config.can_be_signed else 0
+        found.append(_bytes_found(width))
+        found.append(4 * width + _bytes_found(num_negative))  # sought when the others are found
+        kept += 4 * (width + num_negative + 1)
+    return StructureBytes(max(found), kept)
+
+
+def _bytes_found(num_vectors: int) -> int:
+    return BYTES_PER_NUMBER * (num_vectors + 1 + MORE_VECTORS)
 
 
 def peak_of_reading(num_arcs: int, columns: int) -> int:

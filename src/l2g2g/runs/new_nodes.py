@@ -68,7 +68,7 @@ def _encode_in_patch(
     """(num_members, dim) vectors of some new nodes, encoded beside the known ones of a patch, in the common frame."""
     states, device, start = fitted.states, fitted.device, int(fitted.states.offsets[patch])
     nodes = states.nodes[states.rows_of(patch)]
-    touched = np.unique(new.to_known[members][:, nodes].indices)  # nobody reads the others
+    touched = np.unique(new.to_known[members][:, nodes].indices)  # the others are not read
     part = new.select(members, nodes[touched])
     encoder = fitted.model.encoder_of(patch)
     matrix = replace(encoder.propagation.of_new_nodes(part, states.degrees[start + touched]), device=device)
@@ -94,7 +94,7 @@ def share_patches(membership: sp.csr_array, new: NewNodes) -> np.ndarray:
     """(num_new, num_patches) float32 shares of the patches in every new node, which add up to 1.
 
     membership: (num_known, num_patches) the same of the known nodes. A node takes the shares of its known neighbours;
-    one that has none, those of the new neighbours that have some, and so on; one that nobody leads to, all alike.
+    one that has none, those of the new neighbours that have some, and so on; one that none of these reach, all alike.
     """
     num_patches = membership.shape[1]
     shares = np.asarray((new.to_known @ membership).todense(), np.float64)

@@ -7,6 +7,7 @@ import math
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,10 @@ from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.patches.cut import cut_stored_graph
+from l2g2g.patches.cut import cut_stored_graph, find_refused
 from l2g2g.patches.overlap import PatchSet, whole_graph
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
-from l2g2g.patches.widening import GOOD_CUT
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.preparation import cut, plan_cut
@@ -64,10 +64,6 @@ class RunPatches:
     def kept_edge_fraction(self, graph: GraphStore) -> float:
         """Training edges that lie inside at least one patch."""
         return self.patch_set.count_covered_edges(graph) / graph.num_edges
-
-    def is_cut_badly(self, graph: GraphStore) -> bool:
-        """Whether so many edges are cut that patches were widened, or would have been."""
-        return self.patch_set.num_widened > 0 or self.kept_edge_fraction(graph) < GOOD_CUT
 
     def spare(self, config: Config) -> int | None:
         """Bytes that rows and batches may keep; None where nothing limits them."""
@@ -136,14 +132,15 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
     limit, threads, resident = config.memory, choose_threads(config, 2 * graph.num_edges), resident_memory()
     whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
+    refused = None if patches is None else find_refused(patches)
     while True:
         if patches is None:
-            patches = cut_stored(graph, num_patches, config, clock, folder)
+            patches = cut_stored(graph, num_patches, config, clock, folder, refused)
         needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
         if needs.total <= limit:
             return patches
         if patches.patch_set.num_widened:
-            config, patches = replace(config, most_patch_share=0.0), None
+            refused, patches = needs.total, None
             continue
         most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)
         if patches.num_patches >= most:
@@ -167,13 +164,22 @@ def sizes_of(graph: GraphStore, patches: PatchStore, num_ranks: int = 1) -> Stor
     )
 
 
-def cut_stored(graph: GraphStore, num_patches: int, config: Config, clock: Stopwatch, folder: Path) -> PatchStore:
-    """Cut a graph on disk into this many patches and keep them in a folder."""
-    method, room = _choose_method(graph, config)
+def cut_stored(
+    graph: GraphStore,
+    num_patches: int,
+    config: Config,
+    clock: Stopwatch,
+    folder: Path,
+    refused_bytes: int | None = None,
+) -> PatchStore:
+    """Cut a graph on disk into this many patches and keep them in a folder. refused_bytes: see `cut_stored_graph`."""
+    method, available = _choose_method(graph, config)
     if method != config.partition:
         warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it in passes", stacklevel=2)
     with clock.measure("partition"):
-        written = cut_stored_graph(graph, plan_cut(graph, num_patches, config, method), folder, memory_bytes=room)
+        wanted = plan_cut(graph, num_patches, config, method)
+        how: dict[str, Any] = {"memory_bytes": available, "refused_bytes": refused_bytes}
+        written = cut_stored_graph(graph, wanted, folder, **how)
     return_freed_memory()
     return written
 
@@ -182,10 +188,10 @@ def _choose_method(graph: GraphStore, config: Config) -> tuple[str, int | None]:
     """What cuts a graph within the limit, and the bytes that are left for it; None for no limit."""
     if config.memory is None:
         return config.partition, None
-    room = max(0, config.memory - resident_memory())
-    if config.partition == "metis" and metis_memory(graph) > room:
-        return "streaming", room
-    return config.partition, room
+    available = max(0, config.memory - resident_memory())
+    if config.partition == "metis" and metis_memory(graph) > available:
+        return "streaming", available
+    return config.partition, available
 
 
 def _existing(graph: GraphStore, config: Config, folder: Path) -> PatchStore | None:
@@ -199,4 +205,4 @@ def _existing(graph: GraphStore, config: Config, folder: Path) -> PatchStore | N
     wanted = plan_cut(graph, config.patches or patches.num_patches, config, _choose_method(graph, config)[0])
     names = {"partition": "partition", "fennel_passes": "fennel_passes", "mean_degree": "patch_degree"}
     left_open = [name for name, option in names.items() if getattr(config, option) == getattr(Config, option)]
-    return patches if wanted.made(patches) or wanted.accepts(patches, left_open) else None
+    return patches if wanted.made(patches, config.memory) or wanted.accepts(patches, left_open) else None

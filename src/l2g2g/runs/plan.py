@@ -208,6 +208,7 @@ class Sample:
             config = replace(config, patches=few)
             least, most = config.overlap_range
             patch_set = make_patches(graph, labels, min_overlap=least, target_overlap=most)
+            patch_set = replace(patch_set, inside_share=1.0)  # how the graph is cut is not known yet
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
         return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage)
 

@@ -16,16 +16,12 @@ from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, InputSource, fit_inputs
 from l2g2g.models.structure import StructureMap
-from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.cut import Cut, cut_graph
 from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.patches.partition import metis_memory, partition_graph
 from l2g2g.runs.feature_choices import FeatureCounts, choose_sampling, compression_pays
 from l2g2g.runs.fitted import make_autoencoder
-from l2g2g.runs.memory import resident_memory
 from l2g2g.training.loop import LoopSettings
 from l2g2g.training.pair_source import PairOptions
-from l2g2g.training.rows import TrainingRows
 
 # Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
 _REVERSED_SHARE = 0.5
@@ -34,12 +30,6 @@ _REVERSED_SHARE = 0.5
 def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
     """Whether vectors come from a pass over the whole graph and not from the patches."""
     return config.passes_whole_graph and patch_set.num_patches > 1
-
-
-def refuse_nothing_to_predict(num_scored: int) -> None:
-    """Refuse pairs of which none is an edge."""
-    if num_scored == 0:
-        raise InputError("--mask-by patches: every edge lies inside a patch, so there is nothing to predict")
 
 
 def propagates_once(config: Config) -> bool:
@@ -85,11 +75,6 @@ def cut(graph: GraphStore, config: Config) -> PatchSet:
     return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
 
 
-def is_limited(graph: GraphStore, config: Config) -> bool:
-    """Whether a graph is on disk because of a limit of memory."""
-    return config.memory is not None and not graph.resident
-
-
 def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
     """How these settings cut a graph."""
     least, wanted = config.overlap_range
@@ -104,27 +89,6 @@ def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -
         mean_degree=config.patch_degree,
         most_share=config.widens_to(graph.num_edges),
     )
-
-
-def mask_clusters(rows: TrainingRows, config: Config, communicator: Communicator) -> tuple[np.ndarray, float]:
-    """(num_nodes,) cluster of every node, which a mask regroups each epoch, and the share of the arcs between clusters.
-
-    Ten clusters for every patch, by METIS where it fits the limit of memory, otherwise by FENNEL in passes. Of several
-    ranks the first cuts.
-    """
-    labels = np.empty(0, np.int64)
-    if communicator.is_first:
-        num_clusters = count_mask_clusters(rows.num_nodes, config)
-        room = None if config.memory is None or rows.whole is not None else config.memory - resident_memory()
-        method = "metis" if room is None or metis_memory(rows.graph) <= room else "streaming"
-        labels = partition_graph(rows.graph, num_clusters, method=method, seed=config.seed).astype(np.int64)
-    labels = np.frombuffer(communicator.broadcast("clusters", labels.tobytes()), np.int64)
-    return labels, max(rows.count_between(labels) / (2 * rows.num_edges), 1e-9)
-
-
-def count_mask_clusters(num_nodes: int, config: Config) -> int:
-    """Clusters that a mask regroups, of a graph of this size."""
-    return max(2, min(10 * config.num_patches(num_nodes), num_nodes // 2))
 
 
 def find_inputs(

@@ -56,7 +56,7 @@ def make_shard(
         row_shard = RowShard(rows)
         return row_shard, RankCheckpointWriter(row_shard, checkpoints) if is_kept else None
     owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
-    watched = validates or is_kept  # somebody looks at all patches while they train
+    watched = validates or is_kept  # all patches are read while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
     shard = Shard(patch_set, communicator, owners, apart=apart)
     return shard, RankCheckpointWriter(shard, checkpoints) if is_kept else None

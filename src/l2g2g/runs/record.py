@@ -49,7 +49,7 @@ class PatchFacts:
         sizes: (num_patches,) nodes of each patch.
         pairs: (num_pairs, 2) joined patches, and overlaps: (num_pairs,) nodes they share.
         pair_residuals: (num_pairs,) root mean square distance of the two copies of a shared node, after alignment.
-        patch_residuals: (num_patches,) the same against the mean of all copies. Both are empty where nobody measured.
+        patch_residuals: (num_patches,) the same against the mean of all copies. Both may be empty: not measured.
         before, after: over all pairs, before alignment and after it.
         num_joined: Joins between patches with no edge between them.
         final_pass: Whether the final vectors come from a pass over the whole graph and not from the patches.

@@ -124,6 +124,7 @@ def open_run(
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    """Make a folder, hold its lock, and make sure that it can be written to."""
     try:
         (folder / _CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

@@ -31,14 +31,9 @@ from l2g2g.runs.stopwatch import Stopwatch
 _log = logging.getLogger(__name__)
 
 
-def pair_scorer(model: Autoencoder) -> PairScorer:
-    """How the model's decoder scores pairs."""
-    return model.decoder.score
-
-
 def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
     """AUC of some pairs."""
-    return evaluate_links(embedding.cpu().numpy(), pairs, pair_scorer(model)).auc
+    return evaluate_links(embedding.cpu().numpy(), pairs, model.decoder.score).auc
 
 
 def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float | None:
@@ -118,7 +113,7 @@ def score_test(
 
     train: the edges that training saw, the only ones that pair features are made of.
     """
-    own = pair_scorer(run.trained.model)
+    own = run.trained.model.decoder.score
     with clock.measure("evaluate"):
         alone = evaluate_links(run.embedding, test, own)
     if wanted == "vectors":
@@ -181,7 +176,7 @@ def further_measures(
 
 def with_scores(run: Run, kind: PairKind, pairs: Pairs, seed: int) -> Run:
     """The run with the scores of these pairs, which its artefact keeps."""
-    scored = ScoredPairs.of(kind, run.embedding, pairs, pair_scorer(run.trained.model), seed)
+    scored = ScoredPairs.of(kind, run.embedding, pairs, run.trained.model.decoder.score, seed)
     return replace(run, inspection=replace(run.inspection, scored=scored))
 
 

@@ -97,14 +97,14 @@ def open_source(
     if config.memory is None:
         yield read_graph(source, features, data_dir=data_dir, directed=config.directed, tables=tables)
         return
-    room = config.memory - resident_memory()
-    if room < LEAST_MEMORY:
+    available = config.memory - resident_memory()
+    if available < LEAST_MEMORY:
         least = show_size(resident_memory() + LEAST_MEMORY + 10_000_000)
         raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
     path = find_graph_file(source)
     is_table = path is not None and is_streamed(path)
-    if not is_table or (path is not None and _READING_FACTOR * _size_on_disk(path) < room):
-        more: dict[str, Any] = {"directed": config.directed, "memory_limit": room, "tables": tables}
+    if not is_table or (path is not None and _READING_FACTOR * _size_on_disk(path) < available):
+        more: dict[str, Any] = {"directed": config.directed, "memory_limit": available, "tables": tables}
         graph = read_graph(source, features, data_dir=data_dir, **more)
         if estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
             found = [graph]
@@ -123,7 +123,7 @@ def open_source(
             yield open_graph(folder)
             return
         more = {"data_dir": data_dir, "directed": config.directed, "tables": tables}
-        write_store(source, folder, features, memory_bytes=room, **more)
+        write_store(source, folder, features, memory_bytes=available, **more)
         return_freed_memory()
         yield open_graph(folder)
 

@@ -163,7 +163,7 @@ class BatchOptions:
 
     Attributes:
         negatives_per_edge: Non-edges drawn inside patches for every edge.
-        draws_pairs: Whether pairs inside patches are drawn; otherwise nobody asks which are held out.
+        draws_pairs: Whether pairs inside patches are drawn; otherwise pairs that are held out are not read.
         propagate_once: Compute Â X once where that is cheaper; not for encoders that need X itself.
         pairs: How pairs are drawn and counted.
         storage: In what dense features are held.
@@ -209,7 +209,6 @@ class PatchBatches(Sequence[PatchBatch]):
         groups: Numbers of the patches of each batch.
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
         options: How batches are made.
-        units: (num_nodes,) what masks assign to groups of nodes; None for single nodes.
         keep_bytes: What may stay in memory; None for everything.
         kept_bytes: What it takes.
     """
@@ -221,16 +220,15 @@ class PatchBatches(Sequence[PatchBatch]):
         held_out: sp.csr_array,
         options: BatchOptions | None = None,
         *,
-        units: np.ndarray | None = None,
         keep_bytes: int | None = None,
         kept_bytes: KeptBytes | None = None,
     ) -> None:
         self.source, self.groups, self.held_out = source, groups, held_out
-        self.options, self.units = options or BatchOptions(), units
+        self.options = options or BatchOptions()
         self._kept: dict[int, PatchBatch] = {}  # their edges are in memory
         self._whole: dict[int, PatchBatch] = {}  # and their features
         self._whole_ids: set[int] = set()
-        self._room, self._kept_bytes, self.keeps_states = keep_bytes, kept_bytes or KeptBytes(), False
+        self._spare_bytes, self._kept_bytes, self.keeps_states = keep_bytes, kept_bytes or KeptBytes(), False
         self._planned: set[int] = set()  # edges that are to stay
         self._read_before: set[int] = set()
         self._propagated: dict[int, bool] = {}
@@ -271,21 +269,21 @@ class PatchBatches(Sequence[PatchBatch]):
         return len(self) == 1 and 0 in self._whole
 
     def holds(self, batch: Batch) -> bool:
-        """Whether a batch stays in memory, with room for what the encoder leaves for its gradient."""
+        """Whether a batch stays in memory, with space for what the encoder leaves for its gradient."""
         return id(batch) in self._whole_ids
 
-    def _plan(self, room: int) -> None:
+    def _plan(self, spare: int) -> None:
         """Share out the budget as far as sizes are known."""
-        kept, arcs = self._kept_bytes, self.source.num_arcs if room else np.empty(0)
+        kept, arcs = self._kept_bytes, self.source.num_arcs if spare else np.empty(0)
         rows = [int(self.source.patch_set.sizes[group].sum()) for group in self.groups]
-        self.keeps_states = 0 < kept.state * sum(rows) <= room
-        room -= kept.state * sum(rows) if self.keeps_states else 0
-        for place, group in enumerate(self.groups if room else []):
+        self.keeps_states = 0 < kept.state * sum(rows) <= spare
+        spare -= kept.state * sum(rows) if self.keeps_states else 0
+        for place, group in enumerate(self.groups if spare else []):
             size = int(kept.arc * arcs[group].sum()) + kept.row * rows[place]
-            if self._cache is not None and size <= room:
+            if self._cache is not None and size <= spare:
                 self._planned.add(place)
-                room -= size
-        self._room = room
+                spare -= size
+        self._spare_bytes = spare
 
     def _make(self, place: int) -> PatchBatch:
         """Make a batch, and keep of it what is to stay."""
@@ -299,9 +297,9 @@ class PatchBatches(Sequence[PatchBatch]):
                 cache.write_edges(place, loaded.edges)
                 cache.write_features(place, table)
             self._read_before.add(place)
-        stays, size = self._room is None, self._size_of(place, table, loaded.edges)
-        if self._room is not None and size <= self._room:
-            stays, self._room = True, self._room - size
+        stays, size = self._spare_bytes is None, self._size_of(place, table, loaded.edges)
+        if self._spare_bytes is not None and size <= self._spare_bytes:
+            stays, self._spare_bytes = True, self._spare_bytes - size
         read_features = lambda: table  # noqa: E731
         if place in self._planned and not stays:
             assert cache is not None
@@ -347,7 +345,6 @@ class PatchBatches(Sequence[PatchBatch]):
             group,
             options.negatives_per_edge,
             options.device,
-            self.units,
             options.pairs,
             self.source.weighted,
         )

@@ -19,6 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.array_writer import force_to_disk
 
 FORMAT = "l2g2g checkpoint 2"
 _TENSORS, _MANIFEST = "state.safetensors", "manifest.json"
@@ -67,10 +68,10 @@ class CheckpointStore:
             data = save(checkpoint.tensors)
             _write(part / _TENSORS, data)
             _write(part / _MANIFEST, _describe(checkpoint, data))
-            _force_folder(part)
+            force_to_disk(part)
             _remove(self.folder / name)  # the same epoch of an earlier start
             part.rename(self.folder / name)
-            _force_folder(self.folder)
+            force_to_disk(self.folder)
             for old in self.paths()[_KEPT:]:
                 _remove(old)
         except OSError as error:
@@ -172,15 +173,6 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _force_folder(path: Path) -> None:
-    """A new name is on disk when its folder is."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _remove(path: Path) -> None:

@@ -17,13 +17,12 @@ import torch
 from l2g2g.core import hash_nodes, kernels, native
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
 from l2g2g.graphs.adjacency import BACK, FORTH
-from l2g2g.graphs.graph import Graph
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
 from l2g2g.models.sampling import TARGET_WEIGHTS, DrawPlan, NegativeDraws, NegativePlan, TargetUnits, likely_uniform
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.patches.overlap import whole_graph
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
 from l2g2g.training.rows import NodeRows, TrainingRows
 
@@ -93,8 +92,6 @@ class NodePairs:
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives; none of them is a training edge.
         negatives_per_edge: Non-edges drawn for every edge.
         options: How pairs are drawn and counted.
-        units: (num_nodes,) what masks assign to groups; None for single nodes.
-        patch_set: Patches, where only edges that lie in none of them are predicted; None for all edges.
         device: Where the tensors live.
         communicator: Of the ranks that share the rows.
         patch: The pairs of the whole graph as one patch, where that is what batches encode: masks are then shared.
@@ -107,14 +104,12 @@ class NodePairs:
         *,
         negatives_per_edge: float = 1.0,
         options: PairOptions | None = None,
-        units: np.ndarray | None = None,
-        patch_set: PatchSet | None = None,
         device: torch.device | str = "cpu",
         communicator: Communicator = LOCAL,
         patch: PairSource | None = None,
     ) -> None:
         self.rows, self.held_out, self.negatives_per_edge = rows, held_out, negatives_per_edge
-        self.options, self.units, self.patch_set = options or PairOptions(), units, patch_set
+        self.options = options or PairOptions()
         self.device, self.communicator, self.patch = torch.device(device), communicator, patch
         self._fixed: dict[int, PairList] = {}
 
@@ -142,8 +137,7 @@ class NodePairs:
             pairs = self._plan.list_pairs(seed=seed, epoch=epoch if fresh else 0)
             drawn = _Drawn(*kernels().sort_pairs(pairs.rows, pairs.columns, self.rows.num_nodes))
         nodes = np.arange(self.rows.num_nodes, dtype=np.int32)
-        units = nodes if self.units is None else self.units
-        groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        groups = draw_groups(nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
         key, bound = stream_key(seed, Purpose.MASK, epoch), share_threshold(scored)
         mask = _Mask(hash_nodes(nodes, key), groups, key, bound)
 
@@ -188,7 +182,7 @@ class NodePairs:
         """Edges that are to be predicted, over all epochs, of all processes."""
         if self.source is not None:
             return self.source.num_scored
-        if self.patch_set is None and not self.rows.graph.directed:
+        if not self.rows.graph.directed:
             return self.rows.num_edges
         return self._add_up(sum(len(self._scored(block)[0]) for block in self.rows.blocks()))
 
@@ -199,16 +193,13 @@ class NodePairs:
     @cached_property
     def source(self) -> PairSource | None:
         """The pairs of the whole graph as one patch, where its edges are in memory; None otherwise."""
-        adjacency, held_out = self.rows.whole, self.held_out
-        if adjacency is None or (self.patch is not None and self.patch_set is None):
+        adjacency = self.rows.whole
+        if adjacency is None or self.patch is not None:
             return self.patch
-        if self.patch_set is not None:
-            held_out = sp.csr_array(held_out + adjacency)
-            adjacency = edges_between(self.patch_set, self.rows.graph.to_graph())
         whole, num_nodes = whole_graph(self.rows.num_nodes), self.rows.num_nodes
         edges = PatchEdges.induced(whole, adjacency, self.rows.graph.to_graph().arcs)
         counts = num_nodes, np.array([0]), self.negatives_per_edge
-        return make_pairs(whole, edges, held_out, *counts, self.device, self.units, self.options)
+        return make_pairs(whole, edges, self.held_out, *counts, self.device, self.options)
 
     @cached_property
     def _is_owned(self) -> np.ndarray | None:
@@ -227,7 +218,7 @@ class NodePairs:
         more memory than their vectors. All ranks agree.
         """
         is_uniform = TARGET_WEIGHTS[self.options.negative_sampling] is None
-        if native() is None or self.device.type != "cpu" or not is_uniform or self.patch_set is not None:
+        if native() is None or self.device.type != "cpu" or not is_uniform:
             return False
         num_nodes, num_draws = self.rows.num_nodes, self.negatives_per_edge * self.num_scored
         if self.rows.graph.directed or num_draws < _DRAWS_PER_NODE * self.communicator.size * num_nodes:
@@ -248,8 +239,8 @@ class NodePairs:
         """The edges that an epoch scores as arcs of the rows that are here: these get their whole gradient."""
         if scored == 1.0 and not num_groups:
             return self._every_arc
-        units = np.arange(self.rows.num_nodes) if self.units is None else self.units
-        groups = draw_groups(units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        nodes = np.arange(self.rows.num_nodes)
+        groups = draw_groups(nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
         arcs = self._edge_mask.split(hidden or scored, scored, seed=seed, epoch=epoch, groups=groups)[1]
         return arcs if self._counts_weights else replace(arcs, weights=np.ones(1, np.float32), kind="all")
 
@@ -332,7 +323,7 @@ class NodePairs:
     def _select(self, block: NodeRows, entries: np.ndarray) -> _Entries:
         """(rows, columns, entries) of some entries of a block, without those that are not predicted."""
         rows = block.nodes.astype(np.int32)[np.searchsorted(block.indptr, entries, side="right") - 1]
-        return self._between(rows, block.indices[entries], entries)
+        return rows, block.indices[entries], entries
 
     def _edges(self, block: NodeRows, mask: _Mask | None = None) -> _Entries:
         """(rows, columns, entries) of the edges u < v of a block, whatever their direction, that are to be predicted.
@@ -342,14 +333,7 @@ class NodePairs:
         mask = mask or _Mask(np.zeros(self.rows.num_nodes, np.uint32), None, 0, share_threshold(1.0))
         indices = np.ascontiguousarray(block.indices, dtype=np.int32)
         parts = block.indptr, indices, block.nodes.astype(np.int32)
-        return self._between(*kernels().hidden_edges(*parts, mask.hashes, mask.groups, mask.key, mask.bound))
-
-    def _between(self, rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> _Entries:
-        """Those of some entries that lie in no patch, where only these are predicted."""
-        if self.patch_set is not None:
-            between = ~self.patch_set.share_patch(rows, columns)
-            rows, columns, entries = rows[between], columns[between], entries[between]
-        return rows, columns, entries
+        return kernels().hidden_edges(*parts, mask.hashes, mask.groups, mask.key, mask.bound)
 
     def _allowed(self, block: NodeRows, drawn: _Drawn) -> tuple[np.ndarray, np.ndarray]:
         """(rows, columns) of the drawn pairs whose row is in a block and that are no excluded ones."""
@@ -383,15 +367,3 @@ class _Drawn:
 
 
 _NO_PAIRS: tuple[np.ndarray, np.ndarray] = np.empty(0, np.int32), np.empty(0, np.int32)
-
-
-def edges_between(patch_set: PatchSet, graph: Graph) -> sp.csr_array:
-    """(num_nodes, num_nodes) CSR of the edges that no patch holds, weights and both directions kept."""
-    sources, targets = patch_set.cut_edges(graph)
-    adjacency = graph.adjacency
-    rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
-    pattern = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=adjacency.shape)
-    between = sp.csr_array(pattern.multiply(adjacency)).astype(adjacency.dtype)
-    between.sort_indices()
-    between.indptr, between.indices = between.indptr.astype(np.int32), between.indices.astype(np.int32)
-    return between

@@ -34,7 +34,7 @@ class OverlapExchange:
         first, second = _entry_ranks(first_rank, sizes), _entry_ranks(second_rank, sizes)
         places = _places(patch_set, owners == me)
         second_rows = overlaps.second_rows.numpy()
-        # By receiver or by sender, and then in the order of the entries: both sides know it.
+        # By receiver or by sender, and then in the order of the entries: sender and receiver know it.
         self.lengths = [
             int(((first == rank) & (second == me)).sum()) if rank != me else 0 for rank in range(communicator.size)
         ]

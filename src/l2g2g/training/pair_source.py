@@ -47,7 +47,6 @@ class PairSource:
         offsets: (num_patches + 1,) rows of each patch.
         patches: (num_patches,) the numbers of the patches.
         shares: (num_patches,) N_j / Σ N of all patches.
-        units: (num_rows,) what is assigned to the groups of a mask: nodes, or clusters of nodes.
         negatives_per_edge: Non-edges drawn for every edge.
         arcs: Block-diagonal scipy CSR of the arcs of a directed graph; then these are scored.
         options: How pairs are drawn and counted.
@@ -61,7 +60,6 @@ class PairSource:
     offsets: np.ndarray
     patches: np.ndarray
     shares: np.ndarray
-    units: np.ndarray
     negatives_per_edge: float
     arcs: sp.csr_array | None
     options: PairOptions
@@ -142,7 +140,7 @@ class PairSource:
 
     def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> np.ndarray | None:
         """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""
-        return None if num_groups == 0 else draw_groups(self.units, num_groups, seed=seed, epoch=epoch)
+        return None if num_groups == 0 else draw_groups(self.nodes, num_groups, seed=seed, epoch=epoch)
 
     def draw_edges(self, hidden: float, scored: float, *, seed: int, epoch: int, num_groups: int = 0) -> ScoredEdges:
         """The edges that are scored in this epoch, weighted like `edges`."""
@@ -217,14 +215,12 @@ def make_pairs(
     patches: np.ndarray,
     negatives_per_edge: float,
     device: torch.device | str,
-    units: np.ndarray | None = None,
     options: PairOptions | None = None,
     weighted: bool | None = None,
 ) -> PairSource:
     """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches.
 
-    part: these patches alone. edges: inside them. held_out, units: (num_nodes, num_nodes) and (num_nodes,); held_out
-    None for nothing.
+    part: these patches alone. edges: inside them. held_out: (num_nodes, num_nodes), None for nothing.
     """
     if held_out is None:
         inside = sp.csr_array(edges.adjacency.shape, dtype=np.float32)
@@ -238,7 +234,6 @@ def make_pairs(
         part.offsets,
         patches,
         np.diff(part.offsets) / num_rows_of_all,
-        nodes if units is None else units[nodes],
         negatives_per_edge,
         edges.arcs,
         options or PairOptions(),

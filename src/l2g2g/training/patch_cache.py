@@ -53,7 +53,7 @@ class PatchCache:
     they take memory only while a batch is worked on, and nothing is copied.
 
     Args:
-        folder: Where the file lies: beside the patches, whose disk has room for as much again.
+        folder: Where the file lies: beside the patches; it becomes about as large as they are.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class PatchCache:
         """Keep the features of a batch."""
         matrix = table.matrix
         if isinstance(matrix, Tensor):
-            piece = self._write(matrix.contiguous().view(torch.uint8).numpy())
+            piece = self._write(matrix.cpu().contiguous().view(torch.uint8).numpy())
             self._dense[batch] = piece, matrix.dtype, replace(table, matrix=matrix.new_empty(0, matrix.shape[1]))
         else:
             parts = matrix.starts, matrix.ends, matrix.indices, matrix.values
@@ -96,7 +96,9 @@ class PatchCache:
         """The features of a batch."""
         if batch in self._dense:
             piece, dtype, table = self._dense[batch]
-            return replace(table, matrix=torch.from_numpy(self._read(piece)).view(dtype))
+            assert isinstance(table.matrix, Tensor)
+            rows = torch.from_numpy(self._read(piece)).view(dtype)
+            return replace(table, matrix=rows.to(table.matrix.device))  # on the CPU they stay mapped
         pieces, table = self._sparse[batch]
         starts, ends, indices, values = (None if piece is None else self._read(piece) for piece in pieces)
         assert isinstance(table.matrix, SparseMatrix)
@@ -138,7 +140,7 @@ class PatchCache:
         except OSError as error:
             raise ResourceError(
                 f"patches that do not fit --memory are written beside the store, which failed after "
-                f"{place / 1e6:,.0f} MB ({error.strerror}); make room on its disk, or allow more --memory"
+                f"{place / 1e6:,.0f} MB ({error.strerror}); free space on its disk, or allow more --memory"
             ) from error
         self._num_bytes = -(-place // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
         return piece
@@ -149,5 +151,5 @@ class PatchCache:
         return np.frombuffer(self._map(piece), piece.dtype).reshape(piece.shape)
 
     def _map(self, piece: _Piece) -> mmap.mmap:
-        """Of a copy that is made where it is written to, which nobody does: torch wants memory that it may write."""
+        """A private mapping: torch wants memory that may be written to, although nothing writes."""
         return mmap.mmap(self._handle, piece.num_bytes, access=mmap.ACCESS_COPY, offset=piece.first_byte)

@@ -23,7 +23,6 @@ class RowBatch:
     Args:
         rows: The training edges of this rank's nodes.
         features: What the encoder reads of these nodes.
-        units: (num_nodes,) what masks assign to groups; None for single nodes.
         keep_bytes: What the visible edges of an epoch may take to stay in memory between its passes.
         device: Where products are computed.
     """
@@ -33,13 +32,11 @@ class RowBatch:
         rows: LocalRows,
         features: FeatureBlocks,
         *,
-        units: np.ndarray | None = None,
         keep_bytes: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
         self.rows, self.features, self.keep_bytes = rows, features, keep_bytes
         self.device = torch.device(device)
-        self._units = rows.nodes if units is None else units[rows.nodes]
         self.patches, self.offsets = np.array([0]), torch.tensor([0, rows.num_owned], device=device)
         self.nodes = np.arange(rows.low, rows.high)
         self.row_share = 1.0 / rows.num_nodes
@@ -61,10 +58,10 @@ class RowBatch:
     def training_inputs(
         self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
     ) -> EncoderInput:
-        """As in `PatchBatch`."""
+        """What the encoder sees in an epoch; arguments as in `PatchBatch.training_inputs`."""
         if mask == 0:
             return self._inputs(self._propagation, feature_dropout, seed, epoch)
-        groups = draw_groups(self._units, num_groups, seed=seed, epoch=epoch) if num_groups else None
+        groups = draw_groups(self.rows.nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
         draw = MaskDraw.of_epoch(mask, scored, self.rows.nodes, groups, seed=seed, epoch=epoch)
         visible = VisibleRows(self.rows, draw, keep_bytes=self.keep_bytes, device=self.device)
         return self._inputs(RowPropagation.symmetric(visible), feature_dropout, seed, epoch)
@@ -79,7 +76,7 @@ class RowBatches(list[RowBatch]):
     is_block = keeps_states = False
 
     def holds(self, batch: Batch) -> bool:
-        """Always."""
+        """Whether the batch stays in memory: always true."""
         return True
 
 
@@ -94,7 +91,7 @@ class RowPass:
         self.batch = batch
 
     def __call__(self, model: Autoencoder) -> Tensor:
-        """One pass, layer by layer."""
+        """The vectors of all nodes, computed layer by layer."""
         with torch.no_grad():
             vectors = model.encode(self.batch.inputs)[0]
         return self.batch.rows.gather_first(vectors.contiguous())

@@ -88,7 +88,7 @@ class TrainingRows:
             step = max(1, int(block_arcs * graph.num_nodes / max(1, 2 * graph.num_edges)))
             self._bounds = np.append(np.arange(0, len(nodes), step), len(nodes))
         self._kept: dict[int, NodeRows] = {}
-        self._room = keep_bytes
+        self._spare_bytes = keep_bytes
 
     @property
     def num_nodes(self) -> int:
@@ -117,9 +117,9 @@ class TrainingRows:
             if block is None:
                 block = self._read(low, high)
                 # What came first stays: blocks are read round and round, and the one used last is needed last.
-                if block.num_bytes <= self._room:
+                if block.num_bytes <= self._spare_bytes:
                     self._kept[low] = block
-                    self._room -= block.num_bytes
+                    self._spare_bytes -= block.num_bytes
             yield block
 
     @cached_property
@@ -144,14 +144,6 @@ class TrainingRows:
         indices = np.concatenate([block.indices for block in blocks])
         weights = [np.ones(len(part.indices), np.float32) if part.weights is None else part.weights for part in blocks]
         return sp.csr_array((np.concatenate(weights), indices, indptr), shape=(self.num_nodes,) * 2)
-
-    def count_between(self, labels: np.ndarray) -> int:
-        """Arcs of these rows between nodes of different labels. labels: (num_nodes,)."""
-        total = 0
-        for block in self.blocks():
-            own = np.repeat(labels[block.nodes], np.diff(block.indptr))
-            total += int((own != labels[block.indices]).sum())
-        return total
 
     def find_components(self) -> np.ndarray:
         """(num_nodes,) number of the connected component of a node: block by block, components are joined."""

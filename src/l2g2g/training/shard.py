@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -27,7 +26,7 @@ class Shard:
         patch_set: All patches.
         communicator: Of this rank; None for one process.
         owners: (num_patches,) the rank of every patch; None for one process.
-        apart: Nothing is shared and nobody looks before the end, so nothing is sent in training.
+        apart: Nothing is shared and nothing is read before the end, so nothing is sent in training.
 
     Attributes:
         patches: The numbers of the patches here, ascending.
@@ -113,11 +112,8 @@ class Shard:
         return vectors
 
     def decide(self, judge: Callable[[], Any]) -> Any:
-        """What the first rank finds, for all. It must fit into JSON."""
-        if self.has_all:
-            return judge()
-        said = json.dumps(judge()).encode() if self.is_first else b""
-        return json.loads(self.communicator.broadcast("decisions", said))
+        """What the first rank finds, for all; see `Communicator`."""
+        return self.communicator.decide(judge)
 
     def end(self, losses: list[float]) -> list[float]:
         """After the last epoch: the losses of all ranks. Those that trained apart know only their part of each."""

@@ -112,13 +112,12 @@ class Decoder(nn.Module, ABC):
             tensor = torch.from_numpy(np.ascontiguousarray(array))
         return tensor if parameter is None else tensor.to(parameter.device)
 
-    def saved_parameters(self) -> dict[str, np.ndarray]:
-        """Parameters by name, what `from_parameters` reads."""
-        return {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}
-
     @classmethod
     def from_parameters(cls, parameters: dict[str, np.ndarray], dim: int) -> Decoder:
-        """The decoder with these parameters. KeyError, RuntimeError or ValueError where they do not fit."""
+        """The decoder with these parameters, by the names of its `state_dict`.
+
+        KeyError, RuntimeError or ValueError where they do not fit.
+        """
         if dim % cls.dim_multiple:
             raise ValueError(f"{dim} dimensions are not a multiple of {cls.dim_multiple}")
         decoder = cls(dim, **cls.arguments_of(parameters))

@@ -1,0 +1,348 @@
+"""Candidate: a training with one choice of settings, and what it has on this rank."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+
+from l2g2g.alignment.frame import Frame
+from l2g2g.config import Config
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.splits import LinkSplit
+from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.inputs import InputMap
+from l2g2g.models.local_rows import LocalRows
+from l2g2g.models.node_states import Parts, encode_states, node_degrees, whole_states
+from l2g2g.parallel.communicator import Communicator
+from l2g2g.patches.overlap import PatchSet
+from l2g2g.runs.budget import kept_bytes
+from l2g2g.runs.choices import SpectralVectors
+from l2g2g.runs.columns import Columns
+from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
+from l2g2g.runs.fitted import Start
+from l2g2g.runs.patches import RunPatches
+from l2g2g.runs.preparation import (
+    find_inputs,
+    loop_settings,
+    make_model,
+    pair_options,
+    passes_whole_graph,
+    propagates_once,
+)
+from l2g2g.runs.ranks import make_shard, share_inputs
+from l2g2g.runs.scoring import score_pairs
+from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
+from l2g2g.training.checkpoint_writer import CheckpointWriter
+from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass
+from l2g2g.training.node_pairs import NodePairs
+from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
+from l2g2g.training.rank_checkpoints import RankCheckpointWriter
+from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
+from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.shard import Shard
+from l2g2g.training.state import Tensors
+from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
+
+_UNLIMITED = 1 << 62
+_BLOCK_BYTES = 1 << 16  # that blocks of rows take together beside their entries
+
+
+@dataclass(eq=False)
+class Setting:
+    """What a training is made of on this rank.
+
+    Attributes:
+        split, patches: What it is trained on.
+        config, settings: The settings of the run, and those of the loop that follow from them.
+        inputs: What the encoder reads.
+        model: The model that is trained, or that took its place (see `hand_out`).
+        shard: The patches of this rank.
+        checkpoints: Their writer; None where none are kept.
+        rows: Edges of all nodes.
+        own_rows: Edges of the nodes that this rank owns; None where one process owns all.
+        local: The same where the whole graph is one patch that is read by rows; None for patches.
+        pass_bytes: Memory for the rows of passes over the whole graph, on several ranks.
+        batch_bytes: Memory for batches that stay; None for no limit.
+        negatives: Non-edges drawn for every edge.
+        row_batch: The batch of `local`, while there is one.
+    """
+
+    split: LinkSplit[Any]
+    patches: RunPatches
+    config: Config
+    inputs: InputRows
+    model: Autoencoder
+    settings: LoopSettings
+    shard: Shard
+    checkpoints: CheckpointWriter | RankCheckpointWriter | None
+    rows: TrainingRows
+    own_rows: TrainingRows | None
+    local: LocalRows | None
+    pass_bytes: int
+    batch_bytes: int | None
+    negatives: float
+    row_batch: RowBatch = field(init=False)
+
+    def make_batches(
+        self, graph: GraphStore, keep_bytes: int | None, *, none: bool = False, every: bool = False
+    ) -> Batches:
+        """The patches of this rank with the edges of a graph, as batches; every: those of all ranks.
+
+        none: no batches, where they are not needed.
+        """
+        config, shard = self.config, self.shard
+        if self.local is not None:
+            if not none:
+                self.row_batch = self._row_batch(self.local, keep_bytes)
+            return RowBatches([] if none else [self.row_batch])
+        together = config.together and config.shares_encoder and keep_bytes is None
+        own = np.arange(self.patches.patch_set.num_patches) if every else shard.patches
+        groups = [] if none else group_patches(own, together=together)
+        options = BatchOptions(
+            negatives_per_edge=self.negatives,
+            draws_pairs=config.loss_scope == "inside" or self.patches.patch_set.num_patches == 1,
+            propagate_once=propagates_once(config),
+            pairs=pair_options(self.split.train, config),
+            storage=config.feature_storage,
+            drops_features=self.settings.feature_dropout > 0,
+            device=config.device,
+        )
+        return PatchBatches(
+            self.patches.source(graph, self.inputs),
+            groups,
+            self.split.held_out,
+            options,
+            keep_bytes=keep_bytes,
+            kept_bytes=kept_bytes(config, graph.weighted),
+        )
+
+    def _row_batch(self, rows: LocalRows, keep_bytes: int | None) -> RowBatch:
+        """The rows of this rank as a batch. keep_bytes: for features and visible edges; None for no limit."""
+        device, most = self.config.device, _UNLIMITED if keep_bytes is None else keep_bytes
+        visible = min(most, _visible_bytes(self.rows.graph, self.config))
+        how: dict[str, Any] = {"keep_bytes": most - visible, "storage": self.config.feature_storage, "device": device}
+        features = self.inputs.of_range(rows.low, rows.high, **how)
+        return RowBatch(rows, features, keep_bytes=visible, device=device)
+
+    def make_pairs(self, batches: Batches) -> GlobalLoss | None:
+        """Pairs of all nodes, where these are scored."""
+        config, shard, patch_set = self.config, self.shard, self.patches.patch_set
+        if self.local is not None and config.loss_pairs != "sampled":
+            return NodeSample(self.local, self.rows.degrees, shard.table, self.local.shares)
+        if self.settings.scope != "global":
+            return None
+        pairs = NodePairs(
+            self.own_rows or self.rows,
+            self.split.held_out,
+            negatives_per_edge=self.negatives,
+            options=pair_options(self.split.train, config),
+            device=config.device,
+            communicator=shard.communicator,
+            patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
+        )
+        shares = patch_set.shares_of if self.local is None else self.local.shares
+        return GlobalPairs(pairs, shard.table, shares)
+
+    def make_pass(self, graph: GraphStore, *, trains: bool = False, alone: bool = False) -> WholePass | None:
+        """The pass over all nodes that gives the vectors, where there is one: each rank has a range of rows.
+
+        trains: whether the graph is that of training, whose rows are here. alone: this rank takes all rows.
+        """
+        config = self.config
+        if self.local is None and not passes_whole_graph(self.patches.patch_set, config):
+            return None
+        if graph.resident:
+            how: dict[str, Any] = {"storage": config.feature_storage, "device": config.device}
+            return WholeGraph(graph.to_graph().adjacency, self.inputs, propagate_once=propagates_once(config), **how)
+        if trains and self.local is not None:
+            return RowPass(self.row_batch)
+        if alone:
+            return RowPass(self._row_batch(LocalRows(TrainingRows(graph)), 0))
+        rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
+        return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
+
+    def make_states(self, graph: GraphStore, patch_set: PatchSet | None) -> Parts:
+        """What new nodes need of the nodes of a graph, by passes over its rows and patches; see `Fitted`."""
+        rows = TrainingRows(graph)
+        if patch_set is None:
+            states = whole_states(self.model, self._row_batch(LocalRows(rows), 0).inputs)
+            return chain(states, node_degrees(rows.blocks()))
+        source, config = self.patches.source(graph, self.inputs), self.config
+        loaded = (source.load(np.array([patch])) for patch in range(patch_set.num_patches))
+        pieces = ((each.edges.adjacency, each.features) for each in loaded)
+        states = encode_states(self.model, pieces, device=config.device, storage=config.feature_storage)
+        return chain(states, node_degrees(rows.blocks()))
+
+    def hand_out(self, spectral: SpectralVectors, trained: Trained) -> Trained:
+        """Put the model of spectral vectors in the place of the trained one, with its inputs; the history stays."""
+        model = spectral.model.to(self.config.device)
+        self.config, self.model = spectral.settings(self.config), model
+        self.inputs = InputRows(self.inputs.graph, spectral.inputs)
+        frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
+        return Trained(model, frame, trained.history)
+
+    def forget_rows(self) -> None:
+        """Give back the rows of training."""
+        self.rows, self.own_rows = TrainingRows(self.rows.graph), None
+        if self.local is not None:
+            self.local.forget()
+            del self.row_batch
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A training that can run and pause, and what it is made of."""
+
+    setting: Setting
+    batches: Batches
+    training: Training
+
+    def pause(self) -> Paused:
+        """What it takes to go on later; with the last reference to this object its batches are gone."""
+        return Paused(self.setting.config, self.setting.inputs.inputs, *self.training.state.capture())
+
+
+@dataclass(frozen=True, eq=False)
+class Paused:
+    """A candidate between two epochs: its settings, weights and moments, but no batches."""
+
+    config: Config
+    inputs: InputMap
+    tensors: Tensors
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Makes trainings of one split on the same patches, with different settings.
+
+    Attributes:
+        split, patches: What they are trained on.
+        start: A model to go on with; None for new ones.
+        checkpoints, communicator: Of the run.
+        columns: Structural columns of the training graph.
+        clock: Measures how long they are prepared.
+    """
+
+    split: LinkSplit[Any]
+    patches: RunPatches
+    start: Start | None
+    checkpoints: CheckpointWriter | None
+    communicator: Communicator
+    columns: Columns
+    clock: Stopwatch
+
+    def begin(self, config: Config, inputs: InputMap | None = None) -> Candidate:
+        """Prepare a training with these settings. inputs: what its encoder reads, where that is known."""
+        graph, patches = self.split.train, self.patches
+        validation = self.split.validation if config.patience else None
+        with self.clock.measure("partition"):
+            setting = self._prepare(config, inputs)
+            batches = setting.make_batches(graph, setting.batch_bytes)
+            training = Training(
+                setting.model,
+                batches,
+                patches.patch_set,
+                setting.settings,
+                global_pairs=setting.make_pairs(batches),
+                whole=setting.make_pass(graph, trains=True),
+                validate=None if validation is None else partial(score_pairs, setting.model, validation),
+                either=config.assembly is None and patches.patch_set.is_cut_badly,
+                shard=setting.shard,
+            )
+        return Candidate(setting, batches, training)
+
+    def resume(self, paused: Paused) -> Candidate:
+        """Prepare a paused training again, to go on as if it had not been paused."""
+        candidate = self.begin(paused.config, paused.inputs)
+        state = candidate.training.state
+        state.restore(paused.tensors, paused.values)
+        state.history.resumed_from_epoch = 0  # of no checkpoint
+        return candidate
+
+    def _prepare(self, config: Config, found: InputMap | None) -> Setting:
+        """Fit the inputs, make the model, share out the patches."""
+        split, patches, start, communicator = self.split, self.patches, self.start, self.communicator
+        graph: GraphStore = split.train
+        spare = patches.spare(config)
+        # Rows first: they save most for what they take.
+        row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes + _BLOCK_BYTES
+        # But of a whole graph in rows the edges that an epoch leaves visible: they are read four times, and are fewer.
+        first = _visible_bytes(graph, config) if patches.by_rows else 0
+        keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
+        alone = communicator.size == 1
+        rows = TrainingRows(graph, keep_bytes=keep_rows if alone else 0)
+        counts = _count_features(graph)
+        if start is not None:
+            found = start.inputs
+        if found is None:
+            source = RowSource(rows, communicator)
+            found = share_inputs(
+                communicator, find_inputs(source, counts, config, self.columns.for_encoder(config.structure_width))
+            )
+        inputs = InputRows(graph, found)
+        if start is None:
+
+            def find_centre() -> tuple[np.ndarray, float]:
+                blocks = (part for _, part in inputs.blocks())
+                return FeatureFacts.of_blocks(blocks, inputs.num_columns).centre()
+
+            model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, config)
+        else:
+            model = copy.deepcopy(start.model)  # each candidate trains its own
+        model = model.to(config.device)
+        validates = bool(config.patience) and split.validation is not None
+        local = None
+        if patches.by_rows:
+            keep_rows = keep_rows if alone else keep_rows // 2  # with places as columns, and as nodes for the pairs
+            local = share_rows(rows, communicator, keep_bytes=keep_rows)
+        shard, of_rank = make_shard(
+            communicator, graph, patches, model, config, self.checkpoints, local, validates=validates
+        )
+        own_rows = None
+        if not alone:
+            how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
+            if local is not None:
+                how = {"span": (local.low, local.high)}
+            own_rows = TrainingRows(graph, keep_bytes=keep_rows, **how)
+        dropout = choose_feature_dropout(counts, inputs.num_columns, config)
+        settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
+        if patches.by_rows:  # one patch: pairs inside it are pairs of all nodes
+            settings = replace(settings, scope="global")
+        return Setting(
+            split,
+            patches,
+            config,
+            inputs,
+            model,
+            settings,
+            shard,
+            of_rank,
+            rows,
+            own_rows,
+            local,
+            _UNLIMITED if spare is None else 0,
+            None if spare is None else spare - keep_rows,
+            config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction,
+        )
+
+
+def _visible_bytes(graph: GraphStore, config: Config) -> int:
+    """What the edges take that a mask leaves visible in an epoch."""
+    arcs = 2 * graph.num_edges * (1 - config.hidden_fraction)
+    return int(1.02 * (8 if graph.weighted else 4) * arcs) + 16 * graph.num_nodes + 100_000
+
+
+def _count_features(graph: GraphStore) -> FeatureCounts | None:
+    """What is known of the features as they are stored; None without features."""
+    if not graph.num_features:
+        return None
+    parts = (FeatureCounts.of(part, 0).num_entries for _, _, part in feature_blocks(graph, graph.num_features))
+    return FeatureCounts(graph.num_nodes, 2 * graph.num_edges, graph.num_features, sum(parts))

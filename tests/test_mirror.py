@@ -1,0 +1,90 @@
+"""Every module has a test: a file of its name in the mirrored folder, a test that imports it, or one named here.
+
+A module that tests reach only through other modules stands in THROUGH, with a test that runs it.
+"""
+
+import ast
+from pathlib import Path
+
+import l2g2g
+
+SOURCE, TESTS = Path(l2g2g.__file__).parent, Path(__file__).parent
+THROUGH = {
+    "alignment.residuals": "alignment/test_streaming.py",
+    "alignment.summary": "alignment/test_align.py",
+    "cli.browser": "cli/test_report.py",
+    "cli.common_options": "test_options.py",
+    "cli.datasets": "cli/test_application.py",
+    "cli.embed": "cli/test_application.py",
+    "cli.evaluate": "cli/test_application.py",
+    "cli.help": "test_options.py",
+    "cli.messages": "cli/test_application.py",
+    "cli.option_groups": "test_options.py",
+    "cli.ranks": "faults/test_ranks.py",
+    "cli.run_flags": "cli/test_application.py",
+    "cli.table_flags": "test_first_ten_minutes.py",
+    "cli.training_options": "test_options.py",
+    "components": "models/test_contract.py",
+    "estimators.graph_input": "estimators/test_estimator.py",
+    "estimators.notebook": "test_first_ten_minutes.py",
+    "graphs.checks": "graphs/test_graph.py",
+    "graphs.edge_table": "graphs/test_read.py",
+    "graphs.formats": "graphs/test_read.py",
+    "graphs.frames": "test_first_ten_minutes.py",
+    "graphs.graph_store": "graphs/test_store.py",
+    "graphs.graphml": "test_first_ten_minutes.py",
+    "graphs.matrix_market": "graphs/test_read.py",
+    "graphs.named_rows": "graphs/test_store_writer.py",
+    "graphs.networkx_graphs": "graphs/test_convert.py",
+    "graphs.passes": "graphs/test_read.py",
+    "graphs.read_ahead": "patches/test_streaming.py",
+    "graphs.read_npz": "graphs/test_read.py",
+    "graphs.scratch": "graphs/test_store_writer.py",
+    "graphs.store_checks": "graphs/test_store.py",
+    "graphs.vector_table": "graphs/test_read_embedding.py",
+    "lazy": "test_start.py",
+    "models.decoders.base": "models/decoders/test_factors.py",
+    "models.encoders.base": "models/test_encoder.py",
+    "models.encoders.linear": "models/test_contract.py",
+    "models.encoders.sage": "models/test_encoder.py",
+    "models.propagation": "models/test_encoder.py",
+    "paper.progress": "paper/test_commands.py",
+    "paper.series": "paper/test_studies.py",
+    "reports.alignment_page": "cli/test_align.py",
+    "runs.durations": "runs/test_plan.py",
+    "runs.fitted": "runs/test_new_nodes.py",
+    "runs.link_prediction": "cli/test_neighbours.py",
+    "runs.run": "runs/test_finished.py",
+    "training.rank_checkpoints": "training/test_ranks.py",
+}
+PUTS_TOGETHER = {"__init__", "__main__"}
+
+
+def imported():
+    """Names of modules that a test imports, without `l2g2g.`."""
+    found = set()
+    for path in TESTS.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("l2g2g."):
+                found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+            elif isinstance(node, ast.ImportFrom) and node.module == "l2g2g":
+                found |= {f"l2g2g.{name.name}" for name in node.names}
+            elif isinstance(node, ast.Import):
+                found |= {name.name for name in node.names}
+    return {name.removeprefix("l2g2g.") for name in found}
+
+
+def has_mirror(module):
+    *folders, name = module.split(".")
+    return TESTS.joinpath(*folders, f"test_{name}.py").is_file()
+
+
+def test_every_module_has_a_test_and_the_list_is_short_and_true():
+    paths = (path.relative_to(SOURCE).with_suffix("").parts for path in SOURCE.rglob("*.py"))
+    modules = {".".join(parts) for parts in paths if parts[-1] not in PUTS_TOGETHER}
+    direct = imported()
+    untested = {module for module in modules if not has_mirror(module) and module not in direct}
+    assert sorted(untested - set(THROUGH)) == []
+    assert sorted(set(THROUGH) - untested) == []  # has a test of its own by now, or is gone
+    for module, test in THROUGH.items():
+        assert (TESTS / test).is_file(), module
