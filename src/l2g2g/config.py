@@ -13,6 +13,7 @@ from l2g2g.options import ByMethod, Option, option, read_options, suggest
 
 BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
 _FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
+_WIDENED_SHARE, _MOST_WIDENED_EDGES = 0.4, 1_000_000
 MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -259,10 +260,11 @@ class Config:
         help="Mean degree of the patch graph: with how many others a patch overlaps.",
         when="Raise it where patches are aligned and the report shows large residuals.",
     )
-    most_patch_share: float = option(
-        0.4,
+    most_patch_share: float | None = option(
+        None,
         paper=0.0,
         group="patches",
+        unset="0.4, 0 above 1,000,000 edges",
         least=0,
         most=1,
         use="patches",
@@ -669,10 +671,16 @@ class Config:
         wanted = 2 * (self.dim + 1) if self.target_overlap is None else self.target_overlap
         return least, max(least, wanted)
 
-    @property
-    def widens_to(self) -> float:
-        """Share of the nodes that a patch may hold after a bad cut; 0 where patches stay as small as they are cut."""
-        return self.most_patch_share if self.shares_encoder else 0.0
+    def widens_to(self, num_edges: int) -> float:
+        """Share of the nodes that a patch may hold after a bad cut; 0 where patches stay as small as they are cut.
+
+        Patches of large graphs hold enough edges to learn from, and wider ones make an epoch up to three times as long.
+        """
+        if not self.shares_encoder:
+            return 0.0
+        if self.most_patch_share is None:
+            return _WIDENED_SHARE if num_edges <= _MOST_WIDENED_EDGES else 0.0
+        return self.most_patch_share
 
     def num_patches(self, num_nodes: int) -> int:
         """Patches of a graph of this size: what was asked for, or one for every 100,000 nodes but at least ten.

@@ -48,8 +48,8 @@ def test_rows_of_all_nodes_in_order_are_the_table():
 def test_one_process_owns_everything():
     table = NodeTable(LOCAL, np.zeros(5, np.int64), np.arange(5))
     shares = np.array([1, 0.5, 1, 1, 0.5], np.float32)
-    table.scatter_add(table.place(np.array([0, 1, 4]), shares), normal(3, 2))
-    table.scatter_add(table.place(np.array([1, 2, 3, 4]), shares), normal(4, 2, seed=1))
+    for seed, nodes in enumerate(([0, 1, 4], [1, 2, 3, 4])):
+        table.scatter_add(table.place(np.array(nodes), shares[nodes]), normal(len(nodes), 2, seed=seed))
     table.complete("sums")
     expected = torch.zeros(5, 2)
     expected[[0, 1, 4]] += normal(3, 2) * torch.tensor([[1], [0.5], [0.5]])
@@ -85,7 +85,7 @@ def test_ranks_add_up_what_one_process_does(asks_for_all):
         rank = communicator.rank
         here = np.unique(np.concatenate(HELD[rank]))
         table = NodeTable(communicator, OWNERS, here)
-        placements = [table.place(nodes, shares[here]) for nodes in HELD[rank]]
+        placements = [table.place(nodes, shares[nodes]) for nodes in HELD[rank]]
         for placement, part in zip(placements, vectors[rank], strict=True):
             table.scatter_add(placement, part)
         table.complete("sums")

@@ -6,7 +6,7 @@ import pytest
 from l2g2g.config import make_config
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.patches.cut import cut_graph
+from l2g2g.patches.cut import cut_graph, cut_stored_graph
 from l2g2g.patches.overlap import make_patches
 from l2g2g.patches.store import write_patches
 from l2g2g.patches.widening import GOOD_CUT, _find_thresholds, widen
@@ -59,10 +59,27 @@ def test_who_joins_has_more_edges_into_the_cluster_than_who_does_not(hubs):
 
 def test_memory_and_disk_widen_alike(hubs, tmp_path):
     cut = make_cut(hubs)
-    first, second = (cut_graph(graph, cut)[0] for graph in (hubs, write_graph(hubs, tmp_path / "store")))
-    assert first.num_widened > 0
-    assert (first.global_nodes == second.global_nodes).all()
-    assert (first.offsets == second.offsets).all()
+    first, second = cut_graph(hubs, cut)[0], cut_stored_graph(write_graph(hubs, tmp_path / "store"), cut).patch_set
+    assert first.num_widened == second.num_widened > 0
+    for name in ("global_nodes", "offsets", "row_degrees"):
+        assert (getattr(first, name) == getattr(second, name)).all()
+
+
+def test_rows_of_a_node_count_by_the_edges_that_they_see(hubs):
+    wide, _ = cut_graph(hubs, make_cut(hubs))
+    shares = wide.shares_of()
+    np.testing.assert_allclose(np.bincount(wide.global_nodes, shares), 1, rtol=1e-6)
+    degrees = np.diff(wide.induce(hubs.adjacency).indptr)
+    assert (wide.row_degrees == degrees).all()
+    hub = np.flatnonzero(wide.global_nodes == 3)
+    assert len(hub) > 1
+    np.testing.assert_allclose(shares[hub], degrees[hub] ** 2 / (degrees[hub] ** 2).sum(), rtol=1e-6)
+    for patches in ([0, 2], [1, 2]):
+        rows = np.concatenate([np.arange(wide.offsets[patch], wide.offsets[patch + 1]) for patch in patches])
+        assert (wide.shares_of(np.array(patches)) == shares[rows]).all()
+    narrow, _ = cut_graph(hubs, make_cut(hubs, most_patch_share=0.0))
+    counts = np.bincount(narrow.global_nodes)
+    np.testing.assert_allclose(narrow.shares_of(), 1 / counts[narrow.global_nodes], rtol=1e-6)
 
 
 def test_a_good_cut_stays_as_it_is(planted):
@@ -95,6 +112,8 @@ def test_thresholds_keep_both_bounds():
 
 
 def test_no_widening_where_patches_must_stay_small():
-    assert make_config("l2g2g").widens_to == 0.4
+    assert make_config("l2g2g").widens_to(1_000_000) == 0.4
+    assert make_config("l2g2g").widens_to(1_000_001) == 0
+    assert make_config("l2g2g", most_patch_share=0.2).widens_to(1_000_001) == 0.2
     for options in ({"preset": "paper"}, {"method": "gae+l2g"}, {"share_encoder": False}):
-        assert make_config(**options).widens_to == 0
+        assert make_config(**options).widens_to(1000) == 0

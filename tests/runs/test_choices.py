@@ -12,6 +12,8 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
+from l2g2g.models.structure import fit_structure
+from l2g2g.runs import choices
 from l2g2g.runs.baselines import evaluate_baseline
 from l2g2g.runs.choices import (
     Choice,
@@ -65,6 +67,14 @@ def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
     assert (GAE.load(tmp_path / "run").embedding_ == model.embedding_).all()
     scores = model.predict_links([(0, 1), (0, grid.num_nodes - 1)])
     assert scores[0] > 0.5 > scores[1]
+
+
+@pytest.mark.parametrize(("gain", "width"), [(1.0, 16), (-1.0, 32)])
+def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
+    monkeypatch.setattr(choices, "needed_gain", lambda auc, num_edges: gain)
+    split = split_links(grid, seed=0)
+    config = make_config("gae", preset="accurate", structure_width=32)
+    assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
 
 
 def test_another_seed_chooses_the_same(grid):
@@ -172,8 +182,6 @@ def test_features_that_are_not_read_may_still_be_given(planted):
 
 
 def test_the_better_score_wins_by_a_margin(grid):
-    from l2g2g.models.structure import fit_structure
-
     spectral = find_spectral(fit_structure(grid.adjacency, 16), 0, None, make_config("gae"))
     assert spectral.auc is None
     assert choose_vectors(Choice("none"), 0.8, spectral).structure == "none"
@@ -188,8 +196,6 @@ def test_the_better_score_wins_by_a_margin(grid):
 
 @pytest.mark.parametrize("width", [5, 8])
 def test_a_graph_with_other_eigenvectors_gets_a_model_of_its_width(grid, width):
-    from l2g2g.models.structure import fit_structure
-
     config = make_config("gae", dim=8)
     spectral = find_spectral(fit_structure(grid.adjacency, 13 - width), 0, None, config)
     found = spectral.refitted(fit_structure(grid.adjacency, width), config)
@@ -229,8 +235,8 @@ def test_a_clear_lead_decides_about_blending_and_negatives():
         choice = Choice("none", {"none, short": 0.8})
         assert choose_blend(choice, 0.8 + lead, 10**6).structure == structure
         assert choose_negatives(choice, 0.8, 0.8 + lead, 10**6).negatives == negatives
-    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}, 10**6).assembly == "mean"
-    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}, 10**6).assembly == "whole"
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.81}).assembly == "mean"
+    assert choose_assembly(choice, {"whole": 0.8, "mean": 0.801}).assembly == "whole"
     assert Choice("none", {"none, short": 0.9, "spectral": 0.895}).may_blend(make_config("gae"))
     assert not Choice("none", {"none, short": 0.9, "spectral": 0.88}).may_blend(make_config("gae"))
 

@@ -41,4 +41,4 @@ def prepare_global_pairs(patch_set, adjacency, held_out, *, batches=(), arcs=Non
         **more,
     )
     table = NodeTable(LOCAL, np.zeros(num_nodes, np.int64), np.arange(num_nodes))
-    return GlobalPairs(pairs, table, patch_set.node_shares)
+    return GlobalPairs(pairs, table, patch_set.shares_of)

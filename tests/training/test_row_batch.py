@@ -98,12 +98,11 @@ class Case:
         shard = RowShard(local)
         features = InputRows(graph, self.inputs).of_range(local.low, local.high, keep_bytes=keep_bytes)
         batches = RowBatches([RowBatch(local, features, keep_bytes=keep_bytes)])
-        shares = np.ones(local.num_owned, np.float32)
         if self.settings.pairs != "sampled":
-            return batches, NodeSample(local, self.train.degrees, shard.table, shares), shard
+            return batches, NodeSample(local, self.train.degrees, shard.table, local.shares), shard
         own = TrainingRows(graph, span=(local.low, local.high), block_arcs=SMALL_BLOCKS)
         how = {"options": self.options, "communicator": communicator}
-        return batches, GlobalPairs(NodePairs(own, self.split.held_out, **how), shard.table, shares), shard
+        return batches, GlobalPairs(NodePairs(own, self.split.held_out, **how), shard.table, local.shares), shard
 
     def epoch_alone(self, epoch):
         """(loss, gradient by parameter)."""

@@ -132,6 +132,10 @@ class LocalRows:
             low = local.high
             yield local
 
+    def shares(self, _patches: np.ndarray | None = None) -> np.ndarray:
+        """(num_owned,) how much a row counts in the vector of its node: as the only one."""
+        return np.ones(self.num_owned, np.float32)
+
     def forget(self) -> None:
         """Give back the blocks that are kept, and keep none from now on."""
         self._kept, self._bytes_left = {}, 0

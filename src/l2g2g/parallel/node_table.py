@@ -145,9 +145,8 @@ class NodeTable:
         return self.communicator.size == 1
 
     def place(self, nodes: np.ndarray, shares: np.ndarray) -> Placement:
-        """Where rows of some nodes of this rank stand. shares: (num_local,) factor of the rows of each node here."""
-        places = np.searchsorted(self.nodes, nodes)
-        return Placement(places.astype(np.int32), shares[places], len(self.nodes))
+        """Where rows of some nodes of this rank stand. nodes, shares: (num_rows,) the node of each row, its factor."""
+        return Placement(np.searchsorted(self.nodes, nodes).astype(np.int32), shares, len(self.nodes))
 
     def clear(self) -> None:
         """Start again with zeros."""

@@ -16,6 +16,8 @@ from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
 from l2g2g.patches.widening import GOOD_CUT, Joined, widen
 
+_NO_DEGREE = 0.1  # stands for no edges, so that the rows of a node without any count alike
+
 
 @dataclass(frozen=True, eq=False)
 class PatchSet:
@@ -29,6 +31,7 @@ class PatchSet:
         num_joined: Joins that were made between patches with no edge between them.
         num_widened: Nodes that patches took in because too many edges would be cut, see `widening`.
         inside_share: Share of the edges inside clusters, before these overlap.
+        row_degrees: (num_rows,) int32 edges of every row inside its patch, where patches were widened; None otherwise.
     """
 
     num_nodes: int
@@ -38,6 +41,7 @@ class PatchSet:
     num_joined: int = 0
     num_widened: int = 0
     inside_share: float = 1.0
+    row_degrees: np.ndarray | None = None
 
     @property
     def num_patches(self) -> int:
@@ -69,11 +73,28 @@ class PatchSet:
         """Mean number of patches that hold a node."""
         return self.num_rows / self.num_nodes
 
+    def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
+        """(num_rows,) float32 how much every row of these patches counts in the vector of its node; None for all.
+
+        The rows of a node add up to 1. All count alike, but in widened patches by the square of the edges that they
+        have there: a node sees most of its edges in its own patch and few in those that took it in.
+        """
+        shares = self._row_shares
+        return shares if patches is None else shares[self._rows_of(patches)]
+
     @cached_property
-    def node_shares(self) -> np.ndarray:
-        """(num_nodes,) float32 one over the number of patches that hold a node."""
-        counts = np.bincount(self.global_nodes, minlength=self.num_nodes)
-        return (1.0 / np.maximum(counts, 1)).astype(np.float32)
+    def _row_shares(self) -> np.ndarray:
+        weights = np.ones(self.num_rows)
+        if self.row_degrees is not None:
+            weights = np.maximum(self.row_degrees, _NO_DEGREE) ** 2.0
+        totals = np.bincount(self.global_nodes, weights, minlength=self.num_nodes)
+        return (weights / totals[self.global_nodes]).astype(np.float32)
+
+    def _rows_of(self, patches: np.ndarray) -> np.ndarray | slice:
+        """The rows of some patches; a slice for consecutive ones, which need no copy."""
+        if (np.diff(patches) == 1).all():
+            return slice(self.offsets[patches[0]], self.offsets[patches[-1] + 1])
+        return np.concatenate([np.arange(self.offsets[patch], self.offsets[patch + 1]) for patch in patches])
 
     def nodes_of(self, patch: int) -> np.ndarray:
         """Node numbers of one patch, ascending."""
@@ -81,10 +102,7 @@ class PatchSet:
 
     def select(self, patches: np.ndarray) -> PatchSet:
         """Some patches as a set of their own, in the order given, without overlaps."""
-        first, last = self.offsets[patches[0]], self.offsets[patches[-1] + 1]
-        nodes = self.global_nodes[first:last]
-        if (np.diff(patches) != 1).any():  # consecutive ones need no copy
-            nodes = np.concatenate([self.nodes_of(patch) for patch in patches])
+        nodes = self.global_nodes[self._rows_of(patches)]
         offsets = np.concatenate([[0], np.cumsum(self.sizes[patches])])
         return PatchSet(self.num_nodes, nodes, offsets, OverlapIndex.none(len(patches)))
 
@@ -162,7 +180,17 @@ def make_patches(
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
         nodes[own] = _grow_inside(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
     found = _assemble_patches(labels, np.repeat(pairs[:, ::-1].ravel(), quotas), nodes, pairs, joined)
-    return replace(found, num_joined=num_joined, inside_share=inside_share)
+    degrees = _count_row_degrees(graph, found) if found.num_widened else None
+    return replace(found, num_joined=num_joined, inside_share=inside_share, row_degrees=degrees)
+
+
+def _count_row_degrees(graph: GraphStore, patch_set: PatchSet) -> np.ndarray:
+    """(num_rows,) int32 edges of every row inside its patch."""
+    degrees = np.zeros(patch_set.num_rows, np.int32)
+    for block in read_ahead(graph.row_blocks()):
+        rows = block.indptr, block.indices, block.low, graph.num_nodes
+        degrees += np.diff(kernels().induced_indptr(*rows, *patch_set.stacked)).astype(np.int32)
+    return degrees
 
 
 def overlap_size(min_overlap: int, target_overlap: int, num_nodes: int, num_pairs: int) -> int:

@@ -90,6 +90,7 @@ class PatchStore:
             self._num_joined,
             self._num_widened,
             self._inside_share,
+            arrays["row_degrees"].read() if "row_degrees" in arrays else None,
         )
 
     @cached_property
@@ -166,6 +167,8 @@ def _check_arrays(folder: ArrayFolder, num_features: int) -> None:
     num_rows = len(folder.arrays["nodes"])
     check_array(folder, "offsets", "int64", None)
     check_array(folder, "indptr", "int64", num_rows)
+    if "row_degrees" in folder.arrays:
+        check_array(folder, "row_degrees", "int32", num_rows)
     check_array(folder, "indices", "int32", None)
     check_array(folder, "entry_offsets", "int64", *folder.arrays["offsets"].shape)
     if "weights" in folder.arrays:
@@ -218,6 +221,8 @@ def write_patches(
         writer.save("offsets", patch_set.offsets.astype(np.int64, copy=False))
         for part in _OVERLAP_PARTS:
             writer.save(f"overlap_{part}", getattr(patch_set.overlaps, part).numpy())
+        if patch_set.row_degrees is not None:
+            writer.save("row_degrees", patch_set.row_degrees)
         write_subgraphs(stored, patch_set, writer)
         if graph.num_features:
             write_feature_rows(stored, patch_set, writer)

@@ -134,9 +134,8 @@ class Setting:
     def make_pairs(self, batches: Batches) -> GlobalLoss | None:
         """Pairs of all nodes, where these are scored."""
         config, shard, patch_set = self.config, self.shard, self.patches.patch_set
-        shares = patch_set.node_shares[shard.table.nodes]
         if self.local is not None and config.loss_pairs != "sampled":
-            return NodeSample(self.local, self.rows.degrees, shard.table, shares)
+            return NodeSample(self.local, self.rows.degrees, shard.table, self.local.shares)
         if self.settings.scope != "global":
             return None
         pairs = NodePairs(
@@ -148,6 +147,7 @@ class Setting:
             communicator=shard.communicator,
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
         )
+        shares = patch_set.shares_of if self.local is None else self.local.shares
         return GlobalPairs(pairs, shard.table, shares)
 
     def make_pass(self, graph: GraphStore, *, trains: bool = False, alone: bool = False) -> WholePass | None:
@@ -284,7 +284,9 @@ class Candidates:
             found = start.inputs
         if found is None:
             source = RowSource(rows, communicator)
-            found = share_inputs(communicator, find_inputs(source, counts, config, self.columns.for_encoder()))
+            found = share_inputs(
+                communicator, find_inputs(source, counts, config, self.columns.for_encoder(config.structure_width))
+            )
         inputs = InputRows(graph, found)
         if start is None:
 

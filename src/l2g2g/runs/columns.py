@@ -40,10 +40,9 @@ class Columns:
         """The same not yet converged, in a few passes over the graph."""
         return self._fit(self._config.spectral_width(self.num_features), rough=True)
 
-    def for_encoder(self) -> StructureMap | None:
-        """Columns that an encoder reads, where they are found already; None otherwise."""
-        found = self._found.get(self._config.spectral_width(0))
-        return None if found is None else found.leading(self._config.structure_width)
+    def for_encoder(self, width: int) -> StructureMap | None:
+        """Columns of this width that an encoder reads, where as many are found already; None otherwise."""
+        return next((found.leading(width) for known, found in self._found.items() if known >= width), None)
 
     def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:

@@ -87,7 +87,7 @@ def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -
         min_overlap=least,
         target_overlap=wanted,
         mean_degree=config.patch_degree,
-        most_share=config.widens_to,
+        most_share=config.widens_to(graph.num_edges),
     )
 
 

@@ -237,7 +237,7 @@ def _finish(
     if training.either:
         with clock.measure("choose"):
             scores = training.score_assemblies(trained)
-            choice = choose_assembly(choice, scores, 0 if validation is None else len(validation.positive))
+            choice = choose_assembly(choice, scores)
         if choice.assembly == "mean":
             setting.config, whole = replace(setting.config, assembly="mean"), None
     return _Finished(setting, trained, candidate.batches, whole, choice, None)

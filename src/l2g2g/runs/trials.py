@@ -54,17 +54,19 @@ def _choose_structure(
 ) -> tuple[Candidate, Choice, SpectralVectors | None]:
     """The candidate with structural columns beside the features or without.
 
-    A few epochs without them, and as many with them unless spectral vectors, which see nothing else, are far worse.
-    The better one goes on from there. Spectral vectors themselves are tried beside features only where a first
-    impression of them is not far worse.
+    A few epochs without them, and as many with some of them unless spectral vectors, which see nothing else, are far
+    worse. Without them training goes on from there, with all of them it begins anew. Spectral vectors themselves are
+    tried beside features only where a first impression of them is not far worse.
     """
     columns, clock = candidates.columns, candidates.clock
     judges = validation is not None and config.epochs != 0
     trial = _num_epochs(TRIAL_EPOCHS, config)
 
     def find(*, rough: bool = False) -> SpectralVectors:
-        with clock.measure("choose"):
+        # Without features they are what the encoder reads, whatever is chosen.
+        with clock.measure("choose" if columns.num_features else "partition"):
             structure = columns.rough_spectral() if rough else columns.for_spectral()
+        with clock.measure("choose"):
             return find_spectral(structure, columns.num_features, validation, config, candidates.communicator)
 
     if config.structure != "auto":
@@ -88,12 +90,14 @@ def _choose_structure(
     paused = candidate.pause()
     del candidate
     with clock.measure("choose"):
-        blended = candidates.begin(replace(config, structure="blend"))
+        # As many columns as spectral vectors have, which are found already: all would take most of the time of a run.
+        few = min(config.structure_width, config.spectral_width(columns.num_features))
+        blended = candidates.begin(replace(config, structure="blend", structure_width=few))
         blended.training.run(trial)
     choice = choose_blend(choice, blended.training.best_score, len(validation.positive), is_learned=config.is_learned)
-    if choice.structure == "blend":
-        return blended, choice, found
     del blended
+    if choice.structure == "blend":
+        return candidates.begin(replace(config, structure="blend")), choice, found
     return candidates.resume(paused), choice, found
 
 

@@ -27,6 +27,7 @@ from l2g2g.training.batches import Batch, Batches, PatchBatch
 from l2g2g.training.node_pairs import NodePairs
 
 FrameSolver = Callable[[Tensor], Frame]
+Shares = Callable[[np.ndarray | None], np.ndarray]  # patches, None for all -> a factor for each of their rows
 Scoring = Callable[[Tensor], tuple[float, Tensor]]  # vectors -> loss and its gradient, of the same shape
 _DENSE_NUMBERS = 1 << 22  # scores of all pairs that are worked on at a time
 
@@ -66,18 +67,18 @@ class GlobalLoss(ABC):
 
     Attributes:
         table: Vectors of the nodes, and later their gradients.
-        shares: (num_local,) float32, one over the number of patches that hold a node, for the nodes of the table.
+        shares: Gives (num_rows,) float32 how much every row of some patches counts in the vector of its node.
     """
 
     table: NodeTable
-    shares: np.ndarray
+    shares: Shares
     _placements: dict[bytes, Placement]
 
     def place(self, batch: Batch) -> Placement:
         """Where the rows of a batch stand in the table."""
         patches = batch.patches.tobytes()  # a batch may be made anew
         if patches not in self._placements:
-            self._placements[patches] = self.table.place(batch.nodes, self.shares)
+            self._placements[patches] = self.table.place(batch.nodes, self.shares(batch.patches))
         return self._placements[patches]
 
     def add_gradient(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> float:
@@ -110,7 +111,7 @@ class GlobalPairs(GlobalLoss):
 
     pairs: NodePairs
     table: NodeTable
-    shares: np.ndarray
+    shares: Shares
     _placements: dict[bytes, Placement] = field(default_factory=dict)
 
     def assemble(self, aligned: Tensor, nodes: np.ndarray) -> Tensor:
@@ -118,7 +119,7 @@ class GlobalPairs(GlobalLoss):
 
         nodes: (num_rows,) the node of each row.
         """
-        return Assemble.apply(aligned, self.table.place(nodes, self.shares))
+        return Assemble.apply(aligned, self.table.place(nodes, self.shares(None)))
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
         """The loss of the pairs of an epoch. embedding: (num_nodes, dim), differentiable."""
@@ -155,7 +156,7 @@ class NodeSample(GlobalLoss):
     rows: LocalRows
     degrees: np.ndarray
     table: NodeTable
-    shares: np.ndarray
+    shares: Shares
     _placements: dict[bytes, Placement] = field(default_factory=dict)
 
     def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
