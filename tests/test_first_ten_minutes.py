@@ -306,6 +306,7 @@ def test_ids_may_stand_in_any_column_that_is_called_id(tmp_path, caplog):
         assert (graph.features[row].tolist(), graph.labels[row]) == ([7], TEAMS[7])
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of PyG, when it is imported
 def test_a_missing_label_is_no_class():
     graph = nx.Graph(NAMED)
     nx.set_node_attributes(graph, {"p00": 2, "p01": 5}, "label")
