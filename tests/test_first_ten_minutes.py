@@ -427,9 +427,9 @@ def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, tmp_pat
         }
         assert columns["cluster"] == ["0", "1", "2", "3"]
         kept[way] = read_embedding(tmp_path / f"{way}.parquet")
-    for way in ("disk", "ranks"):
         assert kept[way][0].tolist() == kept["memory"][0].tolist()
-        np.testing.assert_allclose(kept[way][1], kept["memory"][1], atol=0.1)  # after 40 epochs
+    # `prepare` cuts with the edges that validation hides later: other patches. test_invariants compares equal ones.
+    np.testing.assert_allclose(kept["ranks"][1], kept["memory"][1], atol=2e-3)
 
     # A later table: columns in another order, a town that the model does not know, a new node without a label.
     (tmp_path / "e.csv").write_text((tmp_path / "e.csv").read_text() + "new,p00\nnew,p02\nnew,p04\n")
