@@ -27,7 +27,7 @@ CASES = {
     "paper": {"preset": "paper"},
     "default": {},
     "sage": {"encoder": "sage", "rotate": True, "patience": 3, "validate_every": 3},
-    "within a limit": {"memory": PLENTY},
+    "within a limit": {"memory": PLENTY, "assembly": "whole"},
     "nothing stays in memory": {"memory": PLENTY, "rotate": True, "assembly": "mean", "refresh_every": 3},
     "with validation": {"rotate": True, "translate": True, "patience": 3, "validate_every": 3},
     "separate encoders": {"method": "gae+l2g", "validate_every": 4},

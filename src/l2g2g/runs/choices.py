@@ -82,8 +82,8 @@ class SpectralVectors:
 
     @property
     def is_signed(self) -> bool:
-        """Whether some eigenvalues are negative, so that the decoder must know signs."""
-        return self.inputs.structure is not None and self.inputs.structure.is_signed
+        """Whether the decoder knows signs: eigenvalues were negative; after a refit they need not be."""
+        return isinstance(self.model.decoder, SignedDecoder)
 
     def settings(self, config: Config) -> Config:
         """The settings of a run whose vectors are these: by inner product, whatever decoder was to be trained."""

@@ -247,7 +247,8 @@ def check_graph(graph: GraphStore, config: Config) -> None:
     """Refuse a graph from which nothing can be learned, and one in memory that leaves none for training."""
     if graph.num_nodes < 2 or graph.num_edges < 1:
         raise InputError(f"{graph.name}: {graph.num_nodes} nodes and {graph.num_edges} edges; nothing can be learned")
-    if graph.num_features == 0 and 2 * graph.num_edges == graph.num_nodes * (graph.num_nodes - 1):
+    is_complete = 2 * graph.num_edges == graph.num_nodes * (graph.num_nodes - 1)
+    if graph.num_features == 0 and is_complete and not graph.weighted:  # weights would tell nodes apart
         found = "too few edges to learn from (1)" if graph.num_edges == 1 else "every pair of nodes is an edge"
         raise InputError(f"{graph.name}: {found}, so that nothing tells nodes apart; give more nodes, or --features")
     if graph.num_features == 1 and config.feature_scaling == "centred" and _has_one_sign(graph):
