@@ -33,7 +33,6 @@ THROUGH = {
     "graphs.frames": "test_first_ten_minutes.py",
     "graphs.graph_store": "graphs/test_store.py",
     "graphs.graphml": "test_first_ten_minutes.py",
-    "graphs.matrix_market": "graphs/test_read.py",
     "graphs.named_rows": "graphs/test_store_writer.py",
     "graphs.networkx_graphs": "graphs/test_convert.py",
     "graphs.passes": "graphs/test_read.py",

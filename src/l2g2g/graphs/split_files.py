@@ -267,6 +267,8 @@ def _read_table(path: Path, known: np.ndarray, name: str, *, memory_limit: int |
     for column in ("source", "target", "label"):
         if table.column_names.count(column) != 1:
             raise InputError(f"{path}: no column {column!r} but {table.column_names}; {_REMEDY}")
+    if table.column_names.count("weight") > 1:
+        raise InputError(f"{path}: two columns 'weight' among {table.column_names}; {_REMEDY}")
     is_edge = _read_labels(table.column("label"), path)
     if table.num_rows == 0:
         return _Table(path, np.empty(0, np.int64), np.empty(0, np.int64), is_edge, None, known)
