@@ -9,12 +9,11 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.matrix_market import read_matrix_market
 
 
-@pytest.mark.parametrize("field", [None, "pattern", "integer"])
+@pytest.mark.parametrize(
+    ("field", "dense"), [(None, False), ("pattern", False), ("integer", False), (None, True), ("integer", True)]
+)
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("dense", [False, True])
 def test_reads_what_scipy_reads(tmp_path, field, symmetric, dense):
-    if dense and field == "pattern":
-        pytest.skip("a dense matrix has values")
     generator = np.random.default_rng(0)
     matrix = generator.integers(1, 9, (6, 6)) * (generator.random((6, 6)) < 0.4)
     matrix = matrix + matrix.T if symmetric else matrix[:, :4]
@@ -23,6 +22,13 @@ def test_reads_what_scipy_reads(tmp_path, field, symmetric, dense):
     expected = scipy.io.mmread(path, spmatrix=False)
     expected = expected if dense else expected.toarray()
     np.testing.assert_array_equal(read_matrix_market(path).toarray(), expected)
+
+
+def test_a_matrix_may_have_no_entries(tmp_path):
+    path = tmp_path / "matrix.mtx"
+    for rest in ("", "% nothing\n"):
+        path.write_text("%%MatrixMarket matrix coordinate real general\n3 2 0\n" + rest)
+        assert (read_matrix_market(path).shape, read_matrix_market(path).nnz) == ((3, 2), 0)
 
 
 HEADER = "%%MatrixMarket matrix coordinate real general\n% a comment\n3 3 2\n"

@@ -6,6 +6,7 @@ Read here and not by SciPy, whose parser ends the process on some damaged files.
 from __future__ import annotations
 
 import io
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size, open_bytes
+from l2g2g.graphs.archives import check_unpacked_size, open_bytes, reading
 from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read_npz import graph_from_adjacency
@@ -45,7 +46,8 @@ def read_matrix_market(path: Path, memory_limit: int | None = None) -> sp.coo_ar
             f"{path}: cannot hold the {header.num_entries:,} entries that its header tells of; write it again"
         )
     check_num_nodes(max(header.num_rows, header.num_columns), header.num_entries, str(path))
-    numbers = _read_numbers(content[header.end :], header, path)
+    with reading(path):
+        numbers = _read_numbers(content[header.end :], header, path)
     rows, columns, values = (
         _entries_of_array(numbers, header) if header.layout == "array" else _entries(numbers, header)
     )
@@ -109,13 +111,14 @@ def _read_header(content: bytes, path: Path) -> _Header:
 def _read_numbers(body: bytes, header: _Header, path: Path) -> np.ndarray:
     """(num_entries, numbers of an entry) float64."""
     expected = 1 if header.layout == "array" else 2 if header.field == "pattern" else 3
-    if not body.strip():
-        numbers = np.empty((0, expected))
-    else:
-        try:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a matrix without entries
             numbers = np.loadtxt(io.BytesIO(body), np.float64, comments="%", encoding="latin-1", ndmin=2)
-        except (ValueError, OverflowError) as error:
-            raise InputError(f"{path}: is no Matrix Market file ({_first_line(error)}); write it again") from error
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{path}: is no Matrix Market file ({_first_line(error)}); write it again") from error
+    if numbers.size == 0:
+        numbers = np.empty((0, expected))
     if numbers.shape != (header.num_entries, expected):
         raise InputError(
             f"{path}: has {len(numbers):,} entries of {numbers.shape[1]} numbers where its header tells of "
