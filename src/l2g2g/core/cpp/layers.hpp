@@ -63,15 +63,20 @@ INLINE AddOuter add_outer_for(int64_t width) {
     return with_width(width, [](auto w) -> AddOuter { return &add_outer<decltype(w)::value>; });
 }
 
+// sum = scale[row] (table[row] where loops + the rows of the table that the row of the matrix combines).
+template <int W, bool Fetch> INLINE void combine_row(Row<W>& sum, const Csr& matrix, const float* scale, bool loops, int64_t row, const float* table, int64_t width) {
+    if (loops)
+        sum.read(table + row * width, width);
+    else
+        sum.clear(width);
+    add_row<false, Fetch>(sum, matrix, Dropout{}, row, OneTable<W>{table, width});
+    if (scale) sum.scale(scale[row], width);
+}
+
 template <int H, bool Fetch> void hidden_rows(const LayerArguments& a, int64_t low, int64_t high) {
     for (int64_t row = low; row < high; ++row) {
         Row<H> sum;
-        if (a.loops)
-            sum.read(a.table + row * a.hidden_width, a.hidden_width);
-        else
-            sum.clear(a.hidden_width);
-        add_row<false, Fetch>(sum, a.matrix, Dropout{}, row, OneTable<H>{a.table, a.hidden_width});
-        if (a.scale) sum.scale(a.scale[row], a.hidden_width);
+        combine_row<H, Fetch>(sum, a.matrix, a.scale, a.loops, row, a.table, a.hidden_width);
         sum.add(a.bias, a.hidden_width);
         sum.keep_positive(a.hidden_width);
         sum.write(a.hidden + row * a.hidden_width, a.hidden_width);
@@ -146,12 +151,7 @@ template <int H> void gate_rows(const LayerGradients& a, int64_t low, int64_t hi
 template <int W, bool Fetch> void pass_back(const LayerGradients& a, int64_t low, int64_t high, float* out) {
     for (int64_t row = low; row < high; ++row) {
         Row<W> sum;
-        if (a.loops)
-            sum.read(a.gradient + row * a.width, a.width);
-        else
-            sum.clear(a.width);
-        add_row<false, Fetch>(sum, *a.through, Dropout{}, row, OneTable<W>{a.gradient, a.width});
-        if (a.through_scale) sum.scale(a.through_scale[row], a.width);
+        combine_row<W, Fetch>(sum, *a.through, a.through_scale, a.loops, row, a.gradient, a.width);
         sum.write(out + (row - low) * a.width, a.width);
     }
 }
