@@ -245,17 +245,19 @@ def _run_epoch(
     model, history = state.model, state.history
     # Where training hides nothing, what it encodes is what a refresh would encode.
     sees_all = batches.is_block and not (settings.mask or settings.feature_dropout or model.variational)
-    solves_inside = sees_all and (shard.has_all or settings.scope == "inside")
     state.optimiser.clear_gradients()
-    solver = None
+    solve = align = None
     if settings.aligns_in_training and shard.patch_set.num_patches > 1:
         due = epoch % settings.refresh_every == 0
-        if settings.align_gradient == "through" or (due and solves_inside):
-            solver = _InGraph(shard, settings, state.frame, history)
+        if settings.align_gradient == "through":
+            solve = _InEpoch(shard, settings, state.frame, history)
+        elif due and sees_all:
+            align = _InEpoch(shard, settings, state.frame, history)
         elif due:
             state.frame = _refresh(model, batches, shard, settings, state.frame, history)
-    loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solver)
+    loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solve, align)
     loss = shard.add_gradients(model, loss)
+    solver = solve or align
     state.frame = state.frame if solver is None else solver.frame
     trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
     if trouble is None:
@@ -346,7 +348,7 @@ def _refresh(
     return frame
 
 
-class _InGraph:
+class _InEpoch:
     """Aligns the embeddings of an epoch itself; keeps the frame it found, as a constant.
 
     The gradient passes where it is asked to. Otherwise this is a refresh that needs no encoding of its own.
