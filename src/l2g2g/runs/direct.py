@@ -73,7 +73,7 @@ def widen(
     config: that of the wider model. The coordinates of the degree are there, and are 0.
     """
     read = replace(inputs, degree_term=term)
-    before, num_before = trained.encoder_of(0), inputs.num_columns
+    before = trained.encoder_of(0)
     scale = 1.0 if before.feature_mean is None else float(before.feature_scale)
     before_mean = None if before.feature_mean is None else before.feature_mean.cpu()
     mean = None if before_mean is None else torch.cat([before_mean, torch.zeros(1)])
@@ -92,8 +92,6 @@ def widen(
             encoder.skip[: directions.num_features, there] = projection / scale
             known = 0.0 if before_mean is None else before_mean[: directions.num_features]
             encoder.biases[-1][there] = (known - centre) @ projection
-    assert encoder.skip is not None
-    assert encoder.skip.shape[0] == num_before + 1
     return model, read
 
 
@@ -102,10 +100,11 @@ def fit_direct(
 ) -> DirectWeights:
     """Weigh the direct coordinates. vectors: (num_nodes, dim) of the model that `widen` gave. seed: of the folds."""
     sources, targets, is_edge = validation.endpoints()
-    own = vectors.copy()
-    own[:, num_trained:] = 0
-    scores = model.decoder.score(own, sources, targets)
-    products = score_inner_products(np.ascontiguousarray(vectors[:, num_trained:]), sources, targets)
+    ends, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
+    rows, pairs = vectors[ends], np.split(places, 2)
+    products = score_inner_products(np.ascontiguousarray(rows[:, num_trained:]), *pairs)
+    rows[:, num_trained:] = 0
+    scores = model.decoder.score(rows, *pairs)
     basis = term.basis(term.degrees[sources]) + term.basis(term.degrees[targets])
     spreads = [float(scores.std()), float(products.std())]
     design = np.concatenate([_over(scores, spreads[0]), _over(products, spreads[1]), basis], axis=1)
