@@ -12,6 +12,7 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
 from l2g2g.cli.completion import complete_words
+from l2g2g.cli.messages import show_steps
 from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.training_options import table_option
 from l2g2g.errors import InputError, ResourceError
@@ -62,7 +63,7 @@ def prepare(
     config = make_config("l2g2g", "default", seed=seed, **given)
     clock = Stopwatch()
     reading: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "tables": tables}
-    stored, is_new = _find_or_write(graph, store, features, budget, clock, reading)
+    stored, is_new = _find_or_write(graph, store, features, budget, clock, reading, silent=quiet or as_json)
     cut, is_cut = _find_or_cut(stored, partition, config, budget, clock)
     row = {
         **_describe(stored, cut),
@@ -87,6 +88,8 @@ def _find_or_write(
     budget: int,
     clock: Stopwatch,
     reading: dict[str, Any],
+    *,
+    silent: bool,
 ) -> tuple[StoredGraph, bool]:
     """The stored graph, and whether it was written now. reading: how files are read, for `write_store`."""
     from l2g2g.graphs.store import is_store, open_graph
@@ -111,7 +114,9 @@ def _find_or_write(
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
     available = _memory_left(budget)
-    return write_store(source, directory, features, memory_bytes=available, measure=clock.measure, **reading), True
+    with show_steps(silent) as progress:
+        how: dict[str, Any] = {"memory_bytes": available, "measure": clock.measure, "progress": progress}
+        return write_store(source, directory, features, **how, **reading), True
 
 
 def _find_or_cut(

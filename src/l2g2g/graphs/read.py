@@ -74,10 +74,11 @@ def read_graph(
         columns: Of the feature table that a model was trained on, to read this one in the same way.
 
     Returns:
-        The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance,
-        with the ids in `node_ids`, unless features come by node number: then the ids are these numbers.
+        The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance, for a folder
+        of parts the order of their ids (text by its bytes), with the ids in `node_ids`, unless features come by node
+        number: then the ids are these numbers.
         Ids in text are integers where every id is written as one; otherwise all are text: "001" is not "1".
-        Nodes of a feature table that no edge names come last, as isolated nodes.
+        Nodes of a feature table that no edge names come last, in a folder of parts in their order, as isolated nodes.
 
     Raises:
         InputError: The input cannot be used as it is; the message names the file, the row and the remedy.
@@ -163,7 +164,8 @@ def _read_file(
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
     if is_parquet(path):
-        return _from_edges(read_parquet_edges(path, memory_limit, tables), vectors, name, directed)
+        edges = read_parquet_edges(path, memory_limit, tables)
+        return _from_edges(edges, vectors, name, directed, by_id=path.is_dir())
     if is_text_file(path):
         nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
         return _from_edges(read_text_edges(path, nodes, tables), vectors, name, directed)
@@ -184,8 +186,13 @@ def check_ending(path: Path) -> None:
         raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
 
 
-def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, directed: bool) -> Graph:
-    """Number the nodes of an edge table and join its features."""
+def _from_edges(
+    edges: EdgeTable, vectors: VectorTable | None, name: str, directed: bool, *, by_id: bool = False
+) -> Graph:
+    """Number the nodes of an edge table and join its features.
+
+    by_id: number them by id and not in the order of first appearance, so that the order of parts does not matter.
+    """
     source_name = edges.source_name
     if vectors is not None and vectors.ids is None:
         num_nodes = vectors.vectors.shape[0]
@@ -207,6 +214,11 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, direct
         if edges.has_integer_ids:
             refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
         node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
+    if by_id:
+        order = np.argsort(node_ids)  # text by code points, which is the order of its bytes in UTF-8
+        numbers = np.argsort(order)
+        sources, targets, node_ids = numbers[sources], numbers[targets], node_ids[order]
+    if vectors is not None and vectors.ids is not None:
         features, labels = _joined_rows(vectors, node_ids, source_name)
     graph = Graph.from_arcs(
         sources,
