@@ -29,6 +29,12 @@ PARTITIONS = ("metis", "fennel", "streaming", "random")
 @takes_tables
 def prepare(
     graph: Annotated[str, typer.Argument(help="A graph as for embed; or a store, to cut other patches from it.")],
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Only check a store, or a folder of edges.parquet and nodes.parquet, from elsewhere."
+        ),
+    ] = False,
     store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
     features: FeaturesOption = None,
     memory: Annotated[str, typer.Option(help="Memory that this may take, as 4GB or 500MB.")] = "4GB",
@@ -52,6 +58,9 @@ def prepare(
     tables: Any = None,
 ) -> None:
     """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
+    if check:
+        _check(graph, {"--store": store, "--features": features}, as_json=as_json, quiet=quiet)
+        return
     if partition is not None and partition not in PARTITIONS:
         raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
     from l2g2g.config import make_config, parse_size
@@ -79,6 +88,31 @@ def prepare(
             f"features in {cut.num_patches} patches, {row['kept_edge_fraction']:.1%} of the edges inside, "
             f"{row['store_bytes'] / 1e6:,.0f} MB, {row['seconds']['total']:.1f} s"
         )
+
+
+def _check(source: str, unused: dict[str, Any], *, as_json: bool, quiet: bool) -> None:
+    """Check a store and its patches, or tables of another engine; what is wrong is refused in one line."""
+    from l2g2g.graphs.check_store import check_store, check_tables
+    from l2g2g.graphs.node_tables import is_table_folder
+    from l2g2g.patches.store import has_patches, open_patches
+
+    for flag, value in unused.items():
+        if value is not None:
+            raise InputError(f"--check writes nothing; leave {flag} out")
+    if is_table_folder(Path(source)):
+        num_nodes, num_rows = check_tables(Path(source))
+        row: dict[str, Any] = {"tables": source, "num_nodes": num_nodes, "num_rows": num_rows}
+        told = f"{source}: {num_nodes:,} nodes, {num_rows:,} rows of edges; the tables are as they must be"
+    else:
+        graph = check_store(source)
+        if has_patches(source):
+            open_patches(source, graph=graph, verify=True)
+        row = {"store": source, "num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "sha256": graph.sha256}
+        told = f"{source}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges; the store is as it must be"
+    if as_json:
+        typer.echo(json.dumps(row))
+    elif not quiet:
+        typer.echo(told)
 
 
 def _find_or_write(

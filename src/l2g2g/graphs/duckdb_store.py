@@ -26,12 +26,15 @@ from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.column_roles import find_roles
 from l2g2g.graphs.merged_rows import MergedRows
 from l2g2g.graphs.node_ids import NEGATIVE, quoted
+from l2g2g.graphs.node_tables import EDGES, NodeTable, is_table_folder, open_node_table
 from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
+from l2g2g.graphs.read import refuse_for_tables
 from l2g2g.graphs.read_edges import EdgeBatches, open_parquet_edges, open_text_edges
 from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, open_features
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
 from l2g2g.graphs.stored_text import text_parts
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
+from l2g2g.graphs.vector_table import RowName
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 Measure = Callable[[str], AbstractContextManager[Any]]
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how many rows of it are done, and of how many (0 where that is not known)."""
-OpenFeatures = NumberedFeatures | NamedFeatures | None
+OpenFeatures = NumberedFeatures | NodeTable | NamedFeatures | None
 # Of the memory that may be used, one batch of a file may take the first part, and DuckDB's tables the second.
 _BATCH_SHARE, _DUCKDB_SHARE = 0.2, 0.6
 _LEAST_PER_THREAD = 125_000_000  # bytes, as DuckDB's manual advises
@@ -78,9 +81,12 @@ def write_large_store(
     made_of: what the store is made of, by which an interrupted preparation is known again.
     """
     with locked(directory):
-        opened = None
+        opened: OpenFeatures = None
         with measure("read"):
-            if features is None:
+            if is_table_folder(path):
+                refuse_for_tables(path, features, tables)
+                opened = open_node_table(path, int(_BATCH_SHARE * memory_bytes))
+            elif features is None:
                 tables.refuse_for_features(str(path))
             else:
                 opened = open_features(features, int(_BATCH_SHARE * memory_bytes), tables)
@@ -242,7 +248,8 @@ class _Preparation:
         tables: TableOptions,
         progress: Progress,
     ) -> None:
-        self.database, self.path, self.name, self.features = database, path, name, features
+        self.database, self.name, self.features = database, name, features
+        self.path = path / EDGES if isinstance(features, NodeTable) else path
         self.directed, self.tables, self.progress = directed, tables, progress
         self.batch_bytes = 0
 
@@ -260,6 +267,8 @@ class _Preparation:
             if named is not None:
                 step("rows", partial(self._match, facts, named))
             step("pairs", partial(self._make_pairs, facts))
+        if isinstance(features, NodeTable):
+            self._refuse_repeated("nodes", features.source_name, lambda row: f"row {row + 1}")
         with measure("sort"):
             merged = self._write_edges(writer, facts)
         with measure("features"):
@@ -298,16 +307,26 @@ class _Preparation:
             self.progress("features", done, 0)
         return {"label": label}
 
-    def _refuse_repeated(self, features: NamedFeatures) -> None:
-        repeated = "SELECT id, min(rowid) AS first FROM features GROUP BY id HAVING count(*) > 1"
+    def _load_nodes(self, nodes: NodeTable) -> str:
+        """Table nodes from a node table; returns the type of its ids."""
+        import pyarrow as pa
+
+        kind = "BIGINT" if nodes.has_integer_ids else "VARCHAR"
+        self.database.run(f"CREATE TABLE nodes (id {kind})")
+        for ids in nodes.id_batches():
+            self.database.insert("nodes", pa.table({"id": ids}))
+        return kind
+
+    def _refuse_repeated(self, table: str, source_name: str, row_name: RowName) -> None:
+        repeated = f"SELECT id, min(rowid) AS first FROM {table} GROUP BY id HAVING count(*) > 1"
         if self.database.number(f"SELECT count(*) FROM ({repeated})"):
             node, first, second = self.database.run(
-                f"SELECT f.id, r.first, f.rowid FROM features f JOIN ({repeated}) r ON f.id = r.id "
+                f"SELECT f.id, r.first, f.rowid FROM {table} f JOIN ({repeated}) r ON f.id = r.id "
                 f"WHERE f.rowid > r.first ORDER BY f.rowid LIMIT 1"
             )[0]
             raise InputError(
-                f"{features.source_name}: node {quoted(node)} is in {features.row_name(first)} and again in "
-                f"{features.row_name(second)}; keep one row per node"
+                f"{source_name}: node {quoted(node)} is in {row_name(first)} and again in {row_name(second)}; "
+                f"keep one row per node"
             )
 
     def _open_edges(self) -> EdgeBatches | NumberedEdges:
@@ -329,10 +348,11 @@ class _Preparation:
         edges, num_nodes = self._open_edges(), None
         if isinstance(edges, NumberedEdges):
             num_nodes = edges.num_nodes or self._count_nodes(edges)
-        elif isinstance(self.features, NumberedFeatures):
+        elif isinstance(self.features, NumberedFeatures | NodeTable):
             num_nodes = self.features.shape[0]
         has_integers = isinstance(edges, NumberedEdges) or edges.has_integer_ids
         facts = {"weighted": edges.weighted, "integers": has_integers, "num_nodes": num_nodes}
+        facts["numbered"] = num_nodes is not None
         kind = "INTEGER" if num_nodes is not None else "BIGINT" if has_integers else "VARCHAR"
         rows = self._parquet_rows(kind, num_nodes) if is_parquet(self.path) else None
         if rows is not None:
@@ -390,7 +410,7 @@ class _Preparation:
             return
         for table in edges.tables():
             ends: tuple[Any, Any] = table.sources, table.targets
-            if isinstance(self.features, NumberedFeatures):
+            if isinstance(self.features, NumberedFeatures | NodeTable):
                 ends = table.as_node_numbers(self.features.shape[0], self.features.source_name)
             yield [*ends, *([] if table.weights is None else [table.weights])]
 
@@ -412,9 +432,11 @@ class _Preparation:
         """
         run = self.database.run
         if features is not None:
-            self._refuse_repeated(features)
+            self._refuse_repeated("features", features.source_name, features.row_name)
         match = self._matched_type(facts, features)
-        if facts["num_nodes"] is not None:
+        if isinstance(self.features, NodeTable):
+            return {"match": match, "ids": self._load_nodes(self.features)}
+        if facts["numbered"]:
             if features is not None:
                 run(f"CREATE TABLE nodes AS SELECT CAST(range AS {match}) AS id FROM range({facts['num_nodes']})")
             return {"match": match, "ids": None}
@@ -465,9 +487,8 @@ class _Preparation:
         has_fill = features.columns is not None and features.columns.fill is not None
         num_missing = facts["num_nodes"] - num_rows
         if num_missing and features.num_features and not has_fill:
-            node = run("SELECT id FROM nodes n ANTI JOIN feature_nodes f ON f.node = n.rowid ORDER BY n.rowid LIMIT 1")[
-                0
-            ][0]
+            alone = "SELECT id FROM nodes n ANTI JOIN feature_nodes f ON f.node = n.rowid ORDER BY n.rowid LIMIT 1"
+            node = run(alone)[0][0]
             graph_name = self.path if facts["ids"] is not None else self.name
             node = int(node) if facts["ids"] != "VARCHAR" else node
             raise InputError(
@@ -481,7 +502,7 @@ class _Preparation:
         """Table pairs: the numbers u and v of every row, and its weight and place where weights are to be added up."""
         more = ", weight, place" if facts["weighted"] else ""
         self.progress("numbers", 0, 0)
-        if facts["ids"] is None:
+        if facts["numbered"]:
             self.database.run(f"CREATE VIEW pairs AS SELECT source AS u, target AS v{more} FROM given")
             return {}
         match = facts["match"]
@@ -539,8 +560,9 @@ class _Preparation:
         features = self.features
         if features is None:
             return 0
-        if isinstance(features, NumberedFeatures):
-            write_numbered(writer, features)
+        if isinstance(features, NumberedFeatures | NodeTable):
+            if features.shape[1]:
+                _write_numbered(writer, features)
             return features.shape[1]
         columns = {row[0] for row in self.database.run("SELECT column_name FROM (DESCRIBE features)")}
         rows = "features POSITIONAL JOIN feature_nodes"
@@ -580,9 +602,9 @@ def _spread(places: np.ndarray, rows: np.ndarray, fill: np.ndarray) -> np.ndarra
     return block
 
 
-def write_numbered(writer: FolderWriter, features: NumberedFeatures) -> None:
+def _write_numbered(writer: FolderWriter, features: NumberedFeatures | NodeTable) -> None:
     """Copy rows that are in order already."""
-    if not features.sparse:
+    if isinstance(features, NodeTable) or not features.sparse:
         dense = writer.array("features", np.float32, (features.shape[1],))
         for rows in features.batches():
             dense.append(rows)

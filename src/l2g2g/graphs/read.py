@@ -21,6 +21,7 @@ from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
+from l2g2g.graphs.node_tables import EDGES, is_table_folder, open_node_table
 from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
 from l2g2g.graphs.read_edges import (
     edges_from_pairs,
@@ -55,7 +56,8 @@ def read_graph(
 
     Args:
         source: A path (an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`, or a folder of its parts; `.npz`;
-            node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files), the name of a
+            node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files, or one of
+            `edges.parquet` and `nodes.parquet` that another engine wrote: see `node_tables`), the name of a
             dataset, a Graph, a SciPy sparse matrix, a list of (u, v) or (u, v, weight), edges as an integer array
             (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx or igraph graph, a PyG `Data`, or a
             table of pandas, polars, Arrow or any library with the Arrow C stream interface, of source, target and
@@ -116,7 +118,7 @@ def read_graph(
 def find_graph_file(source: str | Path) -> Path | None:
     """The file that is meant, or the folder of Parquet parts; None where it must be the name of a dataset."""
     path = Path(source)
-    if path.is_file() or (path.is_dir() and is_parquet(path)):
+    if path.is_file() or (path.is_dir() and (is_parquet(path) or is_table_folder(path))):
         return path
     if isinstance(source, Path) or path.suffix or path.parent != Path("."):
         if path.is_dir():
@@ -163,6 +165,8 @@ def _read_file(
     check_ending(path)
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
+    if is_table_folder(path):
+        return _from_tables(path, vectors, name, memory_limit, directed, tables)
     if is_parquet(path):
         edges = read_parquet_edges(path, memory_limit, tables)
         return _from_edges(edges, vectors, name, directed, by_id=path.is_dir())
@@ -178,6 +182,41 @@ def _read_file(
     sources, targets = open_npy_edges(path, num_nodes).collected()
     graph = Graph.from_arcs(sources, targets, num_nodes=num_nodes, name=str(path), directed=directed)
     return _with_features(graph, vectors, name)
+
+
+def _from_tables(
+    folder: Path,
+    vectors: VectorTable | None,
+    name: str,
+    memory_limit: int | None,
+    directed: bool,
+    tables: TableOptions,
+) -> Graph:
+    """The graph of an edge table and a node table that another engine wrote."""
+    refuse_for_tables(folder, vectors, tables)
+    nodes = open_node_table(folder, memory_limit)
+    node_ids = np.concatenate([as_node_ids(ids.to_numpy(), nodes.source_name) for ids in nodes.id_batches()])
+    check_unique(node_ids, nodes.source_name)
+    edges = read_parquet_edges(folder / EDGES, memory_limit)
+    sources, targets = edges.as_node_numbers(len(node_ids), nodes.source_name)
+    graph = Graph.from_arcs(
+        sources,
+        targets,
+        edges.weights,
+        num_nodes=len(node_ids),
+        features=np.concatenate(list(nodes.batches())) if nodes.num_features else None,
+        node_ids=node_ids,
+        name=str(folder),
+        directed=directed,
+    )
+    return graph.renamed(name)
+
+
+def refuse_for_tables(folder: Path, features: object, tables: TableOptions) -> None:
+    """Refuse what says how files are read, for tables whose columns are fixed."""
+    if features is not None:
+        raise InputError(f"{folder}: its node table has the features; leave --features out")
+    tables.refuse_for_edges(f"{folder}: a folder of edge and node tables")
 
 
 def check_ending(path: Path) -> None:
