@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import duckdb_store, npy_edges, read_edges, read_features, store_writer, text_tables
+from l2g2g.graphs import duckdb_steps, npy_edges, read_edges, read_features, store_writer, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
@@ -27,7 +27,7 @@ def batches(request, monkeypatch):
         monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 7)
         monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 7)
         monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 50)
-        monkeypatch.setattr(duckdb_store, "_ROWS_AT_ONCE", 7)
+        monkeypatch.setattr(duckdb_steps, "_ROWS_AT_ONCE", 7)
 
 
 def write(path, content):
