@@ -6,7 +6,8 @@ others own. One process owns all nodes and has no ghost nodes; a graph in memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -49,12 +50,15 @@ class OwnedRows(Protocol):
         """All of these rows in order."""
 
 
-def balance_rows(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
-    """(num_ranks + 1,) bounds of ranges of nodes, of about as much work each. indptr: (num_nodes + 1,)."""
-    num_nodes = len(indptr) - 1
-    work = indptr + _ARCS_PER_ROW * np.arange(num_nodes + 1)
-    inner = np.searchsorted(work, work[-1] * np.arange(1, num_ranks) / num_ranks)
-    return np.concatenate([[0], inner, [num_nodes]]).astype(np.int64)
+def balance_rows(row_start: Callable[[int], int], num_nodes: int, num_ranks: int) -> np.ndarray:
+    """(num_ranks + 1,) bounds of ranges of nodes, of about as much work each. row_start: entries before a row."""
+
+    def work_before(row: int) -> int:
+        return row_start(row) + _ARCS_PER_ROW * row
+
+    total, rows = work_before(num_nodes), range(num_nodes + 1)
+    inner = [bisect_left(rows, total * rank / num_ranks, key=work_before) for rank in range(1, num_ranks)]
+    return np.array([0, *inner, num_nodes])
 
 
 class LocalRows:
