@@ -23,6 +23,9 @@ _MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
 _PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
+# What a rank holds for every node of all ranks: who owns it (twice: of patches, and of ranges), where it stands.
+_PER_NODE_OF_ALL = 40
+_GHOST_COLUMNS = 32  # of a product for structural columns whose rows are exchanged at a time
 
 
 @dataclass(frozen=True)
@@ -135,16 +138,18 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
         epoch += sizes.num_edges / 4  # a bit for each arc: whether this epoch hides it
     aligned = 3 * rows * vector + num_nodes * vector
-    if sizes.num_ranks > 1:
-        always += num_nodes * (sizes.num_ranks + 8)  # who holds a node, and who scores it
-        if epoch:
-            epoch += num_nodes * (_PASSED_ON * vector + sizes.num_ranks + 24)
-        aligned += num_nodes * vector
-    last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    last_pass = 4.0 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    structure = float(num_nodes * structural.found)
+    ranks = sizes.num_ranks
+    if ranks > 1:
+        # Ghost nodes may be nearly all: of these, rows of a layer, of pairs and of products, as they are passed on.
+        always = 8 * rows + held_out + num_nodes * (_PER_NODE_OF_ALL + 2 * structural.kept / ranks)
+        epoch = epoch / ranks + (num_nodes * (_PASSED_ON * vector + 6) if epoch else 0)
+        aligned = aligned / ranks + 2 * num_nodes * vector  # the first has all in the end
+        last_pass = last_pass / ranks + num_nodes * (8 * max(config.hidden, config.dim) + 2 * vector)
+        structure = structure / ranks + 12 * num_nodes * _GHOST_COLUMNS if structure else 0
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = num_nodes * structural.found / sizes.num_ranks
-    structure += 3 * num_nodes * structural.kept if sizes.num_ranks > 1 else 0  # all columns, as sent and received
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
 

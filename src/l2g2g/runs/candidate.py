@@ -318,7 +318,7 @@ class Candidates:
         inputs = InputRows(graph, with_rows(found, shard))
         own_rows = None
         if not alone:
-            how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
+            how: dict[str, Any] = {"nodes": shard.table.owned_nodes}
             if local is not None:
                 how = {"span": (local.low, local.high)}
             own_rows = TrainingRows(graph, keep_bytes=keep_rows, **how)
