@@ -2,6 +2,7 @@
 
 Each plan and each run is a process of its own, through the command line, one after the other. Some epochs are enough,
 for the plan is made for as many; the first few take longer than all others, because memory is new to the process.
+Runs are plain ones, without the trials by which validation chooses among settings: plans do not count these.
 
     python benchmarks/plan_check.py                                        # six runs, three of them on ranks
     python benchmarks/plan_check.py npm-codep --epochs 3 --memory 1200MB   # one graph, within a limit
@@ -44,6 +45,7 @@ def check(run_name: str, options: argparse.Namespace) -> Row:
     ranks = int(wanted or 1)
     shared = [graph, "--data-dir", str(options.data_dir), "--epochs", str(options.epochs), "--json"]
     shared += [] if options.memory is None else ["--memory", options.memory]
+    shared += ["--partition", options.partition, "--structure", "none"]
     shared += [] if options.threads is None else ["--threads", str(options.threads)]
     planned = call("plan", *shared, "--ranks", str(ranks))
     with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +81,7 @@ def main() -> None:
     parser.add_argument("graphs", nargs="*", default=RUNS)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--memory")
+    parser.add_argument("--partition", default="fennel")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--data-dir", type=Path, default=DATA)
     options = parser.parse_args()

@@ -95,7 +95,8 @@ class Plan:
         num_patches: Patches it is cut into.
         in_memory: Whether the graph is in memory, or on disk.
         ranks, hosts: Processes that share the work, and machines that they run on.
-        memory_bytes: Peak of each process.
+        memory_bytes: Peak of the process, of several of the first.
+        other_ranks_bytes: Peak of each of the others; 0 where there are none.
         epoch_bytes: What each process sends to others in an epoch.
         disk_bytes: Of the store, and of what does not stay in memory while it trains; 0 for none.
         epochs: At most so many.
@@ -109,6 +110,7 @@ class Plan:
     ranks: int
     hosts: int
     memory_bytes: int
+    other_ranks_bytes: int
     epoch_bytes: int
     disk_bytes: int
     epochs: int
@@ -124,7 +126,8 @@ class Plan:
         each = sent = ""
         if self.ranks > 1:
             where = f"on {self.ranks} ranks, {where}"
-            each, sent = " each", f", {show_size(self.epoch_bytes)} sent by each rank"
+            each = f" ({show_size(self.other_ranks_bytes)} on all but the first)"
+            sent = f", {show_size(self.epoch_bytes)} sent by each rank"
         return (
             f"{self.graph}: {self.num_patches} patches {where}, {show_size(self.memory_bytes)} of memory{each}, "
             f"{self.seconds['epoch']:.2g} s an epoch{sent}, {show_seconds(self.seconds['total'])} "
@@ -151,22 +154,20 @@ def make_plan(
     needed = resident + max(training, peak_of_reading(num_arcs, columns))
     in_memory = config.memory is None or needed <= config.memory
     in_memory = in_memory and ranks == 1  # several read their own parts of a store
-    needs: Needs | None = None
+    others = 0
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
         stored = replace(sizes.stored, num_ranks=ranks)
-        if config.memory is not None:
-            needs = fit_budget(stored, config, threads, sizes.name, resident)
-        elif config.definition.uses_patches:
-            needs = find_needs(stored, config, num_patches, threads, resident)
-        else:
-            needs = row_needs(stored, config, threads, resident)
+        needs = _find_needs(stored, config, num_patches, threads, sizes.name, resident)
         kept = kept_bytes(config)
         row = kept.row + kept.state + kept.held + int(8 * (stored.entries_per_row or config.structure_width))
         # If all of it may stay in memory: the rows of the own nodes, and the own patches, the larger share of them.
         stays = int((_UNEVEN if ranks > 1 else 1) * ((4 + kept.arc) * num_arcs + row * sizes.num_nodes) / ranks)
         num_patches = needs.num_patches
         needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
+        if ranks > 1:
+            rest = _find_needs(replace(stored, is_first=False), config, num_patches, threads, sizes.name, resident)
+            others = rest.without_limit(stays) if config.memory is None else min(config.memory, rest.total + stays)
         if config.memory is None and not sizes.on_disk:  # the first rank reads it
             needed = max(needed, resident + peak_of_reading(num_arcs, columns))
     sample = Sample.of(sizes, replace(config, threads=threads))
@@ -192,8 +193,17 @@ def make_plan(
         graph_bytes = columns + 4 * num_arcs
         copies = 2 if config.memory is not None and config.definition.uses_patches else 1  # as batches take them, too
         disk = int((1 + 1.2 * copies) * graph_bytes + 24 * sizes.num_nodes)
-    sent = traffic.total
-    return Plan(sizes.name, num_patches, in_memory, ranks, hosts, int(needed), sent, disk, epochs, times)
+    bytes_needed = int(needed), int(others), traffic.total, disk
+    return Plan(sizes.name, num_patches, in_memory, ranks, hosts, *bytes_needed, epochs, times)
+
+
+def _find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: int, name: str, resident: int) -> Needs:
+    """What a training from disk takes. name: of the graph, for what is refused."""
+    if config.memory is not None:
+        return fit_budget(sizes, config, threads, name, resident)
+    if config.definition.uses_patches:
+        return find_needs(sizes, config, num_patches, threads, resident)
+    return row_needs(sizes, config, threads, resident)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import math
 import socket
 import threading
 import time
 from dataclasses import dataclass
 
 from l2g2g.config import Config
-from l2g2g.runs.budget import StoredSizes
+from l2g2g.runs.budget import StoredSizes, asked_rows, ghost_rows
 
-OUTSIDE = 0.3  # of the edges, between nodes of two patches, before a graph is cut
 _MESSAGE_SECONDS = 5e-5  # between two hosts of one switch
 _LOCAL_MESSAGE_SECONDS = 2e-5
 _EXCHANGES = 6  # of an epoch: requests, rows and gradients of pairs, sums and gradients of overlaps, the gradient
 _PROBE_BYTES, _PIECE = 1 << 26, 1 << 20
-_ALL_NODES = 4  # a rank that draws so many times as many pairs as there are nodes asks for all nodes
 
 
 @dataclass(frozen=True)
@@ -56,13 +53,9 @@ def estimate_traffic(sizes: StoredSizes, config: Config, num_patches: int) -> Tr
     by_rows = not config.definition.uses_patches
     pairs, ids, overlaps, layers = 0.0, 0.0, 0.0, 0.0
     if config.loss_scope == "global" or by_rows:
-        scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
-        draws = config.negatives_per_edge * scored / ranks
-        share = 1.0 if draws >= _ALL_NODES * num_nodes else -math.expm1(-draws / num_nodes)
-        asked = min(elsewhere, elsewhere * share + OUTSIDE * scored / ranks * (1 - 1 / ranks))
-        pairs, ids = 2 * vector * asked, elsewhere / 8
-    if by_rows:  # forwards and backwards through every layer, rows of nearly all other nodes
-        layers = 2 * 4 * sum(widths[1:]) * elsewhere
+        pairs, ids = 2 * vector * asked_rows(sizes, config), elsewhere / 8
+    if by_rows:  # forwards and backwards through every layer
+        layers = 2 * 4 * sum(widths[1:]) * ghost_rows(sizes)
     else:
         shared = config.patch_degree / 2 * num_patches * config.overlap_range[1]
         overlaps = 2 * vector * shared / ranks
