@@ -75,11 +75,12 @@ def main():
 def fuzz(options, root):
     import readers
 
-    found = [target for target in readers.targets() if options.only is None or options.only in target.name]
+    targets = readers.targets()
+    found = [target for target in targets if options.only is None or options.only in target.name]
     if options.list:
         print("\n".join(target.name for target in found))
         return 0
-    tallies = fuzz_readers(found, options, root) if options.inputs else []
+    tallies = fuzz_readers(found, targets, options, root) if options.inputs else []
     if options.commands:
         tallies.append(run_commands(found, options, root))
     if options.json:
@@ -89,7 +90,8 @@ def fuzz(options, root):
     return 1 if any(tally.findings for tally in tallies) else 0
 
 
-def fuzz_readers(found, options, root):
+def fuzz_readers(found, targets, options, root):
+    """found: the readers to try; targets: all of them, whose files are spliced into each other."""
     import mutations
     import readers
 
@@ -97,10 +99,10 @@ def fuzz_readers(found, options, root):
         importlib.import_module(f"l2g2g.{name}")  # once for all children
     if any(target.bombs for target in found):
         mutations.use_bombs(readers.apart(mutations.make_bombs))
-    for target in found:
+    for target in targets:
         target.seeds = target.seeds if isinstance(target.seeds, list) else readers.apart(target.seeds)
     readers.apart(lambda: [readers.read_seeds(target) for target in found])
-    contents = [content for target in found for files in target.seeds for content in files.values()]
+    contents = [content for target in targets for files in target.seeds for content in files.values()]
     others = [content for content in contents if len(content) < 100_000]
     whole = sum(target.share for target in found)
     tallies = []

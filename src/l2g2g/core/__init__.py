@@ -28,7 +28,8 @@ except ImportError:
 
 Backend = Literal["auto", "native", "torch"]
 _backend: Backend = "auto"
-_PARTS, _LITTLE_WORK = 8, 100_000
+_PARTS = {100_000: 1, 1_000_000: 2}  # work below which a sum has so few parts
+_MOST_PARTS = 8
 
 
 def set_backend(backend: Backend) -> None:
@@ -70,7 +71,7 @@ def num_parts(work: int) -> int:
 
     It does not depend on the number of threads, so that the sums do not either.
     """
-    return 1 if work < _LITTLE_WORK else _PARTS
+    return next((parts for limit, parts in _PARTS.items() if work < limit), _MOST_PARTS)
 
 
 def instruction_set() -> str:

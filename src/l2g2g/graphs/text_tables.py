@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 # Arrow reads 007, -0 and 0x1F as integers too. Found anywhere, also in a name or a weight, the ids need a closer look.
 _PERHAPS_NOT_CANONICAL = re.compile(rb"0(?<![0-9.]0)(?:[0-9xX]|(?<=-0))")
 _NUM_SAMPLE_LINES = 50

@@ -166,6 +166,7 @@ class FeatureRows:
         product = torch.cat(parts) if parts else weight.new_zeros(0, weight.shape[1])
         return product if bias is None else product + bias
 
+    @np.errstate(over="ignore", invalid="ignore")  # the loss tells of weights that diverge
     def project(
         self, weight: np.ndarray, skip: np.ndarray | None, scale: np.ndarray | None, bias: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -208,6 +209,7 @@ class FeatureRows:
             bias = shift if bias is None else bias + shift
         return table, None if bias is None else bias[None]
 
+    @np.errstate(over="ignore", invalid="ignore")  # the loss tells of weights that diverge
     def gradients(self, of_hidden: np.ndarray, of_own: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """Gradients of weight and skip from those of the two products, by the native kernels."""
         if of_own is None:

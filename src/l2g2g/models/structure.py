@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.core.randomness import Purpose, torch_generator
+from l2g2g.core.torch_threads import one_torch_thread
 from l2g2g.graphs.graph import Features
 from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
 from l2g2g.models.features import feature_centre
@@ -192,7 +192,7 @@ def fit_products(
     count, num_negative = max(0, min(width, num_large) - 1), max(0, min(num_negative, num_large - 2))
     found: list[Eigenvectors] = []
     num_passes = 0
-    with _one_thread_for_few(num_nodes * width):
+    with one_torch_thread(num_nodes * width < _FEW_NUMBERS):
         block = max(0, min(count + MORE_VECTORS, num_large - 1))
         if count:
             how: dict[str, Any] = {"max_passes": _ROUGH_PASSES, "keep_all": True} if rough else {}
@@ -283,18 +283,6 @@ def large_components(components: np.ndarray, low: int, high: int) -> tuple[np.nd
     sizes = np.bincount(components)
     is_large = sizes >= min(_LARGE_SHARE * len(components), sizes.max())
     return is_large[components[low:high]], int(sizes[is_large].sum())
-
-
-@contextmanager
-def _one_thread_for_few(count: int) -> Iterator[None]:
-    """Torch on one thread for small tables: quicker, and the same columns whatever the number of threads."""
-    threads = torch.get_num_threads()
-    if count < _FEW_NUMBERS:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def blend_factor(feature_factor: float, structure_factor: float) -> float:

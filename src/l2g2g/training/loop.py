@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from l2g2g.alignment.residuals import pair_distances
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
+from l2g2g.core.torch_threads import one_torch_thread
 from l2g2g.errors import InputError
 from l2g2g.methods import AlignGradient, Schedule
 from l2g2g.models.autoencoder import Autoencoder
@@ -34,6 +35,8 @@ from l2g2g.training.state import History, LoopState
 _REFRESH: dict[str, Any] = {"start": "tree", "tolerance": 1e-3, "max_steps": 5}
 # Above this many patches rotations start from a tree of groups: products along the branches of a large tree drift.
 _MANY_PATCHES = 1000
+# Rows of all rotations up to which an alignment is many small steps.
+_FEW_ROWS = 2000
 # A loss that falls by more than this share while patience runs out is not on a plateau.
 _FAST_FALL = 0.1
 WholePass = Callable[[Autoencoder], Tensor]  # (num_nodes, dim) vectors from one pass over the whole graph
@@ -248,17 +251,19 @@ def _run_epoch(
     model, history = state.model, state.history
     # Where training hides nothing, what it encodes is what a refresh would encode.
     sees_all = batches.is_block and not (settings.mask or settings.feature_dropout or model.variational)
-    solves_inside = sees_all and (shard.has_all or settings.scope == "inside")
     state.optimiser.clear_gradients()
-    solver = None
+    solve = align = None
     if settings.aligns_in_training and shard.patch_set.num_patches > 1:
         due = epoch % settings.refresh_every == 0
-        if settings.align_gradient == "through" or (due and solves_inside):
-            solver = _InGraph(shard, settings, state.frame, history)
+        if settings.align_gradient == "through":
+            solve = _InEpoch(shard, settings, state.frame, history)
+        elif due and sees_all:
+            align = _InEpoch(shard, settings, state.frame, history)
         elif due:
             state.frame = _refresh(model, batches, shard, settings, state.frame, history)
-    loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solver)
+    loss = accumulate_gradients(model, batches, state.frame, settings, epoch, global_pairs, solve, align)
     loss = shard.add_gradients(model, loss)
+    solver = solve or align
     state.frame = state.frame if solver is None else solver.frame
     trouble = loss_trouble(loss, history.losses[0] if history.losses else 0.0)
     if trouble is None:
@@ -343,13 +348,13 @@ def _refresh(
 ) -> Frame:
     started = time.perf_counter()
     stacked = encode_patches(model, batches)
-    with _one_thread_for_few(shard.patch_set.num_patches * stacked.shape[1]):
+    with one_torch_thread(shard.patch_set.num_patches * stacked.shape[1] <= _FEW_ROWS):
         frame = _synchronise(stacked, shard, settings, frame, **_REFRESH)
     history.refresh_seconds.append(time.perf_counter() - started)
     return frame
 
 
-class _InGraph:
+class _InEpoch:
     """Aligns the embeddings of an epoch itself; keeps the frame it found, as a constant.
 
     The gradient passes where it is asked to. Otherwise this is a refresh that needs no encoding of its own.
@@ -364,23 +369,11 @@ class _InGraph:
         options: dict[str, Any] = {"start": "tree", "tolerance": 1e-4, "differentiable": True}
         if self.settings.align_gradient == "held":
             stacked, options = stacked.detach(), _REFRESH
-        with _one_thread_for_few(self.shard.patch_set.num_patches * stacked.shape[1]):
+        with one_torch_thread(self.shard.patch_set.num_patches * stacked.shape[1] <= _FEW_ROWS):
             frame = _synchronise(stacked, self.shard, self.settings, self.frame, **options)
         self.frame = frame.detach()
         self.history.refresh_seconds.append(time.perf_counter() - started)
         return frame
-
-
-@contextmanager
-def _one_thread_for_few(num_rows: int) -> Iterator[None]:
-    """Many tiny steps are faster on one thread than the waking of a second one."""
-    threads = torch.get_num_threads()
-    if num_rows <= 2000:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _synchronise(

@@ -217,17 +217,20 @@ def accumulate_gradients(
     epoch: int,
     global_pairs: GlobalLoss | None = None,
     solve: FrameSolver | None = None,
+    align: FrameSolver | None = None,
 ) -> float:
     """Add the gradient of this epoch's loss to the parameters, batch by batch. Returns the loss.
 
     solve: (num_rows, dim) stacked embeddings -> a frame that the gradient passes through, instead of `frame`.
+    align: The same for a frame that is a constant, where all patches are one batch.
     """
     if solve is not None:
         return _accumulate_through(model, batches, solve, settings, epoch, global_pairs)
+    assert align is None or len(batches) == 1
     total = 0.0
     if settings.scope == "inside":
         for batch in batches:
-            encoded = EncodedBatch(model, batch, frame, settings, epoch)
+            encoded = EncodedBatch(model, batch, frame, settings, epoch, align)
             loss, gradient = _inside_gradient(model, encoded.vectors, batch, settings, epoch)
             total += loss + encoded.backward(gradient, batch)
         return total
@@ -237,7 +240,7 @@ def accumulate_gradients(
     for place, batch in enumerate(batches):
         holds = batches.holds(batch)
         with torch.set_grad_enabled(holds or batches.keeps_states):
-            encoded = EncodedBatch(model, batch, frame, settings, epoch)
+            encoded = EncodedBatch(model, batch, frame, settings, epoch, align)
         table.scatter_add(global_pairs.place(batch), encoded.vectors)
         if holds or (batches.keeps_states and encoded.release_inputs()):
             kept[place] = encoded
@@ -341,15 +344,28 @@ class EncodedBatch:
 
     Where the frame cannot change the loss nor its gradient it is not applied.
 
+    Args:
+        align: Finds the frame from the embeddings of this batch, instead of `frame`.
+
     Attributes:
         vectors: (num_rows, dim), detached.
     """
 
-    def __init__(self, model: Autoencoder, batch: Batch, frame: Frame, settings: ObjectiveSettings, epoch: int) -> None:
+    def __init__(
+        self,
+        model: Autoencoder,
+        batch: Batch,
+        frame: Frame,
+        settings: ObjectiveSettings,
+        epoch: int,
+        align: FrameSolver | None = None,
+    ) -> None:
         self._settings, self._epoch = settings, epoch
         self._inputs: EncoderInput | None = _training_inputs(batch, settings, epoch)
         self._encoding = model.begin(self._inputs, int(batch.patches[0]))
         self.vectors = self._encoding.vectors
+        if align is not None:
+            frame = align(in_patch_order(self.vectors, [batch.patches], [batch.offsets.diff()]))
         self._roots: list[Tensor] = []  # what autograd made of the encoder's output, where something was done to it
         moves = settings.alignment == "during" and len(frame.rotations) > 1
         moves = moves and not _is_without_effect(model, frame, settings)

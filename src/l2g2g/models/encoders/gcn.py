@@ -45,9 +45,7 @@ class GCNEncoder(Encoder):
         convolution = Convolution(network, tables[:num_layers], tables[num_layers : 2 * num_layers], skip)
 
         def backward(gradient: Tensor, inputs: EncoderInput) -> None:
-            network = self._network(inputs)
-            assert network is not None
-            of_skip, *others = convolution.gradients(network, gradient.contiguous().numpy())
+            of_skip, *others = convolution.gradients(self._describe(inputs), gradient.contiguous().numpy())
             for parameter, found in zip(parameters, [*others, of_skip], strict=False):
                 if found is not None:
                     add_gradient(parameter, torch.from_numpy(found))
@@ -63,10 +61,14 @@ class GCNEncoder(Encoder):
         plain = self.num_layers > 1 and self.activation is torch.relu and not self.residual
         if not plain or not inputs.propagation.in_one_block:
             return None
+        network = self._describe(inputs)
+        return network if can_convolve(network, self._all_parameters) else None
+
+    def _describe(self, inputs: EncoderInput) -> Network:
+        """Settings of the native passes, where these apply."""
         rows = self.feature_rows(inputs.features)
         propagation, features = cast(SparseMatrix, inputs.propagation), cast(Tensor | SparseMatrix, inputs.features)
-        network = Network(propagation, features, inputs.propagated, rows.mean, rows.factor)
-        return network if can_convolve(network, self._all_parameters) else None
+        return Network(propagation, features, inputs.propagated, rows.mean, rows.factor)
 
     @cached_property
     def _all_parameters(self) -> list[Tensor]:

@@ -1,0 +1,22 @@
+"""Threads of torch."""
+
+import pytest
+import torch
+
+from l2g2g.core.torch_threads import one_torch_thread
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("when", "expected"), [(True, 1), (False, 2)])
+def test_threads_inside_and_after_an_error(two_threads, when, expected):
+    with pytest.raises(ZeroDivisionError), one_torch_thread(when):
+        assert torch.get_num_threads() == expected
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2
