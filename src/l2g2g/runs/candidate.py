@@ -23,7 +23,7 @@ from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
-from l2g2g.runs.choices import SpectralVectors
+from l2g2g.runs.choices import SpectralVectors, needed_gain
 from l2g2g.runs.columns import Columns
 from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.runs.fitted import Start
@@ -191,11 +191,20 @@ class Setting:
 
     def hand_out(self, spectral: SpectralVectors, trained: Trained) -> Trained:
         """Put the model of spectral vectors in the place of the trained one, with its inputs; the history stays."""
+<<<<<<< HEAD
         model = spectral.model.to(self.config.device)
         self.config, self.model = spectral.settings(self.config), model
         self.inputs = InputRows(self.inputs.graph, with_rows(spectral.inputs, self.shard))
+=======
+        self.config = spectral.settings(self.config)
+        return self.hand_out_model(spectral.model, spectral.inputs, trained)
+
+    def hand_out_model(self, model: Autoencoder, inputs: InputMap, trained: Trained) -> Trained:
+        """Put a wider model in the place of the trained one, with its inputs; the history stays."""
+        self.model, self.inputs = model.to(self.config.device), InputRows(self.inputs.graph, inputs)
+>>>>>>> acc21
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
-        return Trained(model, frame, trained.history)
+        return Trained(self.model, frame, trained.history)
 
     def forget_rows(self) -> None:
         """Give back the rows of training."""
@@ -263,6 +272,7 @@ class Candidates:
                 global_pairs=setting.make_pairs(batches),
                 whole=setting.make_pass(graph, trains=True),
                 validate=None if validation is None else partial(score_pairs, setting.model, validation),
+                margin=None if validation is None else partial(needed_gain, num_edges=len(validation.positive)),
                 either=config.assembly is None and patches.patch_set.is_cut_badly,
                 shard=setting.shard,
             )
@@ -288,9 +298,13 @@ class Candidates:
         keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
         alone = communicator.size == 1
         rows = TrainingRows(graph, keep_bytes=keep_rows if alone else 0)
+<<<<<<< HEAD
         counts = _count_features(graph, communicator)
+=======
+        counts = count_features(graph)
+>>>>>>> acc21
         if start is not None:
-            found = start.inputs
+            found = start.inputs.with_degrees(lambda: rows.degrees)
         if found is None:
             source = RowSource(rows, communicator, _UNLIMITED if spare is None else 0)
             found = share_inputs(
@@ -303,7 +317,8 @@ class Candidates:
                 blocks = inputs.blocks(rank_span(graph, communicator))
                 return FeatureFacts.of_blocks(blocks, inputs.num_columns).total(SharedRows(communicator)).centre()
 
-            model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, config)
+            narrow = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
+            model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, narrow)
         else:
             model = copy.deepcopy(start.model)  # each candidate trains its own
         model = model.to(config.device)
@@ -357,8 +372,13 @@ def _visible_bytes(graph: GraphStore, config: Config) -> int:
     return int(1.02 * (8 if graph.weighted else 4) * arcs) + 16 * graph.num_nodes + 100_000
 
 
+<<<<<<< HEAD
 def _count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
     """What is known of the features as they are stored; None without features. Every rank must ask."""
+=======
+def count_features(graph: GraphStore) -> FeatureCounts | None:
+    """What is known of the features as they are stored; None without features."""
+>>>>>>> acc21
     if not graph.num_features:
         return None
     blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))

@@ -55,6 +55,7 @@ _CANDIDATES = {
     "degree, short": "negatives by degree",
     "assembly whole": "last pass over the whole graph",
     "assembly mean": "mean of the patches",
+    "direct": "with direct coordinates",
 }
 
 
@@ -109,6 +110,7 @@ class Choice:
         row_power, eigenvalue_power: Of spectral vectors; None for trained ones.
         assembly: mean or whole, where validation pairs decided it; None otherwise.
         negatives: uniform or degree, the same.
+        direct: Whether direct coordinates count, where they were weighed; None otherwise.
     """
 
     structure: str = "none"
@@ -117,6 +119,7 @@ class Choice:
     eigenvalue_power: float | None = None
     assembly: str | None = None
     negatives: Literal["uniform", "degree"] | None = None
+    direct: bool | None = None
 
     def with_score(self, name: str, score: float | None) -> Choice:
         """The same with the score of one more candidate; None for one that has none."""
@@ -133,7 +136,7 @@ class Choice:
         powers: dict[str, float | None] = {}
         if self.row_power is not None:
             powers = {"row_power": self.row_power, "eigenvalue_power": self.eigenvalue_power}
-        decided = {"assembly": self.assembly, "negative_sampling": self.negatives}
+        decided = {"assembly": self.assembly, "negative_sampling": self.negatives, "direct": self.direct}
         decided = {name: value for name, value in decided.items() if value is not None}
         return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
 
@@ -145,6 +148,7 @@ class Choice:
         chosen = [_CHOSEN[self.structure]]
         chosen += ["mean of the patches"] if self.assembly == "mean" else []
         chosen += ["negatives by degree"] if self.negatives == "degree" else []
+        chosen += ["direct coordinates"] if self.direct else []
         return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
 
 
@@ -228,7 +232,7 @@ def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
 
 
 def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
-    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner")
+    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner", direct_width=0)
 
 
 def may_be_near(rough: float | None, short: float | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,18 +18,22 @@ from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
+from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.base import Decoder
+from l2g2g.models.degree_term import DegreeTerm
+from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.runs.candidate import Candidate, Candidates, Setting
+from l2g2g.runs.candidate import Candidate, Candidates, Setting, count_features
 from l2g2g.runs.choices import Choice, SpectralVectors, choose_assembly, choose_vectors
 from l2g2g.runs.columns import Columns, fit_columns
+from l2g2g.runs.direct import DEGREE_COORDINATES, DirectWeights, choose_width, fit_direct, set_weights, widen
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
 from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.preparation import passes_whole_graph
-from l2g2g.runs.ranks import describe_memory, describe_messages
+from l2g2g.runs.ranks import describe_memory, describe_messages, share_inputs
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
@@ -42,7 +46,8 @@ from l2g2g.training.heap import return_freed_memory, return_tables_at_once
 from l2g2g.training.loop import Trained, WholePass, embed_nodes
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
-from l2g2g.training.whole_pass import feature_blocks
+from l2g2g.training.rows import TrainingRows
+from l2g2g.training.whole_pass import InputRows, RowSource, feature_blocks
 
 _MOST_LINK_EDGES = 2_000_000
 _log = logging.getLogger(__name__)
@@ -94,6 +99,10 @@ def run_split(
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
     if graph.num_features and not config.considers_structure(graph.num_nodes):
         config = replace(config, structure="none")
+    if start is None:
+        num_edges = 0 if validation is None else len(validation.positive)
+        width = choose_width(count_features(graph), num_edges, config) if config.most_direct else 0
+        config = replace(config, direct_width=width)
     columns = Columns(graph, config, communicator)
     candidates = Candidates(split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
@@ -102,8 +111,12 @@ def run_split(
     candidate, choice, spectral = choose_candidate(candidates, config, validation, on_epoch, is_new=is_new)
     with clock.measure("train"):
         candidate.training.run(on_epoch=on_epoch, checkpoints=candidate.setting.checkpoints)
-    done = _finish(candidate, choice, spectral, validation, clock)
+    done = _finish(candidate, choice, spectral, clock)
     del candidate
+    if start is None and done.setting.config.most_direct:
+        assert validation is not None
+        with clock.measure("choose"):
+            done.add_direct(validation)
     if done.choice.summary():
         _log.info("%s: %s", graph.name, done.choice.summary())
     setting = done.setting
@@ -169,6 +182,35 @@ class _Finished:
     choice: Choice
     spectral: SpectralVectors | None
 
+    def add_direct(self, validation: Pairs) -> None:
+        """Put direct coordinates beside the trained ones, weighted by these pairs."""
+        setting, graph, trained = self.setting, self.setting.split.train, self.trained.model
+        config, inputs, communicator = setting.config, setting.inputs.inputs, setting.shard.communicator
+        width, directions = config.most_direct - DEGREE_COORDINATES, None
+        if width:
+            how: dict[str, Any] = {"scaling": config.feature_scaling, "feature_width": width, "seed": config.seed}
+            directions = share_inputs(communicator, fit_inputs(RowSource(setting.rows, communicator), **how))
+        term = DegreeTerm.blank(setting.rows.degrees)
+        model, read = widen(trained, inputs, directions, term, config)
+        self._replace_model(model, read, graph)
+        vectors = self._embed()[0].cpu().numpy()
+        found = DirectWeights(
+            **communicator.decide(
+                lambda: asdict(fit_direct(model, vectors, term, validation, trained.dim, seed=config.seed))
+            )
+        )
+        model, read = set_weights(model, read, found, trained.dim)
+        self._replace_model(model, read, graph)
+        scores = {"trained": found.trained_auc, "direct": found.auc}
+        self.choice = replace(self.choice, direct=found.helps, scores={**scores, **self.choice.scores})
+
+    def _replace_model(self, model: Autoencoder, inputs: InputMap, graph: GraphStore) -> None:
+        setting, passes = self.setting, self.whole is not None
+        self.batches = self.whole = None  # large graphs need its memory for the next one
+        self.trained = setting.hand_out_model(model, inputs, self.trained)
+        self.batches = setting.make_batches(graph, setting.batch_bytes)
+        self.whole = setting.make_pass(graph, trains=True) if passes else None
+
     def inspect_scores(self, pairs: Pairs | None) -> Inspection:
         """Only the scores of some pairs, on the first rank. pairs: that training did not see; None for none."""
         if pairs is None:
@@ -206,6 +248,9 @@ class _Finished:
             self.batches = None  # large graphs need its memory for the next one
             if is_other or not graph.resident:
                 setting.forget_rows()
+                setting.inputs = InputRows(
+                    setting.inputs.graph, setting.inputs.inputs.with_degrees(lambda: TrainingRows(graph).degrees)
+                )
                 if spectral is not None and is_other:
                     config, communicator = setting.config, setting.shard.communicator
                     how: dict[str, Any] = {"limited": config.memory is not None, "seed": config.seed}
@@ -224,9 +269,7 @@ class _Finished:
         return embed_nodes(setting.model, self.batches, setting.shard, setting.settings, self.trained.frame, self.whole)
 
 
-def _finish(
-    candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, validation: Pairs | None, clock: Stopwatch
-) -> _Finished:
+def _finish(candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, clock: Stopwatch) -> _Finished:
     """End a training, and choose between its vectors and spectral ones, and how its vectors are assembled."""
     setting, training, whole = candidate.setting, candidate.training, candidate.training.whole
     with clock.measure("train"):
