@@ -26,13 +26,13 @@ docs/dependencies.py`; a test compares the names with what is installed.
 EXTRAS = """
 ## Extras
 
-What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` needs. Versions are in
-`constraints.txt`.
+What is asked for by name; `l2g2g[all]` brings all but `docs`, which only `make docs` needs, and `spark`,
+which only `examples/prepare_with_spark.py` needs. Versions are in `constraints.txt`.
 """
 # Written out where a package puts its whole text there, or several names for one.
 LONG = 60
-# Of an extra that the tests do without: the site is made by `make docs`.
-OTHERS = {"mkdocs-material": "MIT", "mkdocstrings": "ISC", "mike": "BSD-3-Clause"}
+# Of extras that the tests do without: the site is made by `make docs`, Spark is only for an example.
+OTHERS = {"mkdocs-material": "MIT", "mkdocstrings": "ISC", "mike": "BSD-3-Clause", "pyspark": "Apache-2.0"}
 
 
 def runtime_needs(root: str = "l2g2g") -> dict[str, set[str]]:

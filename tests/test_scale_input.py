@@ -35,3 +35,18 @@ def test_a_block_model_in_a_stream(scale_input, tmp_path, monkeypatch):
     strangers = np.random.default_rng(0).integers(0, 600, (2, 4000))
     assert (rows[sources] * rows[targets]).sum(1).mean() > 0.2 + (rows[strangers[0]] * rows[strangers[1]]).sum(1).mean()
     assert np.abs(sources.astype(int) - targets).mean() > 120  # ids are shuffled: nodes of a block are not near
+
+
+def test_parts_with_names(scale_input, tmp_path, monkeypatch):
+    monkeypatch.setattr(scale_input, "EDGES_AT_ONCE", 700)
+    monkeypatch.setattr(scale_input, "NUMBERS_AT_ONCE", 4000)
+    sizes = {"num_nodes": 600, "num_edges": 5000, "num_features": 16, "num_blocks": 6, "num_parts": 4}
+    row = scale_input.write_input(tmp_path / "a", **sizes, inside=0.9, signal=1.0)
+    assert len(list((tmp_path / "a" / "edges").iterdir())) == 4
+    graph = read_graph(row["edges"], row["features"])
+    assert graph.node_ids.tolist() == [f"user-{number:011}" for number in range(600)]
+    assert (graph.num_features, graph.cleaning.num_arcs_read) == (16, 5000)
+    rows = graph.features / np.linalg.norm(graph.features, axis=1, keepdims=True)
+    sources, targets = graph.edges()
+    strangers = np.random.default_rng(0).integers(0, 600, (2, 4000))
+    assert (rows[sources] * rows[targets]).sum(1).mean() > 0.2 + (rows[strangers[0]] * rows[strangers[1]]).sum(1).mean()

@@ -18,8 +18,8 @@ MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
-def parse_size(text: str) -> int:
-    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000.
+def parse_size(text: str, option: str = "--memory") -> int:
+    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000. option: what it was given for.
 
     Example:
         >>> parse_size("4GB"), parse_size("1.5 GiB")
@@ -27,7 +27,7 @@ def parse_size(text: str) -> int:
     """
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
     if found is None or (found[3] and not found[2]):
-        raise InputError(f"--memory is '{text}'; give a size such as 4GB or 500MB")
+        raise InputError(f"{option} is '{text}'; give a size such as 4GB or 500MB")
     unit = _UNITS[found[2]]
     return int(float(found[1]) * (1024 ** (len(str(unit)) // 3) if found[3] else unit))
 

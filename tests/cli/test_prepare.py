@@ -61,7 +61,7 @@ def test_a_store_with_patches(prepare, files):
     assert row["node_duplication"] == expected.node_duplication
     assert 1 <= row["balance"] < 1.2
     assert row["store_bytes"] == row["graph_bytes"] + row["patch_bytes"] > 400 * 8 * 4 * 2
-    assert {"read", "sort", "features", "partition", "overlap", "patches", "total"} == set(row["seconds"])
+    assert {"read", "write", "partition", "overlap", "patches", "total"} == set(row["seconds"])
     assert row["peak_memory_bytes"] > 10_000_000
     assert row["reused"] == {"graph": False, "patches": False}
 

@@ -244,8 +244,8 @@ def read_chosen(folder):
 
 
 def read_labelled(folder):
+    from l2g2g.graphs.duckdb_store import write_large_store
     from l2g2g.graphs.read import read_graph
-    from l2g2g.graphs.store_writer import write_store
     from l2g2g.graphs.table_options import TableOptions
 
     path = only(folder, "features.csv", ".parquet")
@@ -254,10 +254,25 @@ def read_labelled(folder):
     graph = read_graph(folder / "edges.csv", path, tables=tables)
     check_graph(graph)
     assert graph.labels is not None
-    stored = write_store(folder / "edges.csv", folder / "store", path, tables=tables).to_graph()
+    how = {"memory_bytes": 200_000_000, "name": "edges", "made_of": {}, "tables": tables}
+    stored = write_large_store(folder / "edges.csv", folder / "store", path, **how).to_graph()
     assert np.array_equal(stored.labels, graph.labels)
     assert (stored.features is None) == (graph.features is None)
     assert graph.features is None or np.array_equal(stored.features, graph.features)
+
+
+def read_large(folder):
+    """DuckDB reads Parquet files itself: it must refuse what the reader refuses, and give the same graph."""
+    from l2g2g.graphs.duckdb_store import write_large_store
+    from l2g2g.graphs.read import read_graph
+
+    path = only(folder)
+    stored = write_large_store(path, folder / "store", memory_bytes=200_000_000, name="edges", made_of={}).to_graph()
+    graph = read_graph(path)
+    assert stored.cleaning == graph.cleaning
+    assert np.array_equal(stored.adjacency.indices, graph.adjacency.indices)
+    assert graph.node_ids is not None
+    assert np.array_equal(stored.node_ids, graph.node_ids)
 
 
 def read_named(folder):
@@ -724,6 +739,16 @@ def targets():
             read_labelled,
             ("f.parquet",),
             bombs=with_bombs,
+        ),
+        Target(
+            "large edges as Parquet",
+            [
+                {"edges.parquet": parquet(source=sources, target=far)},
+                {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
+                {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
+            ],
+            read_large,
+            share=0.3,
         ),
         Target("GraphML", [{"graph.graphml": content} for content in GRAPHML], read_edges, share=2),
         Target("Matrix Market", [{"graph.mtx": content} for content in MATRIX_MARKET], read_edges, share=2),

@@ -95,7 +95,14 @@ def fuzz_readers(found, targets, options, root):
     import mutations
     import readers
 
-    for name in ("paper.report", "alignment.parties", "graphs.read", "runs.run_directory", "graphs.store_writer"):
+    for name in (
+        "paper.report",
+        "alignment.parties",
+        "graphs.read",
+        "runs.run_directory",
+        "graphs.store_writer",
+        "graphs.duckdb_store",
+    ):
         importlib.import_module(f"l2g2g.{name}")  # once for all children
     if any(target.bombs for target in found):
         mutations.use_bombs(readers.apart(mutations.make_bombs))

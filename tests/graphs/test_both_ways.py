@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import edge_sort, npy_edges, numbering, read_edges, read_features, text_tables
+from l2g2g.graphs import duckdb_steps, npy_edges, read_edges, read_features, store_writer, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
@@ -20,14 +20,14 @@ NAMES = "a,b\n" * 60
 
 @pytest.fixture(autouse=True, params=["small batches", "batches as they are"])
 def batches(request, monkeypatch):
-    """Batches of a few rows, so that small files are read in many; and as users have them."""
+    """Batches of a few rows, so that small files are read in many; and as users have them. DuckDB prepares all."""
+    monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 1 << 60)
     if request.param == "small batches":
         monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 50)
         monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 7)
         monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 7)
         monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 50)
-        monkeypatch.setattr(edge_sort, "_PAIRS_AT_ONCE", 7)
-        monkeypatch.setattr(numbering, "_AT_ONCE", 5)
+        monkeypatch.setattr(duckdb_steps, "_ROWS_AT_ONCE", 7)
 
 
 def write(path, content):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs import edge_sort
+from l2g2g.graphs import duckdb_steps, store_writer
 from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.array_folder import manifest_hash
 from l2g2g.graphs.graph import Graph
@@ -67,8 +67,8 @@ def test_blocks_say_which_arcs_exist(graph, stored):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_an_edge_list_keeps_its_directions(tmp_path, monkeypatch, weighted):
-    monkeypatch.setattr(edge_sort, "_PAIRS_AT_ONCE", 23)
-    monkeypatch.setattr(edge_sort.EdgeSorter, "_largest_bucket", lambda self, num_arcs: 100)
+    monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 1 << 60)  # larger than memory
+    monkeypatch.setattr(duckdb_steps, "_ROWS_AT_ONCE", 23)
     third = [f",{1 + place % 5}" if weighted else "" for place in range(len(PAIRS))]
     text = "".join(f"n{u},n{v}{more}\n" for (u, v), more in zip(PAIRS.tolist(), third, strict=True))
     (tmp_path / "e.csv").write_text(text)

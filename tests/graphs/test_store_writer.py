@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import ResourceError
-from l2g2g.graphs import edge_sort, npy_edges, numbering, read_edges, read_features, text_tables
+from l2g2g.graphs import duckdb_steps, npy_edges, read_edges, read_features, store_writer, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, write_store
 
@@ -26,10 +26,9 @@ def many_pieces(monkeypatch):
     monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 37)
     monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 200)
     monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 41)
-    monkeypatch.setattr(edge_sort, "_PAIRS_AT_ONCE", 23)
-    monkeypatch.setattr(edge_sort.EdgeSorter, "_largest_bucket", lambda self, num_arcs: 100)
+    monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 1 << 60)  # larger than memory
+    monkeypatch.setattr(duckdb_steps, "_ROWS_AT_ONCE", 23)
     monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 300)
-    monkeypatch.setattr(numbering, "_AT_ONCE", 16)
 
 
 def same_graph(stored, graph):
@@ -170,11 +169,3 @@ def test_too_little_memory_is_refused_before_work_starts(tmp_path):
     with pytest.raises(ResourceError, match="at least 64 MB"):
         write_store(edges_file(tmp_path, ".csv"), tmp_path / "store", memory_bytes=LEAST_MEMORY - 1)
     assert not (tmp_path / "store").exists()
-
-
-def test_one_bucket_gives_the_same_as_many(tmp_path, monkeypatch):
-    path = edges_file(tmp_path, ".csv", weights=WEIGHTS)
-    many = write_store(path, tmp_path / "many")
-    monkeypatch.undo()
-    one = write_store(path, tmp_path / "one")
-    assert many.sha256 == one.sha256

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from l2g2g import L2G2G, cli
 from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs import store_writer
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.splits import split_edges
@@ -282,7 +283,7 @@ def edge_list(graph, path):
 
 def test_an_edge_list_goes_through_a_store_that_is_gone_afterwards(plain, tmp_path, monkeypatch, from_disk):
     path = edge_list(plain, tmp_path / "edges.csv")
-    monkeypatch.setattr(sources, "_READING_FACTOR", 10**12)
+    monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 10**12)
     monkeypatch.setattr(storage.tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     output = tmp_path / "out.csv"
@@ -296,7 +297,7 @@ def test_an_edge_list_goes_through_a_store_that_is_gone_afterwards(plain, tmp_pa
 
 def test_in_a_run_directory_the_store_stays_and_is_used_to_resume(plain, tmp_path, monkeypatch, from_disk):
     path = edge_list(plain, tmp_path / "edges.csv")
-    monkeypatch.setattr(sources, "_READING_FACTOR", 10**12)
+    monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 10**12)
     arguments = ["embed", str(path), "-o", str(tmp_path / "out.csv"), "--memory", "100GB", *small_options()]
     arguments += ["--run-dir", str(tmp_path / "run"), "--json"]
     assert run(arguments)[0] == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,6 +12,7 @@ from l2g2g.cli.plan import look_ahead
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.duckdb_store import Progress
     from l2g2g.graphs.graph_store import GraphStore
 
 screen = Console(stderr=True)
@@ -37,6 +40,21 @@ def say_plan(loaded: GraphStore, config: Config, silent: bool) -> None:
     expected = None if silent else look_ahead(loaded, config)
     if expected is not None:
         say(expected)
+
+
+@contextmanager
+def show_steps(silent: bool) -> Iterator[Progress]:
+    """A progress bar on a terminal for the rows of each step of a preparation."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True, disable=silent or not screen.is_terminal) as bar:
+        task = bar.add_task("", total=None, visible=False)
+
+        def show(step: str, done: int, total: int) -> None:
+            bar.update(task, description=step, completed=done, total=total or None, visible=True)
+
+        yield show
 
 
 def say(text: str) -> None:

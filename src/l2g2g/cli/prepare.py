@@ -12,6 +12,7 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
 from l2g2g.cli.completion import complete_words
+from l2g2g.cli.messages import show_steps
 from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.training_options import table_option
 from l2g2g.errors import InputError, ResourceError
@@ -28,6 +29,12 @@ PARTITIONS = ("metis", "fennel", "streaming", "random")
 @takes_tables
 def prepare(
     graph: Annotated[str, typer.Argument(help="A graph as for embed; or a store, to cut other patches from it.")],
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Only check a store, or a folder of edges.parquet and nodes.parquet, from elsewhere."
+        ),
+    ] = False,
     store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
     features: FeaturesOption = None,
     memory: Annotated[str, typer.Option(help="Memory that this may take, as 4GB or 500MB.")] = "4GB",
@@ -51,6 +58,9 @@ def prepare(
     tables: Any = None,
 ) -> None:
     """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
+    if check:
+        _check(graph, {"--store": store, "--features": features}, as_json=as_json, quiet=quiet)
+        return
     if partition is not None and partition not in PARTITIONS:
         raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
     from l2g2g.config import make_config, parse_size
@@ -62,7 +72,7 @@ def prepare(
     config = make_config("l2g2g", "default", seed=seed, **given)
     clock = Stopwatch()
     reading: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "directed": directed, "tables": tables}
-    stored, is_new = _find_or_write(graph, store, features, budget, clock, reading)
+    stored, is_new = _find_or_write(graph, store, features, budget, clock, reading, silent=quiet or as_json)
     cut, is_cut = _find_or_cut(stored, partition, config, budget, clock)
     row = {
         **_describe(stored, cut),
@@ -80,6 +90,31 @@ def prepare(
         )
 
 
+def _check(source: str, unused: dict[str, Any], *, as_json: bool, quiet: bool) -> None:
+    """Check a store and its patches, or tables of another engine; what is wrong is refused in one line."""
+    from l2g2g.graphs.check_store import check_store, check_tables
+    from l2g2g.graphs.node_tables import is_table_folder
+    from l2g2g.patches.store import has_patches, open_patches
+
+    for flag, value in unused.items():
+        if value is not None:
+            raise InputError(f"--check writes nothing; leave {flag} out")
+    if is_table_folder(Path(source)):
+        num_nodes, num_rows = check_tables(Path(source))
+        row: dict[str, Any] = {"tables": source, "num_nodes": num_nodes, "num_rows": num_rows}
+        told = f"{source}: {num_nodes:,} nodes, {num_rows:,} rows of edges; the tables are as they must be"
+    else:
+        graph = check_store(source)
+        if has_patches(source):
+            open_patches(source, graph=graph, verify=True)
+        row = {"store": source, "num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "sha256": graph.sha256}
+        told = f"{source}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges; the store is as it must be"
+    if as_json:
+        typer.echo(json.dumps(row))
+    elif not quiet:
+        typer.echo(told)
+
+
 def _find_or_write(
     source: str,
     directory: Path | None,
@@ -87,6 +122,8 @@ def _find_or_write(
     budget: int,
     clock: Stopwatch,
     reading: dict[str, Any],
+    *,
+    silent: bool,
 ) -> tuple[StoredGraph, bool]:
     """The stored graph, and whether it was written now. reading: how files are read, for `write_store`."""
     from l2g2g.graphs.store import is_store, open_graph
@@ -111,7 +148,9 @@ def _find_or_write(
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
     available = _memory_left(budget)
-    return write_store(source, directory, features, memory_bytes=available, measure=clock.measure, **reading), True
+    with show_steps(silent) as progress:
+        how: dict[str, Any] = {"memory_bytes": available, "measure": clock.measure, "progress": progress}
+        return write_store(source, directory, features, **how, **reading), True
 
 
 def _find_or_cut(

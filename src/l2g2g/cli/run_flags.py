@@ -12,7 +12,7 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption
 from l2g2g.cli.help import panel_name
-from l2g2g.cli.messages import describe_graph
+from l2g2g.cli.messages import describe_graph, show_steps
 from l2g2g.cli.option_groups import Flag, takes_group
 from l2g2g.cli.ranks import open_run_of
 from l2g2g.config import Config
@@ -89,7 +89,9 @@ class RunFlags:
                 directory.expect(names)
             with clock.measure("read"):
                 how: dict[str, Any] = {"data_dir": self.data_dir, "tables": tables, "communicator": communicator}
-                loaded = stack.enter_context(open_source(graph, features, config, directory=directory, **how))
+                with show_steps(silent) as progress:
+                    opened = open_source(graph, features, config, directory=directory, progress=progress, **how)
+                    loaded = stack.enter_context(opened)
                 describe_graph(loaded, silent)
             yield directory, loaded
 

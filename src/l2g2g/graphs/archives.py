@@ -219,10 +219,17 @@ def open_parquet(path: Path) -> ParquetTable:
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """The Parquet files of a folder in the order of their names, without those that begin with _ or a dot."""
+    """The Parquet files of a folder in the order of their names, without those that begin with _ or a dot.
+
+    A folder in it whose name ends like a file, as Spark writes a table, stands for the files that it holds.
+    """
+    return [part for path in _parquet_names(folder) for part in (_parquet_names(path) if path.is_dir() else [path])]
+
+
+def _parquet_names(folder: Path) -> list[Path]:
     with reading(folder):
         found = sorted(folder.glob("*.parquet"))
-    return [path for path in found if path.is_file() and not path.name.startswith(("_", "."))]
+    return [path for path in found if not path.name.startswith(("_", "."))]
 
 
 def is_parquet(path: Path) -> bool:

@@ -21,6 +21,7 @@ from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
+from l2g2g.graphs.node_tables import EDGES, is_table_folder, open_node_table
 from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
 from l2g2g.graphs.read_edges import (
     edges_from_pairs,
@@ -55,7 +56,8 @@ def read_graph(
 
     Args:
         source: A path (an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`, or a folder of its parts; `.npz`;
-            node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files), the name of a
+            node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files, or one of
+            `edges.parquet` and `nodes.parquet` that another engine wrote: see `node_tables`), the name of a
             dataset, a Graph, a SciPy sparse matrix, a list of (u, v) or (u, v, weight), edges as an integer array
             (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx or igraph graph, a PyG `Data`, or a
             table of pandas, polars, Arrow or any library with the Arrow C stream interface, of source, target and
@@ -74,10 +76,11 @@ def read_graph(
         columns: Of the feature table that a model was trained on, to read this one in the same way.
 
     Returns:
-        The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance,
-        with the ids in `node_ids`, unless features come by node number: then the ids are these numbers.
+        The graph. Nodes keep their numbers; for edge lists they follow the order of first appearance, for a folder
+        of parts the order of their ids (text by its bytes), with the ids in `node_ids`, unless features come by node
+        number: then the ids are these numbers.
         Ids in text are integers where every id is written as one; otherwise all are text: "001" is not "1".
-        Nodes of a feature table that no edge names come last, as isolated nodes.
+        Nodes of a feature table that no edge names come last, in a folder of parts in their order, as isolated nodes.
 
     Raises:
         InputError: The input cannot be used as it is; the message names the file, the row and the remedy.
@@ -115,7 +118,7 @@ def read_graph(
 def find_graph_file(source: str | Path) -> Path | None:
     """The file that is meant, or the folder of Parquet parts; None where it must be the name of a dataset."""
     path = Path(source)
-    if path.is_file() or (path.is_dir() and is_parquet(path)):
+    if path.is_file() or (path.is_dir() and (is_parquet(path) or is_table_folder(path))):
         return path
     if isinstance(source, Path) or path.suffix or path.parent != Path("."):
         if path.is_dir():
@@ -162,8 +165,11 @@ def _read_file(
     check_ending(path)
     check_unpacked_size(path, memory_limit)
     name = name or path.name.split(".")[0] or path.name
+    if is_table_folder(path):
+        return _from_tables(path, vectors, name, memory_limit, directed, tables)
     if is_parquet(path):
-        return _from_edges(read_parquet_edges(path, memory_limit, tables), vectors, name, directed)
+        edges = read_parquet_edges(path, memory_limit, tables)
+        return _from_edges(edges, vectors, name, directed, by_id=path.is_dir())
     if is_text_file(path):
         nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
         return _from_edges(read_text_edges(path, nodes, tables), vectors, name, directed)
@@ -178,14 +184,54 @@ def _read_file(
     return _with_features(graph, vectors, name)
 
 
+def _from_tables(
+    folder: Path,
+    vectors: VectorTable | None,
+    name: str,
+    memory_limit: int | None,
+    directed: bool,
+    tables: TableOptions,
+) -> Graph:
+    """The graph of an edge table and a node table that another engine wrote."""
+    refuse_for_tables(folder, vectors, tables)
+    nodes = open_node_table(folder, memory_limit)
+    node_ids = np.concatenate([as_node_ids(ids.to_numpy(), nodes.source_name) for ids in nodes.id_batches()])
+    check_unique(node_ids, nodes.source_name)
+    edges = read_parquet_edges(folder / EDGES, memory_limit)
+    sources, targets = edges.as_node_numbers(len(node_ids), nodes.source_name)
+    graph = Graph.from_arcs(
+        sources,
+        targets,
+        edges.weights,
+        num_nodes=len(node_ids),
+        features=np.concatenate(list(nodes.batches())) if nodes.num_features else None,
+        node_ids=node_ids,
+        name=str(folder),
+        directed=directed,
+    )
+    return graph.renamed(name)
+
+
+def refuse_for_tables(folder: Path, features: object, tables: TableOptions) -> None:
+    """Refuse what says how files are read, for tables whose columns are fixed."""
+    if features is not None:
+        raise InputError(f"{folder}: its node table has the features; leave --features out")
+    tables.refuse_for_edges(f"{folder}: a folder of edge and node tables")
+
+
 def check_ending(path: Path) -> None:
     """Refuse a file that no reader is for."""
     if not is_streamed(path) and whole_reader(path) is None:
         raise InputError(f"{path}: unknown ending of a graph; use {GRAPH_ENDINGS}")
 
 
-def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, directed: bool) -> Graph:
-    """Number the nodes of an edge table and join its features."""
+def _from_edges(
+    edges: EdgeTable, vectors: VectorTable | None, name: str, directed: bool, *, by_id: bool = False
+) -> Graph:
+    """Number the nodes of an edge table and join its features.
+
+    by_id: number them by id and not in the order of first appearance, so that the order of parts does not matter.
+    """
     source_name = edges.source_name
     if vectors is not None and vectors.ids is None:
         num_nodes = vectors.vectors.shape[0]
@@ -207,6 +253,11 @@ def _from_edges(edges: EdgeTable, vectors: VectorTable | None, name: str, direct
         if edges.has_integer_ids:
             refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
         node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
+    if by_id:
+        order = np.argsort(node_ids)  # text by code points, which is the order of its bytes in UTF-8
+        numbers = np.argsort(order)
+        sources, targets, node_ids = numbers[sources], numbers[targets], node_ids[order]
+    if vectors is not None and vectors.ids is not None:
         features, labels = _joined_rows(vectors, node_ids, source_name)
     graph = Graph.from_arcs(
         sources,

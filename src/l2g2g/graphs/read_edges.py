@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RowName = Callable[[int], str]
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 18
 
 
 class _Checked(NamedTuple):
@@ -44,12 +44,14 @@ class EdgeBatches:
         weighted: Whether there is a third column.
         id_kind: What all ids of the table are.
         checked: The batches, before their ids are of one type.
+        num_edges: Number of rows, where the file says it before it is read; otherwise 0.
     """
 
     source_name: str
     weighted: bool
     id_kind: IdKind
     checked: Stream[_Checked]
+    num_edges: int = 0
 
     @property
     def has_integer_ids(self) -> bool:
@@ -187,8 +189,10 @@ def _open_columns(
     is_integer = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in kinds)
     if is_integer and options.ids != "text":
         checked = partial(_checked, columns, source_name, row_name)
-        return EdgeBatches(source_name, is_weighted, IdKind.INTEGERS, checked)
-    return _with_id_kind(columns, source_name, is_weighted, row_name, keep=keep, ids=options.ids)
+        return EdgeBatches(source_name, is_weighted, IdKind.INTEGERS, checked, num_rows)
+    return replace(
+        _with_id_kind(columns, source_name, is_weighted, row_name, keep=keep, ids=options.ids), num_edges=num_rows
+    )
 
 
 def _with_id_kind(

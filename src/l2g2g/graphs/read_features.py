@@ -59,7 +59,7 @@ from l2g2g.graphs.vector_table import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BYTES_AT_ONCE = 1 << 25
+_BYTES_AT_ONCE = 1 << 24
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
 _PLAIN_ID_HEADERS = {"id", "node_id", "nodeid"}  # mean ids in any column
 _INDEX_HEADERS = {"", "index", "unnamed: 0", "__index_level_0__"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import StoredArray
 from l2g2g.graphs.array_writer import FolderWriter
 from l2g2g.graphs.store_checks import REMEDY, check_offsets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NAMES_AT_ONCE = 1 << 16
 
@@ -22,16 +26,21 @@ def write_text(writer: FolderWriter, name: str, texts: np.ndarray) -> None:
         writer.append(part, rows)
 
 
-def text_parts(name: str, blocks: Iterable[np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+def text_parts(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
     """Names, some at a time, as rows of the arrays NAME_bytes and NAME_offsets."""
+    import pyarrow as pa
+
     yield f"{name}_offsets", np.zeros(1, np.int64)
     end = 0
     for texts in blocks:
-        encoded = [str(text).encode() for text in texts.tolist()]
-        ends = end + np.cumsum([len(text) for text in encoded], dtype=np.int64)
-        yield f"{name}_bytes", np.frombuffer(b"".join(encoded), np.uint8)
-        yield f"{name}_offsets", ends
-        end = int(ends[-1]) if len(ends) else end
+        column = [str(text) for text in texts.tolist()] if isinstance(texts, np.ndarray) else texts
+        array = pa.array(column, pa.large_string()) if isinstance(column, list) else column.cast(pa.large_string())
+        _, places, content = array.buffers()
+        offsets = np.frombuffer(places, np.int64, len(array) + 1, 8 * array.offset)
+        data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+        yield f"{name}_bytes", data[offsets[0] : offsets[-1]]
+        yield f"{name}_offsets", end + offsets[1:] - offsets[0]
+        end += int(offsets[-1] - offsets[0])
 
 
 def read_text(arrays: dict[str, StoredArray], name: str, low: int, high: int | None) -> np.ndarray:

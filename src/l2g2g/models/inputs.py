@@ -102,8 +102,7 @@ class InputMap:
             features = features.astype(np.float32)
         columns = None
         if self.structure is not None:
-            known = self.structure.columns
-            columns = known[nodes] if isinstance(nodes, slice) else known.take(nodes, axis=0)
+            columns = self.structure.rows_of(nodes)
         return self.read(features, columns, None if self.degree_term is None else self.degree_term.degrees[nodes])
 
 
@@ -116,11 +115,11 @@ class InputSource(Protocol):
 
     @property
     def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
+        """(num_owned,) number of neighbours of the nodes of the span."""
 
     @property
     def strengths(self) -> np.ndarray:
-        """(num_nodes,) float64 sum of the weights of a node's edges."""
+        """(num_owned,) float64 sum of the weights of a node's edges."""
 
     @property
     def components(self) -> np.ndarray:
@@ -176,5 +175,9 @@ def fit_inputs(
     if structure is None:
         return inputs
     facts = FeatureFacts.of_blocks(source.read_features(inputs)(), inputs.num_columns)
-    factor = blend_factor(facts.centre()[1], structure.columns)
+    columns = structure.found_rows
+    structural = FeatureFacts.of_blocks([columns], columns.shape[1])
+    if structure.span is not None:
+        structural = structural.total(SharedRows(source.communicator))
+    factor = blend_factor(facts.centre()[1], structural.centre()[1])
     return replace(inputs, structure=structure, structure_factor=factor)

@@ -9,12 +9,12 @@ from typing import Any
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.archives import parquet_parts
+from l2g2g.graphs.duckdb_store import Progress, silent
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read import find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
-from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, write_store
+from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, reading_bytes, write_store
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.budget import show_size
@@ -22,9 +22,6 @@ from l2g2g.runs.memory import estimate_memory, graph_bytes, resident_memory
 from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.storage import STORE, scratch_folder, shared_graph
 from l2g2g.training.heap import return_freed_memory
-
-# A text file of an edge list becomes at most this many times as many bytes while it is read into memory.
-_READING_FACTOR = 12
 
 
 def is_store_path(source: object) -> bool:
@@ -72,15 +69,17 @@ def open_source(
     directory: RunDirectory | None = None,
     communicator: Communicator = LOCAL,
     tables: TableOptions = AS_FOUND,
+    progress: Progress = silent,
 ) -> Iterator[GraphStore]:
     """The graph of a command. A store stays one; anything else is read, into memory where `config.memory` allows it.
 
     What does not fit is written to a store in the run directory, where a resumed run finds it again, or in a temporary
     folder that is gone afterwards. Of several ranks the first reads, and all open the store that it has written.
+    progress: told how far DuckDB is where it prepares the store.
     """
     if communicator.size > 1 and not is_store(source):
         with ExitStack() as stack:
-            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory, "tables": tables}
+            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory, "tables": tables, "progress": progress}
             first = communicator.is_first
             yield stack.enter_context(  # without a name here for what is read: it is given back once it is written
                 shared_graph(
@@ -103,7 +102,7 @@ def open_source(
         raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
     path = find_graph_file(source)
     is_table = path is not None and is_streamed(path)
-    if not is_table or (path is not None and _READING_FACTOR * _size_on_disk(path) < available):
+    if not is_table or (path is not None and reading_bytes(path, features) <= available):
         more: dict[str, Any] = {"directed": config.directed, "memory_limit": available, "tables": tables}
         graph = read_graph(source, features, data_dir=data_dir, **more)
         if estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
@@ -122,11 +121,7 @@ def open_source(
         if is_store(folder) and open_graph(folder).source == made_of:
             yield open_graph(folder)
             return
-        more = {"data_dir": data_dir, "directed": config.directed, "tables": tables}
+        more = {"data_dir": data_dir, "directed": config.directed, "tables": tables, "progress": progress}
         write_store(source, folder, features, memory_bytes=available, **more)
         return_freed_memory()
         yield open_graph(folder)
-
-
-def _size_on_disk(path: Path) -> int:
-    return sum(part.stat().st_size for part in (parquet_parts(path) if path.is_dir() else [path]))

@@ -50,7 +50,7 @@ from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.runs.trials import choose_candidate
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
-from l2g2g.training.heap import return_freed_memory
+from l2g2g.training.heap import return_freed_memory, return_tables_at_once
 from l2g2g.training.loop import Trained, WholePass, embed_nodes
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
@@ -95,6 +95,8 @@ def run_split(
     clock = clock or Stopwatch()
     graph: GraphStore = split.train
     return_freed_memory()
+    if communicator.size > 1:
+        return_tables_at_once()
     prepare_torch(config, 2 * graph.num_edges)
     check_graph(graph, config)
     if patches is None:
@@ -107,7 +109,7 @@ def run_split(
         config = replace(config, structure="none")
     if start is None:
         num_edges = 0 if validation is None else len(validation.positive)
-        width = choose_width(count_features(graph), num_edges, config) if config.most_direct else 0
+        width = choose_width(count_features(graph, communicator), num_edges, config) if config.most_direct else 0
         config = replace(config, direct_width=width)
     columns = Columns(graph, config, communicator)
     candidates = Candidates(split, patches, start, checkpoints, communicator, columns, clock)
@@ -146,9 +148,12 @@ def run_split(
         final_graph = final_graph or graph
         embedding, frame = done.assemble(final_graph)
         check_embedding(embedding, setting.config)
+    messages = describe_messages(shard)
     note_seconds(clock, done.trained.history, checkpoints)
     used = setting.config if patches.on_disk is None else replace(setting.config, patches=patch_set.num_patches)
     fitted = None
+    if keep:
+        setting = setting.with_all_inputs()
     if keep and is_first:
         states = partial(setting.make_states, final_graph)
         fitted = remember(setting.model, used, setting.inputs.inputs, patch_set, frame, states, whole=passes)
@@ -157,11 +162,11 @@ def run_split(
         Trained(setting.model, frame, done.trained.history),
         patch_set,
         used,
-        patches.kept_edge_fraction(graph),
+        patches.kept_edge_fraction(graph, communicator),
         clock.seconds,
         fitted,
         inspection,
-        describe_messages(shard),
+        messages,
         done.choice.describe() if spectral is not None or done.choice.scores else {},
         spectral_auc,
         describe_memory(shard),
@@ -230,7 +235,7 @@ class _Finished:
 
     def inspect(self, pairs: Pairs | None, links: Callable[[np.ndarray], LinkModel | None] | None) -> Inspection:
         """All that the record of a run says of the training, on the first rank. pairs: as in `inspect_scores`."""
-        setting, graph = self.setting, self.setting.split.train
+        setting, graph = self.setting.with_all_inputs(), self.setting.split.train
         if not setting.shard.is_first:
             return Inspection()
         alone = setting.shard.communicator.size == 1
@@ -259,9 +264,10 @@ class _Finished:
                 )
                 if spectral is not None and is_other:
                     config, communicator = setting.config, setting.shard.communicator
-                    how = {"num_negative": spectral.width if spectral.is_signed else 0, "seed": config.seed}
+                    how: dict[str, Any] = {"limited": config.memory is not None, "seed": config.seed}
+                    how["num_negative"] = spectral.width if spectral.is_signed else 0
                     structure = fit_columns(graph, spectral.width, communicator, **how)
-                    self.trained = setting.hand_out(spectral.refitted(structure, config), self.trained)
+                    self.trained = setting.hand_out(spectral.refitted(structure, config, communicator), self.trained)
                 self.whole = setting.make_pass(graph)
                 return_freed_memory()
             once = None if graph.resident else 0

@@ -16,6 +16,7 @@ from l2g2g.alignment.residuals import pair_distances
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
 from l2g2g.core.torch_threads import one_torch_thread
+from l2g2g.errors import InputError
 from l2g2g.methods import AlignGradient, Schedule
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
@@ -124,6 +125,8 @@ class Training:
         self.either = either and whole is not None and validate is not None
         self.shard = shard or Shard(patch_set)
         device = next(model.parameters()).device
+        if len(batches) and batches.device.type != device.type:
+            raise InputError(f"the model is on {device} and its patches on {batches.device}; use one device for both")
         frame = Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=device)
         optimiser = Adam(model.parameters(), settings.learning_rate)
         self.state = LoopState(model, optimiser, frame, Recovery(model, frame))

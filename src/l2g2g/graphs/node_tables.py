@@ -1,0 +1,121 @@
+"""Tables of another engine: edges.parquet between node numbers, and nodes.parquet with the id of every number.
+
+FOLDER/edges.parquet   source, target and perhaps weight: node numbers, in any order; a file or a folder of parts
+FOLDER/nodes.parquet   node (0, 1, 2, … in this order), id (integer or text) and perhaps features (lists of numbers)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from l2g2g.errors import InputError
+from l2g2g.graphs.archives import ParquetTable, is_list, open_parquet
+from l2g2g.graphs.edge_table import plain_ids
+from l2g2g.graphs.vector_table import rows_from_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EDGES, NODES = "edges.parquet", "nodes.parquet"
+_BYTES_AT_ONCE = 1 << 24
+
+
+def is_table_folder(path: Path) -> bool:
+    """Whether an edge table and a node table lie here."""
+    return (path / EDGES).exists() and (path / NODES).exists()
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """A node table, read in batches.
+
+    Attributes:
+        file: The file, or the parts of a folder.
+        num_features: Numbers of each node; 0 where there are none.
+        has_integer_ids: Whether ids are integers; otherwise they are text.
+        memory_limit: Bytes that a batch may take.
+    """
+
+    file: ParquetTable
+    num_features: int
+    has_integer_ids: bool
+    memory_limit: int | None = None
+
+    @property
+    def source_name(self) -> str:
+        """What errors call it."""
+        return str(self.file.path)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(num_nodes, num_features)."""
+        return self.file.num_rows, self.num_features
+
+    def id_batches(self) -> Iterator[pa.ChunkedArray]:
+        """Ids in the order of the nodes, integers or text, none of them missing; the numbers are checked."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = pa.int64() if self.has_integer_ids else pa.large_string()
+        for first, table in self._tables():
+            nodes = table.column("node").cast(pa.int64(), safe=False).fill_null(-1).to_numpy()
+            expected = np.arange(first, first + table.num_rows)
+            if not np.array_equal(nodes, expected):
+                row = int(np.argmax(nodes != expected))
+                raise InputError(
+                    f"{self.source_name}: row {first + row + 1}: node {table.column('node')[row].as_py()} and not "
+                    f"{first + row}; write the nodes in the order of their numbers, each number from 0 once"
+                )
+            ids = plain_ids(table.column("id"), self.source_name, partial(_name_row, first))
+            if self.has_integer_ids and (not pa.types.is_int64(ids.type) or pc.min(ids).as_py() < 0):
+                raise InputError(
+                    f"{self.source_name}: ids below 0 or beyond 64 bits; use integers from 0 or text as ids"
+                )
+            yield ids.cast(kind)
+
+    def batches(self) -> Iterator[np.ndarray]:
+        """(num_rows, num_features) float32 features in the order of the nodes, finite."""
+        for first, table in self._tables():
+            rows = rows_from_table(table.select(["node", "features"]), self.source_name, first, self.num_features)
+            yield rows.vectors.astype(np.float32, copy=False)
+
+    def _tables(self) -> Iterator[tuple[int, pa.Table]]:
+        rows_at_once = max(1, _BYTES_AT_ONCE * self.file.num_rows // max(1, self.file.num_bytes))
+        first = 0
+        for table in self.file.batches(rows_at_once, self.memory_limit):
+            yield first, table
+            first += table.num_rows
+
+
+def _name_row(first: int, row: int) -> str:
+    return f"row {first + row + 1}"
+
+
+def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeTable:
+    """Open the node table of a folder; its columns are checked."""
+    import pyarrow as pa
+
+    file = open_parquet(folder / NODES)
+    types = dict(zip(file.schema.names, file.schema.types, strict=True))
+    kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
+    wanted = "node (integers from 0), id (integers or text) and perhaps features (lists of numbers)"
+    if not {"node", "id"} <= set(kinds) <= {"node", "id", "features"} or len(kinds) < len(file.schema.names):
+        raise InputError(f"{file.path}: its columns are {', '.join(file.schema.names)}; it needs {wanted}")
+    is_text = pa.types.is_string(kinds["id"]) or pa.types.is_large_string(kinds["id"])
+    fits = pa.types.is_integer(kinds["node"]) and (is_text or pa.types.is_integer(kinds["id"]))
+    if not fits or not is_list(kinds.get("features", pa.list_(pa.float32()))):
+        shown = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        raise InputError(f"{file.path}: its columns are {shown}; it needs {wanted}")
+    if file.num_rows == 0:
+        raise InputError(f"{file.path}: no rows; it needs one row per node")
+    width = 0
+    if "features" in kinds:
+        first = next(file.batches(1, memory_limit)).select(["node", "features"])
+        width = rows_from_table(first, str(file.path)).vectors.shape[1]
+    return NodeTable(file, width, not is_text, memory_limit)
