@@ -66,6 +66,7 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
         threads=options.threads,
         memory=memory,
         patches=options.patches,
+        structure="none",  # both train the same: what is tried depends on the memory
     )
     graph = open_graph(folder)
     in_memory = fits_memory(graph, config)

@@ -3,6 +3,8 @@
 Usage:
     python benchmarks/every_kind.py run --data-dir ../shared/data -o docs/results/every-kind.jsonl [GRAPH...]
     python benchmarks/every_kind.py table docs/results/every-kind.jsonl [--brief]
+    python benchmarks/every_kind.py run --scorer auto --methods l2g2g -o docs/results/every-kind-auto.jsonl [GRAPH...]
+    python benchmarks/every_kind.py scorers docs/results/every-kind.jsonl docs/results/every-kind-auto.jsonl
 
 `run` writes a line of `l2g2g evaluate ... --json` for every method and seed, small graphs first, and goes on where it
 was stopped: what has a line is not run again. `bipartite` and `grid` are generated here.
@@ -82,7 +84,7 @@ def run(options: argparse.Namespace) -> None:
         rows = [json.loads(line) for line in options.output.read_text().splitlines()]
         done = {(row["graph"], row["method"], row["seed"]) for row in rows}
     wanted = options.graphs or list(GRAPHS)
-    methods = ["gae", "l2g2g", *BASELINES]
+    methods = options.methods or ["gae", "l2g2g", *BASELINES]
     with tempfile.TemporaryDirectory() as folder:
         for name in wanted:
             source = find_graph(name, options.data_dir, Path(folder))
@@ -140,6 +142,34 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def scorer_table(rows: list[dict]) -> str:
+    """Mean AUC in percent of `--scorer auto` beside the baselines, over the seeds that both have."""
+    names = {"spectral": "spectral", "adamic-adar": "AA", "common-neighbours": "CN"}
+    names |= {"preferential-attachment": "PA", "l3": "L3"}
+    heads = ["graph", "seeds", "vectors", "`--scorer auto`", "chosen", *names.values(), "auto - best of these"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    scored = [row for row in rows if "vectors_auc" in row]
+    num_above, gaps = 0, []
+    for name in dict.fromkeys(row["graph"] for row in scored):
+        ours = {row["seed"]: row for row in scored if row["graph"] == name}
+        of = {
+            method: {row["seed"]: row["auc"] for row in rows if (row["graph"], row["method"]) == (name, method)}
+            for method in names
+        }
+        seeds = sorted(set(ours).intersection(*of.values()))
+        if not seeds:
+            continue
+        auto, vectors = (100 * mean(ours[seed][key] for seed in seeds) for key in ("auc", "vectors_auc"))
+        best = {method: 100 * mean(found[seed] for seed in seeds) for method, found in of.items()}
+        gaps.append(auto - max(best.values()))
+        num_above += gaps[-1] > 0
+        chosen = ", ".join(dict.fromkeys(ours[seed]["chosen"]["scorer"] for seed in seeds))
+        cells = [name, str(len(seeds)), _show(vectors), _show(auto), chosen, *map(_show, best.values())]
+        lines.append("| " + " | ".join([*cells, f"{gaps[-1]:+.2f}"]) + " |")
+    lines += ["", f"Above all of them on {num_above} of {len(gaps)} graphs; lowest difference {min(gaps):+.2f}."]
+    return "\n".join(lines)
+
+
 def brief_table(rows: list[dict]) -> str:
     """The same with fewer columns, for the README."""
     wide = [line.strip("| ").split(" | ") for line in table(rows).splitlines() if not line.startswith("|---")]
@@ -174,13 +204,18 @@ def main() -> None:
     running.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
     running.add_argument("-o", "--output", type=Path, required=True)
     running.add_argument("--seeds", type=int, default=3)
+    running.add_argument("--methods", nargs="+", help="only these")
     running.add_argument("--scorer", choices=("vectors", "auto"), default="vectors")
     showing = commands.add_parser("table")
     showing.add_argument("lines", type=Path)
     showing.add_argument("--brief", action="store_true", help="fewer columns")
+    comparing = commands.add_parser("scorers")
+    comparing.add_argument("lines", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "run":
         run(options)
+    elif options.command == "scorers":
+        print(scorer_table([json.loads(line) for path in options.lines for line in path.read_text().splitlines()]))
     else:
         rows = [json.loads(line) for line in options.lines.read_text().splitlines()]
         print(brief_table(rows) if options.brief else table(rows))

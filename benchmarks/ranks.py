@@ -1,4 +1,4 @@
-"""Several ranks against one process: how much faster, with the same losses and vectors, and how much less memory.
+r"""Several ranks against one process: how much faster, with the same losses and vectors, and how much less memory.
 
 Every job is a process of its own, or one for each rank under torchrun, with one thread each. Prints one JSON line for
 each graph and preset; the table goes to stderr. "wall" is by the clock, the median of all but the first epochs, and
@@ -7,7 +7,9 @@ would say if nobody else used the machine and messages took no time. "others" is
 busy meanwhile: wall means nothing unless it is near 0.
 
     python benchmarks/ranks.py --datasets sbm-large,cora-ml --presets paper,default --epochs 100 --repeat 3
-    python benchmarks/ranks.py --memory --datasets npm_codep --patches 16 --partition fennel --epochs 3
+    python benchmarks/ranks.py --memory --presets default --epochs 2 \
+        --datasets npm_codep --patches 16 --partition fennel
+    python benchmarks/ranks.py --memory --presets default --epochs 3 --datasets STORE --ranks 2,4
 """
 
 from __future__ import annotations
@@ -138,21 +140,27 @@ def compare(dataset: str, preset: str, options: argparse.Namespace) -> Row:
 
 
 def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Row:
-    """One row: peak memory of one process, and of every rank, by the command that users run, on all edges."""
-    found = {}
-    for num_ranks in (1, options.ranks):
+    """One row: peak memory of one process, and of every rank, by the command that users run, on all edges.
+
+    Beside it what interpreter and libraries take of it, and how far vectors are from those of one process.
+    """
+    found, vectors = {}, {}
+    numbers = [1, *map(int, options.ranks.split(","))]
+    for num_ranks in numbers:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
         with tempfile.TemporaryDirectory(prefix="l2g2g-ranks-") as folder:
             call = [sys.executable, *(launcher if num_ranks > 1 else []), "-m", "l2g2g", "embed", dataset]
-            call += ["--data-dir", str(options.data_dir), "-o", f"{folder}/vectors.npy", "--json", "--threads", "1"]
+            output = Path(folder) / "vectors.npy"
+            call += ["--data-dir", str(options.data_dir), "-o", str(output), "--json", "--threads", "1"]
             call += ["--method", options.method, "--preset", preset, "--patches", str(options.patches)]
             call += ["--partition", options.partition, "--epochs", str(options.epochs), "--no-validation"]
             threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
             done = subprocess.run(call, check=True, capture_output=True, text=True, env={**os.environ, **threads})
+            vectors[num_ranks] = np.load(output)
         row = json.loads(done.stdout)
         # That of the first rank once more: it also writes what the job leaves.
         found[num_ranks] = [row["peak_memory_bytes"], *row.get("rank_memory_bytes", [])[1:]]
-    (one,), several = found[1], found[options.ranks]
+    (one,), libraries = found[1], measure_libraries()
     return {
         "dataset": dataset,
         "preset": preset,
@@ -160,9 +168,23 @@ def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Ro
         "patches": options.patches,
         "partition": options.partition,
         "one_process": one,
-        "ranks": several,
-        "share": [peak / one for peak in several],
+        "libraries": libraries,
+        "ranks": {size: found[size] for size in numbers[1:]},
+        "share": {size: [peak / one for peak in found[size]] for size in numbers[1:]},
+        "share_without_libraries": {
+            size: [(peak - libraries) / (one - libraries) for peak in found[size]] for size in numbers[1:]
+        },
+        "vectors_off": {
+            size: float(np.linalg.norm(vectors[size] - vectors[1]) / np.linalg.norm(vectors[1])) for size in numbers[1:]
+        },
     }
+
+
+def measure_libraries() -> int:
+    """Peak memory of a process that only imports what a rank does."""
+    code = "import torch.distributed, l2g2g.cli.embed, l2g2g.runs.embed, l2g2g.runs.finished; "
+    code += "from l2g2g.runs.resources import peak_memory; print(peak_memory())"
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
 def compare_bytes(ranks: list[Row]) -> Row:
@@ -188,11 +210,15 @@ def compare_bytes(ranks: list[Row]) -> Row:
 
 def show(rows: list[Row]) -> None:
     if "share" in rows[0]:
-        table = Table("graph", "preset", "one process", "each rank", "share of one process")
+        shares = "share of one process", "without libraries"
+        table = Table("graph", "preset", "one process", "libraries", "each rank", *shares, "vectors off")
         for row in rows:
-            peaks = ", ".join(f"{peak / 1e9:.2f}" for peak in row["ranks"])
-            shares = ", ".join(f"{share:.2f}" for share in row["share"])
-            table.add_row(row["dataset"], row["preset"], f"{row['one_process'] / 1e9:.2f} GB", f"{peaks} GB", shares)
+            one, libraries = (f"{row[name] / 1e9:.2f} GB" for name in ("one_process", "libraries"))
+            for size, peaks in row["ranks"].items():
+                each = ", ".join(f"{peak / 1e9:.2f}" for peak in peaks)
+                parts = [", ".join(f"{x:.2f}" for x in row[n][size]) for n in ("share", "share_without_libraries")]
+                off = f"{row['vectors_off'][size]:.0e}"
+                table.add_row(Path(row["dataset"]).name, row["preset"], one, libraries, f"{each} GB", *parts, off)
         Console(stderr=True, width=160).print(table)
         return
     clocks = "epoch, 1 rank", "2 ranks", "faster", "undisturbed", "by cpu", "others"
@@ -223,7 +249,7 @@ def main() -> None:
     parser.add_argument("--method", default="l2g2g")
     parser.add_argument("--patches", type=int, default=10)
     parser.add_argument("--partition", default="metis", help="with --memory")
-    parser.add_argument("--ranks", type=int, default=4, help="with --memory; the clocks are of two")
+    parser.add_argument("--ranks", default="4", help="with --memory, some numbers; the clocks are of two")
     parser.add_argument("--memory", action="store_true", help="peak memory instead of clocks")
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--repeat", type=int, default=1)

@@ -18,8 +18,8 @@ MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
-def parse_size(text: str) -> int:
-    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000.
+def parse_size(text: str, option: str = "--memory") -> int:
+    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000. option: what it was given for.
 
     Example:
         >>> parse_size("4GB"), parse_size("1.5 GiB")
@@ -27,7 +27,7 @@ def parse_size(text: str) -> int:
     """
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([KMGT]?)(I?)B?\s*", text.upper())
     if found is None or (found[3] and not found[2]):
-        raise InputError(f"--memory is '{text}'; give a size such as 4GB or 500MB")
+        raise InputError(f"{option} is '{text}'; give a size such as 4GB or 500MB")
     unit = _UNITS[found[2]]
     return int(float(found[1]) * (1024 ** (len(str(unit)) // 3) if found[3] else unit))
 
@@ -175,6 +175,16 @@ class Config:
         rare=True,
         help="Columns to which features are compressed where it pays; 0 for never.",
         when="Set it for wide dense features that cost too much time.",
+    )
+    direct_width: int = option(
+        0,
+        accurate=32,
+        group="model",
+        least=0,
+        rare=True,
+        help="Coordinates of a vector, at most a quarter, that are not trained: a term of the degree and principal "
+        "directions of the features, weighted by the validation edges. Only with --encoder gcn and --decoder product.",
+        when="Set it to 0 to get trained coordinates alone.",
     )
     feature_dropout: float | None = option(
         None,
@@ -658,6 +668,27 @@ class Config:
         if self.is_learned:
             return min(16, self.dim) if num_features else self.structure_width
         return self.dim if num_features else max(self.dim, self.structure_width)
+
+    @property
+    def most_direct(self) -> int:
+        """Coordinates that may stand beside the trained ones: where one shared encoder gives all vectors as they are.
+
+        None where fewer than two would be possible: the term of the degree takes two.
+        """
+        plain = self.encoder == "gcn" and self.decoder == "product" and self.skip and self.shares_encoder
+        moved = self.rotates or self.translates or self.scale
+        most = min(self.direct_width, self.dim // 4)
+        return most if plain and not moved and not self.definition.variational and most >= 2 else 0
+
+    @property
+    def trained_dim(self) -> int:
+        """Coordinates that are trained."""
+        return self.dim - self.most_direct
+
+    @property
+    def trained_hidden(self) -> int:
+        """Width of the hidden layers, which a residual encoder adds to the trained coordinates."""
+        return min(self.hidden, self.trained_dim) if self.residual else self.hidden
 
     @property
     def can_be_signed(self) -> bool:

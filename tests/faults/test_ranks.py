@@ -127,6 +127,33 @@ def test_a_killed_rank(torchrun, edges, tmp_path, complete, happened):
 
 
 @pytest.mark.fault(39)
+def test_a_job_goes_on_with_another_number_of_ranks(torchrun, command, edges, tmp_path, happened):
+    """From a checkpoint of two ranks: three ranks, and one process, reach what one process reaches without a break."""
+    features = tmp_path / "features.npy"
+    np.save(features, np.random.default_rng(0).normal(size=(120, 6)).astype(np.float32))
+    base = ["embed", edges, "--features", features, "-m", "l2g2g", *SMALL, "--epochs", 60, "--structure", "none"]
+    assert command(*base, "-o", tmp_path / "whole.npy")[0] == 0
+    kept = ["--run-dir", tmp_path / "run", "--checkpoint-every", 0]
+    job = torchrun(["--standalone", "--nproc-per-node", 2], [*base, *kept, *RANKS, "-o", tmp_path / "two.npy"])
+    wait_until(job, lambda: (saved_epochs(tmp_path / "run") or [0])[0] >= 5)
+    for number in workers(job):
+        os.kill(number, signal.SIGKILL)
+    job.communicate(timeout=60)
+    assert not (tmp_path / "two.npy").exists()
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    three = torchrun(
+        ["--standalone", "--nproc-per-node", 3], [*base, *kept, "--resume", *RANKS, "-o", tmp_path / "three.npy"]
+    )
+    assert 5 <= finish(three)["resumed_from_epoch"] < 60
+    code, (row,), _ = command(*base, "--run-dir", tmp_path / "copy", "--resume", "-o", tmp_path / "one.npy")
+    assert code == 0
+    assert 5 <= row["resumed_from_epoch"] < 60
+    off = [relative_distance(tmp_path / "whole.npy", tmp_path / f"{name}.npy") for name in ("three", "one")]
+    happened(f"a job of two ranks went on with three and with one; vectors off by {max(off):.0e}")
+    assert max(off) < 1e-3
+
+
+@pytest.mark.fault(39)
 def test_a_killed_rank_without_restarts(torchrun, edges, tmp_path, complete, happened):
     if not complete:
         pytest.skip("one more job: only in `make faults`")

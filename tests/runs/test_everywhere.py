@@ -25,6 +25,7 @@ METHODS = {
     "whole pass": [],
     "mean of patches": ["--preset", "paper", "--lr", 0.01],
     "separate encoders": ["--method", "gae+l2g"],
+    "direct coordinates": ["--preset", "accurate", "--dim", 16, "--feature-width", 0, "--structure", "none"],
 }
 WAYS = ["memory", "store", "ranks"]
 SAME = ["ids_bytes", "ids_offsets", "labels", "degrees", "edges_indptr", "edges_indices", "first_patch", "pairs"]

@@ -1,5 +1,6 @@
 """Plans: what they are made of, and that they are near what a run takes."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -21,9 +22,11 @@ LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)
 @pytest.fixture
 def quick(monkeypatch):
     """Fixed seconds instead of a measurement, in a process of a fixed size: that of these tests grows as they run."""
-    seconds = {"split": 0.1, "partition": 1.0, "epoch": 0.1, "validation": 0.05, "assemble": 0.05}
+    seconds = {"split": 0.1, "structure": 0.0, "partition": 1.0, "epoch": 0.1, "validation": 0.05, "assemble": 0.05}
     monkeypatch.setattr(Sample, "measure", lambda self, in_memory: dict(seconds))
     monkeypatch.setattr("l2g2g.runs.plan.resident_memory", lambda: 300_000_000)
+    monkeypatch.setattr("l2g2g.runs.plan.available_cores", lambda: 4)
+    monkeypatch.setattr("l2g2g.runs.traffic.local_rate", lambda: 1e9)
 
 
 def test_sizes_of_a_graph_in_memory_and_on_disk_agree(planted, tmp_path):
@@ -54,8 +57,24 @@ def test_time_grows_with_the_graph_and_shrinks_with_ranks(quick):
     small, large = (make_plan(replace(LARGE, num_nodes=n, num_edges=10 * n), config) for n in (10**6, 2 * 10**6))
     assert large.seconds["epoch"] == pytest.approx(2 * small.seconds["epoch"], rel=0.05)
     assert large.seconds["train"] == pytest.approx(100 * large.seconds["epoch"])
-    shared = make_plan(LARGE, config, ranks=2)
-    assert shared.seconds["epoch"] == pytest.approx(large.seconds["epoch"] / 2)
+    for ranks, share in ((2, 1 / 2), (4, 1 / 4), (8, 1 / 4)):  # of eight on four cores half wait
+        shared = make_plan(LARGE, config, ranks=ranks).seconds
+        assert shared["epoch"] == pytest.approx(share * large.seconds["epoch"] + shared["exchange"])
+        assert shared["partition"] == large.seconds["partition"]
+
+
+def test_messages_take_the_time_of_the_network_and_memory_falls_with_ranks(quick):
+    config = make_config(threads=1, epochs=10, patience=0)
+    stored = replace(LARGE, on_disk=True)  # otherwise the first rank has to read it
+    plans = [make_plan(stored, config, ranks=ranks) for ranks in (2, 4, 8, 16)]
+    assert all(one.memory_bytes > other.memory_bytes for one, other in itertools.pairwise(plans))
+    assert make_plan(LARGE, config).epoch_bytes == make_plan(LARGE, config).seconds["exchange"] == 0
+    near, far = (make_plan(LARGE, config, ranks=8, hosts=2, network=rate) for rate in (1e9, 1e8))
+    assert near.epoch_bytes == far.epoch_bytes > 0
+    # Four ranks of a host share its network; beside the bytes there is the time of the messages.
+    assert far.seconds["exchange"] - near.seconds["exchange"] == pytest.approx(4 * near.epoch_bytes * (1e-8 - 1e-9))
+    spread = make_plan(LARGE, config, ranks=8, hosts=8, network=1e9)
+    assert spread.seconds["exchange"] < near.seconds["exchange"]
 
 
 def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
@@ -76,6 +95,7 @@ def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
 def test_a_sample_is_trained(in_memory, directed):
     sizes = GraphSizes("tiny", 600, 2000, 8, 8.0)
     seconds = Sample.of(sizes, make_config(threads=1, dim=4, directed=directed)).measure(in_memory)
+    assert seconds.pop("structure") == 0  # the graph has features
     assert set(seconds) == {"split", "partition", "epoch", "validation", "assemble"}
     assert all(value > 0 for value in seconds.values())
 
@@ -86,7 +106,9 @@ def test_on_the_command_line(quick, tmp_path, planted):
     assert result.exit_code == 0, result.exception
     row = json.loads(result.stdout)
     assert {"num_patches", "memory_bytes", "disk_bytes", "seconds", "ranks", "epochs"} <= set(row)
-    assert row["ranks"] == 2
+    assert (row["ranks"], row["hosts"]) == (2, 1)
+    for wrong, said in ((["--hosts", "2"], "more than --ranks 1"), (["--network", "fast"], "--network is 'fast'")):
+        assert said in str(CliRunner().invoke(cli.app, ["plan", str(stored.directory), *wrong]).exception)
     told = CliRunner().invoke(cli.app, ["plan", "reddit-like"])
     assert told.exit_code == 0, told.exception
     assert told.stdout.startswith("reddit-like: 10 patches in memory")

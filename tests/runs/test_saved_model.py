@@ -12,6 +12,7 @@ KINDS = {
     "blended": GAE(dim=4, epochs=3, structure="blend"),
     "patches": GAEL2G(dim=4, patches=2, epochs=3),
     "learned decoder": GAE(dim=4, epochs=3, decoder="product"),
+    "direct": L2G2G(dim=16, patches=2, epochs=9, preset="accurate", structure="none", feature_width=0),
 }
 
 

@@ -297,6 +297,19 @@ def test_early_stopping_keeps_the_best_state_and_stops(split, patch_set, batches
     assert torch.allclose(again, embeddings[1], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "margin", "best"), [("linear", 0.1, 9), ("linear", 0.01, 3), ("constant", 0.1, 3)]
+)
+def test_the_last_epoch_of_a_falling_rate_is_kept_unless_another_is_clearly_better(
+    split, patch_set, batches, schedule, margin, best
+):
+    scores = iter([0.9, 0.8, 0.85])
+    settings = replace(SETTINGS, epochs=9, validate_every=3, schedule=schedule)
+    given = {"validate": lambda _: next(scores), "margin": lambda _: margin}
+    trained = train(make_model(split), batches, patch_set, settings, **given)
+    assert trained.history.best_epoch == best
+
+
 def test_without_patience_all_epochs_run_and_the_last_is_validated(split, patch_set, batches):
     seen = []
     settings = replace(SETTINGS, epochs=7, validate_every=5, patience=0)

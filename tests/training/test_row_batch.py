@@ -1,5 +1,6 @@
 """A whole graph as one patch, in rows from disk and over ranks, trains as the same graph in one block of memory."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.features import feature_centre, scale_features
 from l2g2g.models.inputs import InputMap, fit_source
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import whole_graph
@@ -222,19 +224,34 @@ def test_products_for_structural_columns_are_those_of_memory(stored, where, num_
 
 @pytest.mark.parametrize("bounds", [[0, 40, 80, 120], [0, 5, 5, 120]])
 def test_ranks_find_structural_columns_together(stored, monkeypatch, bounds):
-    """The same subspace and eigenvalues as one process, and the same bits on all ranks, also with few rows or none."""
+    """The same subspace and eigenvalues as one process, each rank its rows, of which some may have few or none.
+
+    Rows of other nodes are fetched from the ranks that found them; the first rank can have all.
+    """
     rows = TrainingRows(stored, block_arcs=SMALL_BLOCKS)
     one = fit_source(RowSource(rows), 7)
     monkeypatch.setattr(rows_module, "balance_rows", lambda *_: np.array(bounds))
-    first, *others = run_ranks(3, lambda communicator: fit_source(RowSource(rows, communicator), 7))
-    assert first.columns.shape == one.columns.shape == (120, 8)
-    np.testing.assert_allclose(first.eigenvalues, one.eigenvalues, rtol=1e-3)
-    bases = [np.linalg.qr(each.columns[:, :-1].astype(np.float64))[0] for each in (first, one)]
+    wanted = [np.array([0, 3, 50, 119]), np.empty(0, np.int64), np.arange(120)]
+
+    def fit(communicator):
+        found, shared = fit_source(RowSource(rows, communicator), 7), SharedRows(communicator)
+        return found, found.with_rows(wanted[communicator.rank], shared), found.on_first(shared)
+
+    parts = run_ranks(3, fit)
+    columns = np.concatenate([found.columns for found, _, _ in parts])
+    assert [found.span for found, _, _ in parts] == list(itertools.pairwise(bounds))
+    assert columns.shape == one.columns.shape == (120, 8)
+    bases = [np.linalg.qr(each[:, :-1].astype(np.float64))[0] for each in (columns, one.columns)]
     np.testing.assert_allclose(*(basis @ basis.T for basis in bases), atol=1e-3)
-    np.testing.assert_allclose(first.columns[:, -1], one.columns[:, -1], rtol=1e-5, atol=1e-6)
-    for each in others:
-        np.testing.assert_array_equal(each.columns, first.columns)
-        np.testing.assert_array_equal(each.eigenvalues, first.eigenvalues)
+    np.testing.assert_allclose(columns[:, -1], one.columns[:, -1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(parts[0][0].eigenvalues, one.eigenvalues, rtol=1e-3)
+    for (found, more, all_on_first), nodes in zip(parts, wanted, strict=True):
+        np.testing.assert_array_equal(found.eigenvalues, parts[0][0].eigenvalues)
+        np.testing.assert_array_equal(more.rows_of(nodes), columns[nodes])
+        np.testing.assert_array_equal(more.found_rows, found.columns)
+        np.testing.assert_array_equal(more.leading(3).rows_of(nodes), columns[nodes][:, [0, 1, 2, -1]])
+        assert len(all_on_first.columns) == (120 if found is parts[0][0] else 0)
+    np.testing.assert_array_equal(parts[0][2].columns, columns)
 
 
 @pytest.mark.parametrize("bounds", [[0, 50, 50, 120], [0, 0, 70, 120], [0, 60, 120, 120]])

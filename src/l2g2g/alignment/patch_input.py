@@ -73,7 +73,7 @@ def read_patches(patches: Sequence[tuple[Any, Any]]) -> PatchInput:
     """Check (nodes, coordinates) pairs and number their nodes.
 
     Raises:
-        InputError: no patches, differing dimensions, lengths that do not match, or ids of mixed kinds.
+        InputError: no patches, differing dimensions or devices, lengths that do not match, or ids of mixed kinds.
     """
     if len(patches) == 0:
         raise InputError("there is nothing to align: give at least one (nodes, coordinates) pair")
@@ -95,6 +95,9 @@ def read_patches(patches: Sequence[tuple[Any, Any]]) -> PatchInput:
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in ids])]).astype(np.int64)
     names, numbers = _number(np.concatenate(ids))
     tensors = [part for part in coordinates if isinstance(part, Tensor)]
+    devices = sorted({str(part.device) for part in tensors})
+    if len(devices) > 1:
+        raise InputError(f"the coordinates of the patches are on {' and '.join(devices)}; move them to one device")
     return PatchInput(
         numbers=np.split(numbers, offsets[1:-1]),
         coordinates=coordinates,

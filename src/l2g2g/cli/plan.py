@@ -42,17 +42,30 @@ def plan(
     ranks: Annotated[
         int, typer.Option(help="Processes that share the work.", min=1, rich_help_panel=panel_name("machine"))
     ] = 1,
+    hosts: Annotated[
+        int,
+        typer.Option(
+            help="Machines like this one that the ranks are spread over.", min=1, rich_help_panel=panel_name("machine")
+        ),
+    ] = 1,
+    network: Annotated[
+        str,
+        typer.Option(help="Bytes that hosts send each other in a second.", rich_help_panel=panel_name("machine")),
+    ] = "1.25GB",
     as_json: JsonOption = False,
     tables: Any = None,
     **options: Any,
 ) -> None:
     """Estimate patches, memory, disk and time of a run, from a few seconds of work on this machine."""
-    from l2g2g.config import make_config
+    from l2g2g.config import make_config, parse_size
+    from l2g2g.errors import InputError
     from l2g2g.runs.plan import make_plan
 
+    if hosts > ranks:
+        raise InputError(f"--hosts {hosts} is more than --ranks {ranks}; give at least one rank for each host")
     config = make_config(method or "l2g2g", preset or "default", **options)
     sizes = find_sizes(graph, features, data_dir, tables, directed=config.directed)
-    found = make_plan(sizes, config, ranks=ranks)
+    found = make_plan(sizes, config, ranks=ranks, hosts=hosts, network=parse_size(network, "--network"))
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
         return

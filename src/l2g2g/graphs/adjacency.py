@@ -57,26 +57,27 @@ def use_small_indices(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def clean_arcs(
-    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
-) -> tuple[sp.csr_array, sp.csr_array, Cleaning]:
-    """(adjacency, arcs, what was changed)."""
+    sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int, *, keep_arcs: bool
+) -> tuple[sp.csr_array, sp.csr_array | None, Cleaning]:
+    """(adjacency, arcs where these are kept, what was changed)."""
     loops = sources == targets
     num_self_loops = int(loops.sum())
     if num_self_loops:
         sources, targets = sources[~loops], targets[~loops]
         weights = None if weights is None else weights[~loops]
-    values = np.ones(len(sources), np.float32) if weights is None else weights
+    # Where all weights are 1 a byte stands for each while directions are joined, which takes most memory of reading.
+    values = np.ones(len(sources), np.bool_) if weights is None else weights
     index_type = np.int32 if num_nodes < 2**31 else np.int64
-    directed = sp.coo_array(
-        (values, (sources.astype(index_type), targets.astype(index_type))), shape=(num_nodes, num_nodes)
-    ).tocsr()
+    ends = (part.astype(index_type, copy=False) for part in (sources, targets))
+    directed = sp.coo_array((values, tuple(ends)), shape=(num_nodes, num_nodes)).tocsr()
     num_given = len(sources)
     directed.sum_duplicates()
     num_distinct = directed.nnz
-    if weights is None:
-        directed.data[:] = 1
     adjacency = directed.maximum(directed.T.tocsr())
     adjacency.sort_indices()
+    arcs = use_small_indices(sp.csr_array(directed.astype(np.float32, copy=False))) if keep_arcs else None
+    del directed
+    adjacency.data = adjacency.data.astype(np.float32, copy=False)
     cleaning = Cleaning(
         num_arcs_read=num_given + num_self_loops,
         num_self_loops=num_self_loops,
@@ -84,7 +85,7 @@ def clean_arcs(
         num_reversed=num_distinct - adjacency.nnz // 2,
         num_isolated=int((np.diff(adjacency.indptr) == 0).sum()),
     )
-    return use_small_indices(sp.csr_array(adjacency)), use_small_indices(sp.csr_array(directed)), cleaning
+    return use_small_indices(sp.csr_array(adjacency)), arcs, cleaning
 
 
 def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:

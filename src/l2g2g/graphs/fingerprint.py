@@ -11,15 +11,24 @@ import scipy.sparse as sp
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 
+_KEY = "fingerprint"
+
 
 def fingerprint(graph: GraphStore) -> dict[str, Any]:
     """Sizes, and a SHA-256 of edges, features and ids each, so that a difference can be named; of a store its own.
 
-    The name of the graph, where it was read from and its labels do not count: training sees none of them.
+    A store that ranks wrote of a graph in memory has the fingerprint of that, so that one process can go on with what
+    several began. Names, where the graph was read from and its labels do not count: training sees none of them.
     """
-    if graph.stored is not None:
-        return {"store": graph.stored.sha256}
-    return _describe(graph.to_graph())
+    if graph.stored is None:
+        return _describe(graph.to_graph())
+    known = (graph.stored.source or {}).get(_KEY)
+    return dict(known) if isinstance(known, dict) else {"store": graph.stored.sha256}
+
+
+def as_source(graph: Graph) -> dict[str, Any]:
+    """What the store of a graph in memory is to say of its source."""
+    return {_KEY: fingerprint(graph)}
 
 
 def _describe(graph: Graph) -> dict[str, Any]:

@@ -245,10 +245,9 @@ class Graph:
             yield RowBlock(low, high, bounds, indices, first, values, *ways)
             low = high
 
-    @property
-    def row_starts(self) -> np.ndarray:
-        """(num_nodes + 1,) int64, where rows begin."""
-        return self.adjacency.indptr.astype(np.int64)
+    def row_start(self, row: int) -> int:
+        """Entries before a row."""
+        return int(self.adjacency.indptr[row])
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(2,) where blocks of rows begin and end: all rows are one."""
@@ -355,8 +354,8 @@ class Graph:
             raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
         if weights is not None:
             weights = check_weights(weights, len(sources), name)
-        adjacency, arcs, cleaning = clean_arcs(sources, targets, weights, num_nodes)
-        if directed and len(arcs.data) == adjacency.nnz > 0:
+        adjacency, arcs, cleaning = clean_arcs(sources, targets, weights, num_nodes, keep_arcs=directed)
+        if arcs is not None and len(arcs.data) == adjacency.nnz > 0:
             raise InputError(f"{name}: every edge is given in both directions; there is no direction to learn")
         if adjacency.nnz == 0:
             raise InputError(f"{name}: all {len(sources):,} edges are self-loops; give edges between two nodes")
@@ -370,5 +369,5 @@ class Graph:
             weighted=weights is not None,
             cleaning=replace(cleaning, num_reversed=0) if directed else cleaning,
             block_model=block_model,
-            arcs=arcs if directed else None,
+            arcs=arcs,
         )

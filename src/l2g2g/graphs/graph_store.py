@@ -103,9 +103,8 @@ class GraphStore(EdgeSource, Protocol):
     ) -> Iterator[RowBlock]:
         """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
 
-    @property
-    def row_starts(self) -> np.ndarray:
-        """(num_nodes + 1,) int64, where rows begin; edges that are held out may be among the entries."""
+    def row_start(self, row: int) -> int:
+        """Entries before a row; edges that are held out may be among them."""
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end; one block in memory."""

@@ -81,6 +81,7 @@ def graph_from_adjacency(
     stored = values != 0  # an explicit zero says that there is no edge
     if not stored.all():
         sources, targets, values = sources[stored], targets[stored], values[stored]
+    del entries, stored
     if values.dtype.kind != "b":
         wrong = ~(np.isfinite(values) & (values > 0))
         if wrong.any():
@@ -89,6 +90,7 @@ def graph_from_adjacency(
                 f"{source}: weight {values[entry]} at row {sources[entry]}, column {targets[entry]} of the adjacency "
                 f"matrix; weights must be positive and finite"
             )
+        del wrong
     weights = None if values.dtype.kind == "b" or (values == 1).all() else values
     graph = Graph.from_arcs(
         sources,
@@ -115,7 +117,7 @@ def csr_from_arrays(arrays: Arrays, path: Path, prefix: str) -> sp.csr_array:
     shape = tuple(int(size) for size in arrays[prefix + "shape"])
     data = arrays.get(prefix + "data")
     if data is None:
-        data = np.ones(len(indices), np.float32)
+        data = np.ones(len(indices), np.bool_)
     if data.dtype == np.float16:  # which SciPy has no sparse matrices of
         data = data.astype(np.float32)
     if data.dtype.kind not in "biuf":

@@ -7,6 +7,7 @@ STORE/lock      held by the process that writes
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -181,16 +182,15 @@ class StoredGraph:
             yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values, *ways)
             low += num_rows
 
-    @property
-    def row_starts(self) -> np.ndarray:
-        """(num_nodes + 1,) int64, where rows begin."""
-        return self.indptr.read()
+    def row_start(self, row: int) -> int:
+        """Entries before a row."""
+        return int(self.indptr.read(row, row + 1)[0])
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end."""
-        indptr = self.indptr.read()
-        inner = np.searchsorted(indptr, np.arange(num_entries, int(indptr[-1]), num_entries))
-        return np.unique(np.concatenate([[0], inner, [self.num_nodes]]))
+        rows, total = range(self.num_nodes + 1), self.row_start(self.num_nodes)
+        inner = [bisect_left(rows, start, key=self.row_start) for start in range(num_entries, total, num_entries)]
+        return np.unique(np.array([0, *inner, self.num_nodes]))
 
     def row_block(self, low: int, high: int) -> RowBlock:
         """Rows low:high of the adjacency matrix, with weights where there are some."""

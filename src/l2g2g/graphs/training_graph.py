@@ -114,10 +114,9 @@ class TrainingGraph:
         for block in self.whole.row_blocks(num_entries, weights=weights, directions=directions):
             yield self._drop(block)
 
-    @property
-    def row_starts(self) -> np.ndarray:
-        """(num_nodes + 1,) int64, where rows of the whole graph begin: those held out are among the entries."""
-        return self.whole.row_starts
+    def row_start(self, row: int) -> int:
+        """Entries of the whole graph before a row: those held out are among them."""
+        return self.whole.row_start(row)
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
         """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end."""

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.features import centre_of_sums
+from l2g2g.models.shared_rows import SharedRows
 
 
 @dataclass
@@ -41,6 +42,12 @@ class FeatureFacts:
             else:
                 facts._sums += rows.sum(axis=0, dtype=np.float64)
         return facts
+
+    def total(self, shared: SharedRows) -> FeatureFacts:
+        """The facts of the rows of all ranks. Every rank must ask."""
+        found = shared.sums(self.num_rows, self.num_entries, self._squares, *self._sums.tolist())
+        num_rows, num_entries, squares, *sums = found
+        return FeatureFacts(int(num_rows), self.num_columns, int(num_entries), np.array(sums), squares)
 
     def centre(self) -> tuple[np.ndarray, float]:
         """(mean row, factor), as in `feature_centre`."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
+from l2g2g.models.degree_term import DegreeTerm, append_column
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import FeatureScaling, scale_features
 from l2g2g.models.shared_rows import SharedRows
@@ -31,6 +32,7 @@ class InputMap:
         structure_factor: What they are multiplied with beside features.
         structure_only: Whether features, where there are some, are not read.
         row_power: Power of their length by which rows of structural columns are divided.
+        degree_term: A last column made from the number of neighbours, where there is one.
     """
 
     num_features: int
@@ -41,13 +43,21 @@ class InputMap:
     structure_factor: float = 1.0
     structure_only: bool = False
     row_power: float = 0.0
+    degree_term: DegreeTerm | None = None
 
     @property
     def num_columns(self) -> int:
         """Columns that the encoder reads."""
         own = self.num_features if self.projection is None else self.projection.shape[1]
         own = 0 if self.structure_only else own
+        own += 0 if self.degree_term is None else 1
         return own + (0 if self.structure is None else self.structure.columns.shape[1])
+
+    def with_degrees(self, find: Callable[[], np.ndarray]) -> InputMap:
+        """The same for the nodes of another graph. find: gives their numbers of neighbours, (num_nodes,)."""
+        if self.degree_term is None:
+            return self
+        return replace(self, degree_term=self.degree_term.with_degrees(find()))
 
     def check(self, found: int, name: str) -> None:
         """Refuse a graph with another number of feature columns than that of the training. found: its columns."""
@@ -59,11 +69,21 @@ class InputMap:
             f"{name}: has {found:,} features, the model was trained on {self.num_features:,}; give every node the same"
         )
 
-    def read(self, features: Features | None, columns: np.ndarray | None) -> Features:
+    def read(
+        self, features: Features | None, columns: np.ndarray | None, degrees: np.ndarray | None = None
+    ) -> Features:
         """(num_rows, num_columns) what the encoder reads of some nodes.
 
         features: (num_rows, num_features), as given. columns: (num_rows, width + 1) their structural columns.
+        degrees: (num_rows,) their numbers of neighbours; needed with a degree term.
         """
+        rows = self._read(features, columns)
+        if self.degree_term is None:
+            return rows
+        assert degrees is not None
+        return append_column(rows, self.degree_term.of(degrees))
+
+    def _read(self, features: Features | None, columns: np.ndarray | None) -> Features:
         columns = None if columns is None else scale_rows(columns, self.row_power)
         if features is None or self.structure_only:
             assert columns is not None
@@ -82,9 +102,14 @@ class InputMap:
             features = features.astype(np.float32)
         columns = None
         if self.structure is not None:
+<<<<<<< HEAD
+            columns = self.structure.rows_of(nodes)
+        return self.read(features, columns)
+=======
             known = self.structure.columns
             columns = known[nodes] if isinstance(nodes, slice) else known.take(nodes, axis=0)
-        return self.read(features, columns)
+        return self.read(features, columns, None if self.degree_term is None else self.degree_term.degrees[nodes])
+>>>>>>> acc21
 
 
 class InputSource(Protocol):
@@ -96,11 +121,11 @@ class InputSource(Protocol):
 
     @property
     def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
+        """(num_owned,) number of neighbours of the nodes of the span."""
 
     @property
     def strengths(self) -> np.ndarray:
-        """(num_nodes,) float64 sum of the weights of a node's edges."""
+        """(num_owned,) float64 sum of the weights of a node's edges."""
 
     @property
     def components(self) -> np.ndarray:
@@ -156,5 +181,9 @@ def fit_inputs(
     if structure is None:
         return inputs
     facts = FeatureFacts.of_blocks(source.read_features(inputs)(), inputs.num_columns)
-    factor = blend_factor(facts.centre()[1], structure.columns)
+    columns = structure.found_rows
+    structural = FeatureFacts.of_blocks([columns], columns.shape[1])
+    if structure.span is not None:
+        structural = structural.total(SharedRows(source.communicator))
+    factor = blend_factor(facts.centre()[1], structural.centre()[1])
     return replace(inputs, structure=structure, structure_factor=factor)

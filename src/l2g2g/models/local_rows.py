@@ -6,7 +6,8 @@ others own. One process owns all nodes and has no ghost nodes; a graph in memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -49,12 +50,15 @@ class OwnedRows(Protocol):
         """All of these rows in order."""
 
 
-def balance_rows(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
-    """(num_ranks + 1,) bounds of ranges of nodes, of about as much work each. indptr: (num_nodes + 1,)."""
-    num_nodes = len(indptr) - 1
-    work = indptr + _ARCS_PER_ROW * np.arange(num_nodes + 1)
-    inner = np.searchsorted(work, work[-1] * np.arange(1, num_ranks) / num_ranks)
-    return np.concatenate([[0], inner, [num_nodes]]).astype(np.int64)
+def balance_rows(row_start: Callable[[int], int], num_nodes: int, num_ranks: int) -> np.ndarray:
+    """(num_ranks + 1,) bounds of ranges of nodes, of about as much work each. row_start: entries before a row."""
+
+    def work_before(row: int) -> int:
+        return row_start(row) + _ARCS_PER_ROW * row
+
+    total, rows = work_before(num_nodes), range(num_nodes + 1)
+    inner = [bisect_left(rows, total * rank / num_ranks, key=work_before) for rank in range(1, num_ranks)]
+    return np.array([0, *inner, num_nodes])
 
 
 class LocalRows:
@@ -86,7 +90,8 @@ class LocalRows:
         num_nodes = rows.num_nodes
         bounds = np.array([0, num_nodes]) if bounds is None else bounds
         self.low, self.high = (int(bound) for bound in bounds[communicator.rank : communicator.rank + 2])
-        self.owners = np.repeat(np.arange(communicator.size), np.diff(bounds))
+        self._counts: list[int] = np.diff(bounds).tolist()
+        self.owners = np.repeat(np.arange(communicator.size, dtype=np.int16), self._counts)
         self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
         self._places: np.ndarray | None = None
         self._bytes_left, self._kept = keep_bytes, dict[int, RowBlock]()
@@ -150,11 +155,6 @@ class LocalRows:
     def gather_first(self, table: Tensor) -> Tensor:
         """(num_nodes, width) the rows of all nodes on the first rank; no row on the others."""
         return self.communicator.gather("node vectors", table, self._counts)
-
-    @property
-    def _counts(self) -> list[int]:
-        counts: list[int] = np.bincount(self.owners, minlength=self.communicator.size).tolist()
-        return counts
 
 
 def block_matrix(block: RowBlock, num_columns: int, device: torch.device | str = "cpu") -> SparseMatrix:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,7 +52,7 @@ class SharedRows:
         basis, factor = torch.linalg.qr(table)
         if self.has_all:
             return basis
-        counts = [count for (count,) in self.communicator.tell_all(_KIND, [len(factor)])]
+        counts = self._count_rows(len(factor))
         stacked = self.communicator.all_gather(_KIND, factor.to(self.communicator.device), counts).to(table.device)
         turn = self._of_first(torch.linalg.qr(stacked).Q)
         first = sum(counts[: self.communicator.rank])
@@ -73,13 +74,41 @@ class SharedRows:
             found = torch.take_along_dim(found, found.abs().argmax(dim=0, keepdim=True), 0)
         return found[0]
 
+    def sums(self, *values: float) -> list[float]:
+        """The sum of each of some numbers over all ranks."""
+        found: list[float] = self.total(torch.tensor(values, dtype=torch.float64)).tolist()
+        return found
+
+    def lowest(self, value: float) -> float:
+        """The smallest of the numbers of all ranks."""
+        return float(self.gather(torch.tensor([[value]], dtype=torch.float64)).min())
+
     def gather(self, table: Tensor) -> Tensor:
-        """(num_rows of all, width) the rows of all ranks, on all."""
+        """(num_rows of all, width) the rows of all ranks, on all; for tables of few rows."""
         if self.has_all:
             return table
-        counts = [count for (count,) in self.communicator.tell_all(_KIND, [len(table)])]
+        counts = self._count_rows(len(table))
         rows = self.communicator.all_gather(_KIND, table.contiguous().to(self.communicator.device), counts)
         return rows.to(table.device)
+
+    def fetch(self, table: Tensor, rows: np.ndarray) -> Tensor:
+        """(num_wanted, width) rows of the table of all ranks, each from the rank that has it.
+
+        table: the rows of this rank. rows: (num_wanted,) int64 ascending, those that this rank wants.
+        """
+        communicator = self.communicator
+        bounds = np.cumsum([0, *self._count_rows(len(table))])
+        lengths: list[int] = np.diff(np.searchsorted(rows, bounds)).tolist()
+        ones = [1] * communicator.size
+        counts = torch.tensor(lengths, device=communicator.device)
+        expected: list[int] = communicator.all_to_all(_KIND, counts, ones, ones).tolist()
+        asked = communicator.all_to_all(_KIND, torch.from_numpy(rows).to(communicator.device), lengths, expected)
+        answer = table.to(communicator.device).index_select(0, asked - int(bounds[communicator.rank]))
+        return communicator.all_to_all(_KIND, answer, expected, lengths).to(table.device)
+
+    def _count_rows(self, num_rows: int) -> list[int]:
+        """(num_ranks,) rows of each rank."""
+        return [count for (count,) in self.communicator.tell_all(_KIND, [num_rows])]
 
     def _of_first(self, values: Tensor) -> Tensor:
         """What the first rank has: libraries of other machines may round otherwise, or choose another sign."""

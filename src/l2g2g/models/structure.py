@@ -43,6 +43,9 @@ class StructureMap:
         degree_mean, degree_spread: Of the logarithms of the degrees.
         num_dropped: Wanted eigenvectors that had not converged, or had no positive eigenvalue.
         num_passes: Passes over the graph that they took.
+        span: (low, high) the nodes whose rows this rank of several found; None where all rows are here.
+        nodes: (num_rows,) ascending, the nodes of the rows that are here: the span and those that were fetched; None
+            for all nodes.
     """
 
     columns: np.ndarray
@@ -51,6 +54,8 @@ class StructureMap:
     degree_spread: float
     num_dropped: int = 0
     num_passes: int = 0
+    span: tuple[int, int] | None = None
+    nodes: np.ndarray | None = None
 
     @property
     def is_signed(self) -> bool:
@@ -66,9 +71,43 @@ class StructureMap:
         columns = self.columns[:, np.append(chosen, -1)]
         return replace(self, columns=columns, eigenvalues=self.eigenvalues[chosen])
 
-    def scaled_columns(self, row_power: float) -> np.ndarray:
-        """The columns with rows scaled, see `scale_rows`."""
-        return scale_rows(self.columns, row_power)
+    def rows_of(self, nodes: np.ndarray | slice) -> np.ndarray:
+        """(num_rows, width + 1) the columns of some nodes, which must be here."""
+        if isinstance(nodes, slice):
+            if self.nodes is not None:
+                nodes = slice(*np.searchsorted(self.nodes, (nodes.start, nodes.stop)))
+            return self.columns[nodes]
+        if self.nodes is not None:
+            nodes = np.searchsorted(self.nodes, nodes)
+        return self.columns.take(nodes, axis=0)
+
+    @property
+    def found_rows(self) -> np.ndarray:
+        """(num_owned, width + 1) the rows that this rank found: each node is on one rank."""
+        return self.columns if self.span is None else self.rows_of(slice(*self.span))
+
+    def with_rows(self, nodes: np.ndarray, shared: SharedRows) -> StructureMap:
+        """The same with the rows of some nodes beside those that this rank found. Every rank must ask.
+
+        nodes: (num_nodes,) ascending. shared: the ranks that found them.
+        """
+        if self.span is None:
+            return self
+        low, high = self.span
+        parts = nodes[: np.searchsorted(nodes, low)], nodes[np.searchsorted(nodes, high) :]
+        fetched = shared.fetch(torch.from_numpy(self.found_rows), np.concatenate(parts)).numpy()
+        before = len(parts[0])
+        columns = np.concatenate([fetched[:before], self.found_rows, fetched[before:]])
+        return replace(self, columns=columns, nodes=np.concatenate([parts[0], np.arange(low, high), parts[1]]))
+
+    def on_first(self, shared: SharedRows) -> StructureMap:
+        """The same with the rows of all nodes on the first rank, and of no node on the others. Every rank must ask."""
+        if self.span is None:
+            return self
+        communicator = shared.communicator
+        counts = [high - low for low, high in communicator.tell_all("structure", self.span)]
+        rows = communicator.gather("structure", torch.from_numpy(np.ascontiguousarray(self.found_rows)), counts)
+        return replace(self, columns=rows.numpy(), span=None, nodes=None)
 
     def extend(self, weights: sp.csr_array, degrees: np.ndarray) -> np.ndarray:
         """(num_new, width + 1) columns of new nodes.
@@ -116,8 +155,8 @@ def fit_products(
     """Eigenvectors of N = D^(-1/2) A D^(-1/2) with the largest eigenvalues, and the log-degree, for all nodes.
 
     propagate: (num_nodes, width) table -> Â times it, Â = D̃^(-1/2) (A + I) D̃^(-1/2): the product that every storage
-    has. num_neighbours, strengths, components: (num_nodes,) neighbours of a node, sum of its edge weights, number of
-    its component. Self-loops are taken out again: N = D^(-1/2) (D̃^(1/2) Â D̃^(1/2) - I) D^(-1/2).
+    has. num_neighbours, strengths: (num_owned,) neighbours of a node, sum of its edge weights. components: (num_nodes,)
+    number of its component. Self-loops are taken out again: N = D^(-1/2) (D̃^(1/2) Â D̃^(1/2) - I) D^(-1/2).
 
     sqrt(degree) is an eigenvector of every graph with the eigenvalue 1, and the first column, also of nodes in small
     components: an inner product with it is the score that a degree alone gives. A component of its own adds another
@@ -128,17 +167,18 @@ def fit_products(
     nearly bipartite, or the lowest eigenvalue is of larger magnitude than three quarters of the largest ones.
     rough: a first impression in eight passes, converged or not.
     shared: the ranks that find them together; None for one process. Each has the rows of a range of nodes, the span, of
-    every table, also of those that it propagates; all get the columns of all nodes in the end.
+    every table, also of those that it propagates and of the columns that are found.
     """
-    num_nodes, shared = len(num_neighbours), shared or SharedRows()
+    num_nodes, shared = len(components), shared or SharedRows()
     low, high = span or (0, num_nodes)
-    is_large = large_components(components)
+    is_large, num_large = large_components(components, low, high)
+    del components
     safe = np.where(strengths > 0, strengths, 1.0)
-    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[low:high, None]
-    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[low:high, None]
-    trivial = np.sqrt(strengths * is_large)
-    trivial /= max(float(np.linalg.norm(trivial)), 1e-30)
-    first = torch.from_numpy(trivial.astype(np.float32))[low:high, None]
+    inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[:, None]
+    inverse = torch.from_numpy((is_large / safe).astype(np.float32))[:, None]
+    (large_strength,) = shared.sums(float(strengths[is_large].sum()))
+    trivial = np.sqrt(strengths * is_large) / max(large_strength**0.5, 1e-30)
+    first = torch.from_numpy(trivial.astype(np.float32))[:, None]
 
     def multiply(table: torch.Tensor) -> torch.Tensor:
         product = propagate(inner * table).mul_(inner).addcmul_(table, inverse, value=-1)
@@ -146,10 +186,9 @@ def fit_products(
 
     def make_start(num_vectors: int) -> torch.Tensor:
         start = draw_rows(num_nodes, num_vectors, low, high, torch_generator(seed, Purpose.STRUCTURE))
-        start *= torch.from_numpy(is_large)[low:high, None]
+        start *= torch.from_numpy(is_large)[:, None]
         return start.addmm_(first, shared.inner(first, start), alpha=-1)
 
-    num_large = int(is_large.sum())
     count, num_negative = max(0, min(width, num_large) - 1), max(0, min(num_negative, num_large - 2))
     found: list[Eigenvectors] = []
     num_passes = 0
@@ -167,8 +206,9 @@ def fit_products(
                 start = make_start(min(num_negative + MORE_VECTORS, num_large - 1))
                 negative = leading_eigenvectors(lambda table: -multiply(table), start, num_negative, shared=shared)
                 found.append(negative.negated())
-    leading = np.sqrt(np.where(strengths > 0, strengths, safe.min()) / max(float(strengths[is_large].sum()), 1e-30))
-    spectral, values = [leading[low:high, None].astype(np.float32)], [np.ones(1, np.float32)]
+    least = shared.lowest(float(safe.min(initial=np.inf)))
+    leading = np.sqrt(np.where(strengths > 0, strengths, least) / max(large_strength, 1e-30))
+    spectral, values = [leading[:, None].astype(np.float32)], [np.ones(1, np.float32)]
     for part, sign in zip(found, (1, -1), strict=False):
         good = sign * part.values > _LEAST_EIGENVALUE
         vectors = part.vectors[:, good] * part.values[good].abs().sqrt()
@@ -176,15 +216,18 @@ def fit_products(
         spectral.append(vectors.numpy())
         values.append(part.values[good].numpy())
     num_wanted = 1 + count + (num_negative if len(found) > 1 else 0)
-    degrees = np.log1p(num_neighbours).astype(np.float32)
-    mean, spread = degrees.mean(), float(degrees.std())
+    degrees = np.log1p(num_neighbours)
+    mean = shared.sums(float(degrees.sum()))[0] / num_nodes
+    spread = (shared.sums(float(np.square(degrees - mean).sum()))[0] / num_nodes) ** 0.5
     spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
-    scaled = [part * np.float32(num_nodes**0.5) for part in spectral]
-    columns = np.concatenate([*scaled, ((degrees - mean) / spread)[low:high, None]], axis=1)
-    columns = shared.gather(torch.from_numpy(columns)).numpy()
+    columns = np.empty((high - low, sum(part.shape[1] for part in spectral) + 1), np.float32)
+    np.concatenate(spectral, axis=1, out=columns[:, :-1])
+    columns[:, :-1] *= np.float32(num_nodes**0.5)
+    columns[:, -1] = (degrees - mean) / spread
     eigenvalues = np.concatenate(values)
     num_passes += sum(part.num_passes for part in found)
-    return StructureMap(columns, eigenvalues, float(mean), spread, num_wanted - len(eigenvalues), num_passes)
+    where: dict[str, Any] = {} if shared.has_all else {"span": (low, high), "nodes": np.arange(low, high)}
+    return StructureMap(columns, eigenvalues, mean, spread, num_wanted - len(eigenvalues), num_passes, **where)
 
 
 def _crossing_share(
@@ -232,18 +275,22 @@ def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:
     return np.concatenate([columns[:, :-1] * factors, columns[:, -1:]], axis=1).astype(np.float32)
 
 
-def large_components(components: np.ndarray) -> np.ndarray:
-    """(num_nodes,) whether a node's component is large: a hundredth of the nodes, or the largest of all."""
+def large_components(components: np.ndarray, low: int, high: int) -> tuple[np.ndarray, int]:
+    """Whether the component of each node low:high is large, and how many nodes are in such ones.
+
+    Large is a hundredth of the nodes, or the largest of all.
+    """
     sizes = np.bincount(components)
-    return (sizes >= min(_LARGE_SHARE * len(components), sizes.max()))[components]
+    is_large = sizes >= min(_LARGE_SHARE * len(components), sizes.max())
+    return is_large[components[low:high]], int(sizes[is_large].sum())
 
 
-def blend_factor(feature_factor: float, structure: np.ndarray) -> float:
+def blend_factor(feature_factor: float, structure_factor: float) -> float:
     """What structural columns are multiplied with, so that rows differ as much by them as by the features.
 
-    feature_factor: of `feature_centre`, of the features.
+    Both factors are those of `feature_centre`.
     """
-    return float(np.float32(feature_centre(structure)[1] / feature_factor))
+    return float(np.float32(structure_factor / feature_factor))
 
 
 def blend_structure(features: Features, structure: np.ndarray, factor: float | None = None) -> Features:
@@ -253,7 +300,7 @@ def blend_structure(features: Features, structure: np.ndarray, factor: float | N
     by a factor that was found on other nodes. Sparse features stay sparse; features that are all alike leave the
     columns as they are.
     """
-    factor = blend_factor(feature_centre(features)[1], structure) if factor is None else factor
+    factor = blend_factor(feature_centre(features)[1], feature_centre(structure)[1]) if factor is None else factor
     columns = (structure * np.float32(factor)).astype(np.float32)
     if not sp.issparse(features):
         return np.concatenate([features, columns], axis=1)

@@ -123,18 +123,15 @@ class NodeTable:
 
     Args:
         communicator: Of this rank.
-        owners: (num_nodes,) the rank that owns each node.
+        owners: (num_nodes,) the rank that owns each node; it is kept, so that few bits are better.
         nodes: (num_local,) ascending, the nodes whose rows this rank adds: all that it owns are among them.
     """
 
     def __init__(self, communicator: Communicator, owners: np.ndarray, nodes: np.ndarray) -> None:
-        self.communicator, self.nodes, self.num_nodes = communicator, nodes, len(owners)
-        self.is_owned = owners == communicator.rank
-        ranks = range(communicator.size)
-        self._owned = [np.flatnonzero(owners == rank) for rank in ranks]
-        self._own_places = np.searchsorted(nodes, self._owned[communicator.rank])
-        owner_of_local = owners[nodes]
-        self._ghosts = [np.flatnonzero(owner_of_local == rank) for rank in ranks]
+        self.communicator, self.nodes, self.num_nodes, self._owners = communicator, nodes, len(owners), owners
+        by_rank = group_by_rank(owners[nodes], communicator.size)
+        self._own_places = by_rank[communicator.rank]  # all that it owns are here
+        self._ghosts = by_rank
         self._ghosts[communicator.rank] = np.empty(0, np.int64)
         self._held_elsewhere = self._tell_owners()
         self._rows: Tensor | None = None
@@ -143,6 +140,16 @@ class NodeTable:
     def has_all(self) -> bool:
         """Whether this process owns all nodes."""
         return self.communicator.size == 1
+
+    @property
+    def owned_nodes(self) -> np.ndarray:
+        """(num_owned,) ascending."""
+        return self.nodes[self._own_places]
+
+    @cached_property
+    def _owned(self) -> list[np.ndarray]:
+        """For each rank the nodes that it owns, ascending."""
+        return [nodes.astype(np.int32) for nodes in group_by_rank(self._owners, self.communicator.size)]
 
     def place(self, nodes: np.ndarray, shares: np.ndarray) -> Placement:
         """Where rows of some nodes of this rank stand. nodes, shares: (num_rows,) the node of each row, its factor."""
@@ -285,6 +292,12 @@ class NodeTable:
         lengths, expected = [len(part) for part in there], [len(part) for part in here]
         received = self.communicator.all_to_all(kind, rows, lengths, expected).split(expected)
         return [(_tensor(places, self.rows), part) for places, part in zip(here, received, strict=True)]
+
+
+def group_by_rank(ranks: np.ndarray, num_ranks: int) -> list[np.ndarray]:
+    """For each rank the places in a list that name it, ascending, in one pass. ranks: (num_places,)."""
+    ends = np.cumsum(np.bincount(ranks, minlength=num_ranks))
+    return np.split(np.argsort(ranks, kind="stable"), ends[:-1])
 
 
 def _tensor(places: np.ndarray, like: Tensor) -> Tensor:

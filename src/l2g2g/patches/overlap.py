@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from l2g2g.core import kernels
 from l2g2g.graphs.block_model import sorted_distinct
+from l2g2g.graphs.graph import RowBlock
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read_ahead import read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
@@ -118,13 +120,17 @@ class PatchSet:
 
     def count_covered_edges(self, graph: GraphStore) -> int:
         """Undirected edges that lie inside at least one patch."""
+        return graph.num_edges - self.count_uncovered_edges(graph.row_blocks())
+
+    def count_uncovered_edges(self, blocks: Iterator[RowBlock]) -> int:
+        """Undirected edges that lie inside no patch, of those whose first node is in some rows."""
         if self.is_whole:
-            return graph.num_edges
+            return 0
         num_cut = 0
-        for block in read_ahead(graph.row_blocks()):
+        for block in read_ahead(blocks):
             sources, _ = kernels().cut_edges(block.indptr, block.indices, block.low, *self._patches_of_nodes)
             num_cut += len(sources)
-        return graph.num_edges - num_cut
+        return num_cut
 
     @cached_property
     def _patches_of_nodes(self) -> tuple[np.ndarray, np.ndarray]:

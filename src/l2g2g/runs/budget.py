@@ -23,6 +23,12 @@ _MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
 _PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
+# What a rank holds for every node of all ranks: who owns it (twice: of patches, and of ranges), where it stands.
+_PER_NODE_OF_ALL = 40
+_MOST_HELD_OUT = 1_000_000  # edges, for validation
+_OUTSIDE = 0.3  # of the edges, between nodes of two patches, before a graph is cut
+_ALL_NODES = 4  # a rank that draws so many times as many pairs as there are nodes asks for all nodes
+_GHOST_COLUMNS = 32  # of a product for structural columns whose rows are exchanged at a time
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class StoredSizes:
         entries_per_row: Numbers that a feature row holds, of a sparse one twice its entries.
         largest_rows, largest_arcs, num_rows: Of the patches, where these are cut already.
         num_ranks: Processes that share the patches.
+        is_first: Whether the process is the first of them, which has the vectors of all nodes in the end.
     """
 
     num_nodes: int
@@ -44,6 +51,7 @@ class StoredSizes:
     largest_arcs: int | None = None
     num_rows: int | None = None
     num_ranks: int = 1
+    is_first: bool = True
 
     @classmethod
     def of(cls, graph: GraphStore) -> StoredSizes:
@@ -120,12 +128,10 @@ def patch_bytes(rows: float, arcs: float, sizes: StoredSizes, config: Config) ->
 def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, int]:
     """What all nodes take at the stage that needs most (columns made from the structure, an epoch, an alignment, a
     validation, the final vectors), and while epochs run.
-
-    Of several ranks this is the first: it has the vectors of all nodes in the end.
     """
     num_nodes, vector = sizes.num_nodes, 4 * config.dim
     rows = 1.2 * num_nodes if sizes.num_rows is None else sizes.num_rows
-    held_out = 0.05 * sizes.num_edges * 112 + 4 * num_nodes
+    held_out = min(0.05 * sizes.num_edges, _MOST_HELD_OUT) * 112 + 4 * num_nodes
     always = 8 * rows + 24 * num_nodes + held_out
     structural = structure_bytes(num_nodes, config, has_features=sizes.num_features > 0)
     always += num_nodes * structural.kept
@@ -135,18 +141,40 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
         epoch += sizes.num_edges / 4  # a bit for each arc: whether this epoch hides it
     aligned = 3 * rows * vector + num_nodes * vector
-    if sizes.num_ranks > 1:
-        always += num_nodes * (sizes.num_ranks + 8)  # who holds a node, and who scores it
-        if epoch:
-            epoch += num_nodes * (_PASSED_ON * vector + sizes.num_ranks + 24)
-        aligned += num_nodes * vector
-    last_pass = 4 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    last_pass = 4.0 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    structure = float(num_nodes * structural.found)
+    ranks = sizes.num_ranks
+    if ranks > 1:
+        # Ghost nodes may be nearly all: of these, rows of a layer, of pairs and of products, as they are passed on.
+        always = 8 * rows + held_out + num_nodes * (_PER_NODE_OF_ALL + 2 * structural.kept / ranks)
+        epoch = epoch / ranks + (_PASSED_ON * vector * asked_rows(sizes, config) + 6 * num_nodes if epoch else 0)
+        gathered = 2 * num_nodes * vector if sizes.is_first else 0
+        ghosts = ghost_rows(sizes)
+        aligned = aligned / ranks + gathered
+        last_pass = last_pass / ranks + 8 * max(config.hidden, config.dim) * ghosts + gathered
+        structure = structure / ranks + 12 * _GHOST_COLUMNS * ghosts if structure else 0
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
-    structure = num_nodes * structural.found / sizes.num_ranks
-    structure += 3 * num_nodes * structural.kept if sizes.num_ranks > 1 else 0  # all columns, as sent and received
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
     return int(max(training, always + final, always + structure)), int(training)
+
+
+def asked_rows(sizes: StoredSizes, config: Config) -> float:
+    """Ends of the pairs that a rank scores in an epoch and another rank owns: of non-edges, and of cut edges."""
+    num_nodes, ranks = sizes.num_nodes, sizes.num_ranks
+    scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
+    draws, elsewhere = config.negatives_per_edge * scored / ranks, num_nodes * (1 - 1 / ranks)
+    share = 1.0 if draws >= _ALL_NODES * num_nodes else -math.expm1(-draws / num_nodes)
+    return min(elsewhere, elsewhere * share + _OUTSIDE * scored / ranks * (1 - 1 / ranks))
+
+
+def ghost_rows(sizes: StoredSizes) -> float:
+    """Neighbours of the nodes of a rank's range that another rank owns: nodes may lie in any order."""
+    return (
+        min(1.0, 2 * sizes.num_edges / (sizes.num_ranks * sizes.num_nodes))
+        * sizes.num_nodes
+        * (1 - 1 / sizes.num_ranks)
+    )
 
 
 def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: int, resident: int) -> Needs:

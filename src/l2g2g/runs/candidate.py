@@ -19,10 +19,11 @@ from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.node_states import Parts, encode_states, node_degrees, whole_states
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
-from l2g2g.runs.choices import SpectralVectors
+from l2g2g.runs.choices import SpectralVectors, needed_gain
 from l2g2g.runs.columns import Columns
 from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
 from l2g2g.runs.fitted import Start
@@ -45,7 +46,7 @@ from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
-from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.rows import TrainingRows, rank_span, share_rows
 from l2g2g.training.shard import Shard
 from l2g2g.training.state import Tensors
 from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
@@ -168,6 +169,14 @@ class Setting:
         rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
         return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
+    def with_all_inputs(self) -> Setting:
+        """The same with what the encoder reads of all nodes on the first rank. Every rank must ask."""
+        inputs, structure = self.inputs.inputs, self.inputs.inputs.structure
+        if structure is None or structure.span is None:
+            return self
+        gathered = replace(inputs, structure=structure.on_first(SharedRows(self.shard.communicator)))
+        return replace(self, inputs=InputRows(self.inputs.graph, gathered))
+
     def make_states(self, graph: GraphStore, patch_set: PatchSet | None) -> Parts:
         """What new nodes need of the nodes of a graph, by passes over its rows and patches; see `Fitted`."""
         rows = TrainingRows(graph)
@@ -182,11 +191,20 @@ class Setting:
 
     def hand_out(self, spectral: SpectralVectors, trained: Trained) -> Trained:
         """Put the model of spectral vectors in the place of the trained one, with its inputs; the history stays."""
+<<<<<<< HEAD
         model = spectral.model.to(self.config.device)
         self.config, self.model = spectral.settings(self.config), model
-        self.inputs = InputRows(self.inputs.graph, spectral.inputs)
+        self.inputs = InputRows(self.inputs.graph, with_rows(spectral.inputs, self.shard))
+=======
+        self.config = spectral.settings(self.config)
+        return self.hand_out_model(spectral.model, spectral.inputs, trained)
+
+    def hand_out_model(self, model: Autoencoder, inputs: InputMap, trained: Trained) -> Trained:
+        """Put a wider model in the place of the trained one, with its inputs; the history stays."""
+        self.model, self.inputs = model.to(self.config.device), InputRows(self.inputs.graph, inputs)
+>>>>>>> acc21
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
-        return Trained(model, frame, trained.history)
+        return Trained(self.model, frame, trained.history)
 
     def forget_rows(self) -> None:
         """Give back the rows of training."""
@@ -254,6 +272,7 @@ class Candidates:
                 global_pairs=setting.make_pairs(batches),
                 whole=setting.make_pass(graph, trains=True),
                 validate=None if validation is None else partial(score_pairs, setting.model, validation),
+                margin=None if validation is None else partial(needed_gain, num_edges=len(validation.positive)),
                 either=config.assembly is None and patches.patch_set.is_cut_badly,
                 shard=setting.shard,
             )
@@ -279,11 +298,15 @@ class Candidates:
         keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
         alone = communicator.size == 1
         rows = TrainingRows(graph, keep_bytes=keep_rows if alone else 0)
-        counts = _count_features(graph)
+<<<<<<< HEAD
+        counts = _count_features(graph, communicator)
+=======
+        counts = count_features(graph)
+>>>>>>> acc21
         if start is not None:
-            found = start.inputs
+            found = start.inputs.with_degrees(lambda: rows.degrees)
         if found is None:
-            source = RowSource(rows, communicator)
+            source = RowSource(rows, communicator, _UNLIMITED if spare is None else 0)
             found = share_inputs(
                 communicator, find_inputs(source, counts, config, self.columns.for_encoder(config.structure_width))
             )
@@ -291,10 +314,11 @@ class Candidates:
         if start is None:
 
             def find_centre() -> tuple[np.ndarray, float]:
-                blocks = (part for _, part in inputs.blocks())
-                return FeatureFacts.of_blocks(blocks, inputs.num_columns).centre()
+                blocks = inputs.blocks(rank_span(graph, communicator))
+                return FeatureFacts.of_blocks(blocks, inputs.num_columns).total(SharedRows(communicator)).centre()
 
-            model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, config)
+            narrow = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
+            model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, narrow)
         else:
             model = copy.deepcopy(start.model)  # each candidate trains its own
         model = model.to(config.device)
@@ -306,9 +330,10 @@ class Candidates:
         shard, of_rank = make_shard(
             communicator, graph, patches, model, config, self.checkpoints, local, validates=validates
         )
+        inputs = InputRows(graph, with_rows(found, shard))
         own_rows = None
         if not alone:
-            how: dict[str, Any] = {"nodes": np.flatnonzero(shard.table.is_owned)}
+            how: dict[str, Any] = {"nodes": shard.table.owned_nodes}
             if local is not None:
                 how = {"span": (local.low, local.high)}
             own_rows = TrainingRows(graph, keep_bytes=keep_rows, **how)
@@ -334,15 +359,29 @@ class Candidates:
         )
 
 
+def with_rows(inputs: InputMap, shard: Shard) -> InputMap:
+    """How nodes are read, with the structural columns of the nodes of this rank's patches. Every rank must ask."""
+    if inputs.structure is None:
+        return inputs
+    return replace(inputs, structure=inputs.structure.with_rows(shard.nodes, SharedRows(shard.communicator)))
+
+
 def _visible_bytes(graph: GraphStore, config: Config) -> int:
     """What the edges take that a mask leaves visible in an epoch."""
     arcs = 2 * graph.num_edges * (1 - config.hidden_fraction)
     return int(1.02 * (8 if graph.weighted else 4) * arcs) + 16 * graph.num_nodes + 100_000
 
 
-def _count_features(graph: GraphStore) -> FeatureCounts | None:
+<<<<<<< HEAD
+def _count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
+    """What is known of the features as they are stored; None without features. Every rank must ask."""
+=======
+def count_features(graph: GraphStore) -> FeatureCounts | None:
     """What is known of the features as they are stored; None without features."""
+>>>>>>> acc21
     if not graph.num_features:
         return None
-    parts = (FeatureCounts.of(part, 0).num_entries for _, _, part in feature_blocks(graph, graph.num_features))
-    return FeatureCounts(graph.num_nodes, 2 * graph.num_edges, graph.num_features, sum(parts))
+    blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))
+    num_entries = sum(FeatureCounts.of(part, 0).num_entries for _, _, part in blocks)
+    total = sum(count for (count,) in communicator.tell_all("count", [num_entries]))
+    return FeatureCounts(graph.num_nodes, 2 * graph.num_edges, graph.num_features, total)

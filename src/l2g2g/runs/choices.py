@@ -16,7 +16,8 @@ from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.signed import SignedDecoder
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.structure import StructureMap
+from l2g2g.models.shared_rows import SharedRows
+from l2g2g.models.structure import StructureMap, scale_rows
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.fitted import make_autoencoder
 
@@ -54,6 +55,7 @@ _CANDIDATES = {
     "degree, short": "negatives by degree",
     "assembly whole": "last pass over the whole graph",
     "assembly mean": "mean of the patches",
+    "direct": "with direct coordinates",
 }
 
 
@@ -89,12 +91,13 @@ class SpectralVectors:
         """The settings of a run whose vectors are these: by inner product, whatever decoder was to be trained."""
         return _spectral_settings(config, is_signed=self.is_signed)
 
-    def refitted(self, structure: StructureMap, config: Config) -> SpectralVectors:
+    def refitted(self, structure: StructureMap, config: Config, communicator: Communicator = LOCAL) -> SpectralVectors:
         """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
         inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
-        return replace(self, inputs=inputs, model=_set_weights(model, inputs, self.eigenvalue_power, self.slope))
+        weights = inputs, self.eigenvalue_power, self.slope, SharedRows(communicator)
+        return replace(self, inputs=inputs, model=_set_weights(model, *weights))
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class Choice:
         row_power, eigenvalue_power: Of spectral vectors; None for trained ones.
         assembly: mean or whole, where validation pairs decided it; None otherwise.
         negatives: uniform or degree, the same.
+        direct: Whether direct coordinates count, where they were weighed; None otherwise.
     """
 
     structure: str = "none"
@@ -115,6 +119,7 @@ class Choice:
     eigenvalue_power: float | None = None
     assembly: str | None = None
     negatives: Literal["uniform", "degree"] | None = None
+    direct: bool | None = None
 
     def with_score(self, name: str, score: float | None) -> Choice:
         """The same with the score of one more candidate; None for one that has none."""
@@ -131,7 +136,7 @@ class Choice:
         powers: dict[str, float | None] = {}
         if self.row_power is not None:
             powers = {"row_power": self.row_power, "eigenvalue_power": self.eigenvalue_power}
-        decided = {"assembly": self.assembly, "negative_sampling": self.negatives}
+        decided = {"assembly": self.assembly, "negative_sampling": self.negatives, "direct": self.direct}
         decided = {name: value for name, value in decided.items() if value is not None}
         return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
 
@@ -143,6 +148,7 @@ class Choice:
         chosen = [_CHOSEN[self.structure]]
         chosen += ["mean of the patches"] if self.assembly == "mean" else []
         chosen += ["negatives by degree"] if self.negatives == "degree" else []
+        chosen += ["direct coordinates"] if self.direct else []
         return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
 
 
@@ -157,37 +163,68 @@ def find_spectral(
 
     communicator: of the ranks, for which the first one decides: on another processor sums may be rounded differently.
     """
-    most = min(config.dim, config.spectral_width(num_features))
+    most, shared = min(config.dim, config.spectral_width(num_features)), SharedRows(communicator)
     # Without validation pairs: signs where a finished run had chosen them.
     signed = structure.is_signed and config.decoder == "signed"
     auc: float | None = None
     width, row_power, power = most, _ROW_POWER, _EIGENVALUE_POWER
     if validation is not None:
-        best = communicator.decide(lambda: _find_best(structure, most, validation, config))
+        ends = _PairEnds.of(structure, validation, shared)
+        best = communicator.decide(lambda: _find_best(ends, most, config))
         auc, width, signed, row_power, power = best
     chosen = structure.leading(width, signed=signed)
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
-    model = _set_weights(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0)
-    slope = 1.0 if validation is None else _calibrate(model, inputs, validation, communicator)
-    num_edges = 0 if validation is None else len(validation.positive)
+    model = _set_weights(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0, shared)
+    slope, num_edges = 1.0, 0
+    if validation is not None:
+        ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
+        slope = _calibrate(model, ends, row_power, shared)
+        num_edges = len(validation.positive)
     return SpectralVectors(inputs, model, auc, row_power, power, width, slope, num_edges)
 
 
-def _find_best(structure: StructureMap, most: int, validation: Pairs, config: Config) -> _Best:
+@dataclass(frozen=True, eq=False)
+class _PairEnds:
+    """The validation pairs with the structural columns of their nodes, on the first rank.
+
+    Attributes:
+        structure: Columns of the nodes of the pairs, or of all nodes; on other ranks of those that they have.
+        sources, targets: (num_pairs,) rows of these columns.
+        is_edge: (num_pairs,) which pairs are edges.
+    """
+
+    structure: StructureMap
+    sources: np.ndarray
+    targets: np.ndarray
+    is_edge: np.ndarray
+
+    @classmethod
+    def of(cls, structure: StructureMap, pairs: Pairs, shared: SharedRows) -> _PairEnds:
+        """Every rank must ask."""
+        sources, targets, is_edge = pairs.endpoints()
+        if structure.span is None:
+            return cls(structure, sources, targets, is_edge)
+        wanted = np.unique(np.concatenate([sources, targets])) if shared.communicator.is_first else np.empty(0)
+        found = structure.with_rows(wanted.astype(np.int64), shared)
+        assert found.nodes is not None
+        return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), is_edge)
+
+
+def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
     """What tells the validation pairs apart best. most: eigenvectors at most."""
+    structure = ends.structure
     widths = sorted({min(LEAST_WIDTH, most), most})
     signs = (False, True) if structure.is_signed and config.can_be_signed else (False,)
-    sources, targets, is_edge = validation.endpoints()
     best: _Best | None = None
     for signed, width, row_power in itertools.product(signs, widths, _ROW_POWERS):
         columns = structure.leading(width, signed=signed)
-        rows = columns.scaled_columns(row_power)[:, :-1].astype(np.float64)
-        products, values = rows[sources] * rows[targets], columns.eigenvalues.astype(np.float64)
+        rows = scale_rows(columns.columns, row_power)[:, :-1].astype(np.float64)
+        products, values = rows[ends.sources] * rows[ends.targets], columns.eigenvalues.astype(np.float64)
         for power in _EIGENVALUE_POWERS:
-            auc = link_scores(is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
+            auc = link_scores(ends.is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
             # More eigenvectors fit the validation pairs a little better even where they are noise.
-            margin = 0.0 if best is None or width <= best[1] else needed_gain(best[0], len(validation.positive))
+            margin = 0.0 if best is None or width <= best[1] else needed_gain(best[0], int(ends.is_edge.sum()))
             if best is None or auc > best[0] + margin:
                 best = auc, width, signed, row_power, power
     assert best is not None
@@ -195,7 +232,7 @@ def _find_best(structure: StructureMap, most: int, validation: Pairs, config: Co
 
 
 def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
-    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner")
+    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner", direct_width=0)
 
 
 def may_be_near(rough: float | None, short: float | None) -> bool:
@@ -203,13 +240,19 @@ def may_be_near(rough: float | None, short: float | None) -> bool:
     return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
-def _set_weights(model: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float) -> Autoencoder:
+def _set_weights(
+    model: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float, shared: SharedRows
+) -> Autoencoder:
     """Give a model the weights with which column i becomes coordinate i, times a power of its eigenvalue."""
     structure = inputs.structure
     assert structure is not None
     values = torch.from_numpy(structure.eigenvalues.astype(np.float32))
     weights = values.abs() ** eigenvalue_power
-    mean_length = float(np.sqrt(np.square(structure.scaled_columns(inputs.row_power)[:, :-1]).sum(1).mean()))
+    rows = scale_rows(structure.found_rows, inputs.row_power)[:, :-1]
+    squares, num_rows = float(np.square(rows).sum(dtype=np.float64)), float(len(rows))
+    if structure.span is not None:
+        squares, num_rows = shared.sums(squares, num_rows)
+    mean_length = math.sqrt(squares / num_rows)
     encoder = model.encoder_of(0)
     with torch.no_grad():
         for parameter in encoder.parameters():
@@ -222,15 +265,17 @@ def _set_weights(model: Autoencoder, inputs: InputMap, eigenvalue_power: float, 
     return model
 
 
-def _calibrate(model: Autoencoder, inputs: InputMap, validation: Pairs, communicator: Communicator) -> float:
+def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float, shared: SharedRows) -> float:
     """Set length of the vectors and bias so that scores are log-odds of the validation pairs. Returns the slope."""
-    structure, encoder, bias = inputs.structure, model.encoder_of(0), getattr(model.decoder, "bias", None)
-    assert structure is not None
+    encoder, bias = model.encoder_of(0), getattr(model.decoder, "bias", None)
     assert encoder.skip is not None
-    vectors = torch.from_numpy(structure.scaled_columns(inputs.row_power)) @ encoder.skip.detach()
-    sources, targets, is_edge = validation.endpoints()
-    scores = model.decoder.score(vectors.numpy(), sources, targets)
-    slope, intercept = communicator.decide(lambda: fit_log_odds(scores, is_edge))
+    weights = encoder.skip.detach()
+
+    def fit() -> tuple[float, float]:
+        vectors = torch.from_numpy(scale_rows(ends.structure.columns, row_power)) @ weights
+        return fit_log_odds(model.decoder.score(vectors.numpy(), ends.sources, ends.targets), ends.is_edge)
+
+    slope, intercept = shared.communicator.decide(fit)
     with torch.no_grad():
         encoder.skip.mul_(math.sqrt(slope))
         if isinstance(bias, torch.Tensor):

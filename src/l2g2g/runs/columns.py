@@ -1,4 +1,4 @@
-"""Columns: structural columns of the training graph, the same bits on all ranks."""
+"""Columns: structural columns of the training graph; each of several ranks has the rows of a range of nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Columns:
     Args:
         graph: What they are made of.
         config: Seed, widths, and whether eigenvalues may be negative.
-        communicator: Of the ranks, which get the same bits.
+        communicator: Of the ranks, which find them together.
     """
 
     def __init__(self, graph: GraphStore, config: Config, communicator: Communicator) -> None:
@@ -50,12 +50,18 @@ class Columns:
         return self._found[width]
 
     def _fit(self, width: int, **how: int) -> StructureMap:
-        return fit_columns(self._graph, width, self._communicator, seed=self._config.seed, **how)
+        limited = self._config.memory is not None
+        return fit_columns(self._graph, width, self._communicator, limited=limited, seed=self._config.seed, **how)
 
 
-def fit_columns(graph: GraphStore, width: int, communicator: Communicator, **how: int) -> StructureMap:
-    """Structural columns of a graph, the same bits on all ranks. how: further arguments of `fit_products`."""
-    found = fit_source(RowSource(TrainingRows(graph), communicator), width, **how)
+def fit_columns(
+    graph: GraphStore, width: int, communicator: Communicator, *, limited: bool, **how: int
+) -> StructureMap:
+    """Structural columns of a graph, on each rank those of a range of nodes.
+
+    limited: whether memory is; otherwise the rows of a rank stay there. how: see `fit_products`.
+    """
+    found = fit_source(RowSource(TrainingRows(graph), communicator, 0 if limited else 1 << 62), width, **how)
     shared = share_inputs(communicator, InputMap(0, "raw", structure=found)).structure
     assert shared is not None
     return shared

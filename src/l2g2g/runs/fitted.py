@@ -78,8 +78,7 @@ class Start:
 
     def read(self, features: Features | None) -> Features:
         """(num_nodes, num_columns) what the encoder reads of all nodes."""
-        structure = self.inputs.structure
-        return self.inputs.read(features, None if structure is None else structure.columns)
+        return self.inputs.read_nodes(features, slice(None))
 
 
 def make_autoencoder(
@@ -90,7 +89,7 @@ def make_autoencoder(
         num_columns,
         config.dim,
         num_encoders=num_encoders,
-        hidden=config.hidden,
+        hidden=config.trained_hidden,
         layers=config.layers,
         kind=config.encoder,
         variational=config.definition.variational,

@@ -71,7 +71,8 @@ def estimate_bytes(num_nodes: int, num_arcs: int, columns: int, config: Config, 
     else:
         training = max(training + num_nodes * structure.kept - columns, num_nodes * structure.found)
     if config.patience and num_arcs <= 2 * MOST_BASELINE_EDGES:
-        training += spectral_bytes(num_nodes, num_arcs // 2, config.dim)
+        # The baseline is found when no epoch runs.
+        training += max(0.0, spectral_bytes(num_nodes, num_arcs // 2, config.dim) - activations)
     return int(training)
 
 

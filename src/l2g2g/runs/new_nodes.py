@@ -51,7 +51,7 @@ def embed_new_nodes(fitted: Fitted, new: NewNodes) -> np.ndarray:
     columns = None
     if inputs.structure is not None:
         columns = inputs.structure.extend(new.propagation(states.node_degrees, loops=False), new.degrees)
-    features = inputs.read(new.features, columns)
+    features = inputs.read(new.features, columns, new.degrees)
     shares = share_patches(states.membership(), new)
     total = torch.zeros(new.num_new, fitted.config.dim)
     for patch in range(states.num_patches):

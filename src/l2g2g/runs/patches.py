@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -27,8 +28,10 @@ from l2g2g.runs.resources import choose_threads
 from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
+from l2g2g.training.rows import rank_span
 from l2g2g.training.whole_pass import InputRows
 
+_ENTRIES_AT_ONCE = 1 << 22
 _FINER = 1.6  # times as many patches where the largest is too large
 
 
@@ -61,9 +64,14 @@ class RunPatches:
             return np.diff(self.on_disk.entry_offsets)
         return self.patch_set.count_arcs(graph.to_graph().adjacency)
 
-    def kept_edge_fraction(self, graph: GraphStore) -> float:
-        """Training edges that lie inside at least one patch."""
-        return self.patch_set.count_covered_edges(graph) / graph.num_edges
+    def kept_edge_fraction(self, graph: GraphStore, communicator: Communicator = LOCAL) -> float:
+        """Training edges that lie inside at least one patch. Each rank counts those of its rows; every one must ask."""
+        low, high = rank_span(graph, communicator)
+        bounds = np.unique(np.concatenate([[low, high], np.clip(graph.row_bounds(_ENTRIES_AT_ONCE), low, high)]))
+        blocks = (graph.row_block(*pair) for pair in itertools.pairwise(bounds.tolist()))
+        num_cut = self.patch_set.count_uncovered_edges(blocks)
+        total = sum(count for (count,) in communicator.tell_all("count", [num_cut]))
+        return (graph.num_edges - total) / graph.num_edges
 
     def spare(self, config: Config) -> int | None:
         """Bytes that rows and batches may keep; None where nothing limits them."""

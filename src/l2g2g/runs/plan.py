@@ -21,16 +21,20 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.graphs.store import write_graph
+from l2g2g.models.structure import fit_structure
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
 from l2g2g.runs.durations import show_seconds
+from l2g2g.runs.environment import available_cores
 from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.resources import choose_threads, prepare_torch
 from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.traffic import estimate_traffic, exchange_seconds
 from l2g2g.runs.training import run_split
+from l2g2g.training.heap import return_freed_memory
 
 _SAMPLE_NODES, _SAMPLE_ARCS, _SAMPLE_NUMBERS = 80_000, 1_200_000, 8_000_000
 _INSIDE = 0.7  # of the edges of the sample, between nodes of one patch
@@ -40,6 +44,9 @@ _SAMPLE_PATCHES = 10
 # and in the split than one of the sample, an arc in METIS than one of its small graph.
 _EPOCH_GROWTH, _SPLIT_GROWTH, _METIS_GROWTH = 1.2, 2.0, 1.7
 _METIS_NODES, _METIS_EDGES = 20_000, 300_000
+_MOST_PASSES = 60  # over the graph, for structural columns
+_UNEVEN = 1.1  # what the rank with most has, of an even share
+USUAL_NETWORK = 1.25e9  # bytes each second: 10 Gbit/s
 
 
 @dataclass(frozen=True)
@@ -87,19 +94,24 @@ class Plan:
     Attributes:
         num_patches: Patches it is cut into.
         in_memory: Whether the graph is in memory, or on disk.
-        ranks: Processes that share the work.
-        memory_bytes: Peak of each process.
+        ranks, hosts: Processes that share the work, and machines that they run on.
+        memory_bytes: Peak of the process, of several of the first.
+        other_ranks_bytes: Peak of each of the others; 0 where there are none.
+        epoch_bytes: What each process sends to others in an epoch.
         disk_bytes: Of the store, and of what does not stay in memory while it trains; 0 for none.
         epochs: At most so many.
-        seconds: By stage: split, partition, epoch (each), validation (each), train, assemble, total; reading is not
-            in it.
+        seconds: By stage: split, structure (columns made from it), partition, exchange (the messages of an epoch),
+            epoch (each, with these), validation (each), train, assemble, total; reading is not in it.
     """
 
     graph: str
     num_patches: int
     in_memory: bool
     ranks: int
+    hosts: int
     memory_bytes: int
+    other_ranks_bytes: int
+    epoch_bytes: int
     disk_bytes: int
     epochs: int
     seconds: dict[str, float]
@@ -111,42 +123,51 @@ class Plan:
     def describe(self) -> str:
         """In one line."""
         where = "in memory" if self.in_memory else f"from disk ({show_size(self.disk_bytes)})"
-        each = " each" if self.ranks > 1 else ""
+        each = sent = ""
+        if self.ranks > 1:
+            where = f"on {self.ranks} ranks, {where}"
+            each = f" ({show_size(self.other_ranks_bytes)} on all but the first)"
+            sent = f", {show_size(self.epoch_bytes)} sent by each rank"
         return (
             f"{self.graph}: {self.num_patches} patches {where}, {show_size(self.memory_bytes)} of memory{each}, "
-            f"{self.seconds['epoch']:.2g} s an epoch, {show_seconds(self.seconds['total'])} "
+            f"{self.seconds['epoch']:.2g} s an epoch{sent}, {show_seconds(self.seconds['total'])} "
             f"for at most {self.epochs} epochs"
         )
 
 
-def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
+def make_plan(
+    sizes: GraphSizes, config: Config, *, ranks: int = 1, hosts: int = 1, network: float = USUAL_NETWORK
+) -> Plan:
     """Plan a run. Refused, as the run would be, where `config.memory` is too small.
 
     ranks: processes that share the patches. Memory is that of the first, which holds all vectors in the end.
+    hosts: machines like this one, on which the ranks are spread evenly. network: bytes each second between two of them.
     """
     num_arcs, columns = 2 * sizes.num_edges, sizes.feature_bytes
+    cores, on_host = available_cores(), -(-ranks // hosts)
     threads = choose_threads(config, num_arcs)
+    if ranks > 1 and not config.threads:
+        threads = min(threads, max(1, cores // on_host))
+    return_freed_memory()  # what was read for the sizes
     resident = resident_memory()
     training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config, ranks) + 16 * num_arcs + columns
     needed = resident + max(training, peak_of_reading(num_arcs, columns))
     in_memory = config.memory is None or needed <= config.memory
     in_memory = in_memory and ranks == 1  # several read their own parts of a store
-    needs: Needs | None = None
+    others = 0
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
         stored = replace(sizes.stored, num_ranks=ranks)
-        if config.memory is not None:
-            needs = fit_budget(stored, config, threads, sizes.name, resident)
-        elif config.definition.uses_patches:
-            needs = find_needs(stored, config, num_patches, threads, resident)
-        else:
-            needs = row_needs(stored, config, threads, resident)
+        needs = _find_needs(stored, config, num_patches, threads, sizes.name, resident)
         kept = kept_bytes(config)
         row = kept.row + kept.state + kept.held + int(8 * (stored.entries_per_row or config.structure_width))
-        # If all of it may stay in memory: the rows of the own nodes, and the own patches.
-        stays = ((4 + kept.arc) * num_arcs + row * sizes.num_nodes) // ranks
+        # If all of it may stay in memory: the rows of the own nodes, and the own patches, the larger share of them.
+        stays = int((_UNEVEN if ranks > 1 else 1) * ((4 + kept.arc) * num_arcs + row * sizes.num_nodes) / ranks)
         num_patches = needs.num_patches
         needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
+        if ranks > 1:
+            rest = _find_needs(replace(stored, is_first=False), config, num_patches, threads, sizes.name, resident)
+            others = rest.without_limit(stays) if config.memory is None else min(config.memory, rest.total + stays)
         if config.memory is None and not sizes.on_disk:  # the first rank reads it
             needed = max(needed, resident + peak_of_reading(num_arcs, columns))
     sample = Sample.of(sizes, replace(config, threads=threads))
@@ -157,16 +178,32 @@ def make_plan(sizes: GraphSizes, config: Config, *, ranks: int = 1) -> Plan:
     if sample.graph.num_nodes < sizes.num_nodes:
         times["epoch"] *= _EPOCH_GROWTH
         times["split"] *= _SPLIT_GROWTH
-    times["epoch"] /= ranks
+    # Ranks share passes and products, but not the partition. Those of a host that has fewer cores take turns.
+    turns = max(1.0, on_host * threads / cores)
+    for stage in ("structure", "epoch", "validation", "assemble"):
+        times[stage] *= turns / ranks
+    traffic = estimate_traffic(replace(sizes.stored, num_ranks=ranks), config, num_patches)
+    times["exchange"] = exchange_seconds(traffic, ranks, hosts, network)
+    times["epoch"] += times["exchange"]
     validations = -(-epochs // config.validate_every) if config.patience else 0
     times["train"] = epochs * times["epoch"] + validations * times["validation"]
-    times["total"] = sum(times[stage] for stage in ("split", "partition", "train", "assemble"))
+    times["total"] = sum(times[stage] for stage in ("split", "structure", "partition", "train", "assemble"))
     disk = 0
     if not in_memory:
         graph_bytes = columns + 4 * num_arcs
         copies = 2 if config.memory is not None and config.definition.uses_patches else 1  # as batches take them, too
         disk = int((1 + 1.2 * copies) * graph_bytes + 24 * sizes.num_nodes)
-    return Plan(sizes.name, num_patches, in_memory, ranks, int(needed), disk, epochs, times)
+    bytes_needed = int(needed), int(others), traffic.total, disk
+    return Plan(sizes.name, num_patches, in_memory, ranks, hosts, *bytes_needed, epochs, times)
+
+
+def _find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: int, name: str, resident: int) -> Needs:
+    """What a training from disk takes. name: of the graph, for what is refused."""
+    if config.memory is not None:
+        return fit_budget(sizes, config, threads, name, resident)
+    if config.definition.uses_patches:
+        return find_needs(sizes, config, num_patches, threads, resident)
+    return row_needs(sizes, config, threads, resident)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,12 +215,14 @@ class Sample:
         patch_set: Its patches, of about the size that those of the large one have, but two at least.
         config: The settings of the run, few epochs.
         shrinkage: By how much an average node of it has fewer numbers than one of the large graph.
+        makes_columns: Whether the run makes columns from the structure: the large graph has no features.
     """
 
     graph: Graph
     patch_set: PatchSet
     config: Config
     shrinkage: float
+    makes_columns: bool = False
 
     @classmethod
     def of(cls, sizes: GraphSizes, config: Config) -> Sample:
@@ -210,7 +249,7 @@ class Sample:
             patch_set = make_patches(graph, labels, min_overlap=least, target_overlap=most)
             patch_set = replace(patch_set, inside_share=1.0)  # how the graph is cut is not known yet
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
-        return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage)
+        return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage, not sizes.num_features)
 
     def measure(self, in_memory: bool) -> dict[str, float]:
         """Seconds of the stages of a training of the sample."""
@@ -232,11 +271,18 @@ class Sample:
         last = clock.seconds["assemble"]
         return {
             "split": split_seconds,
+            "structure": self._measure_structure() if self.makes_columns else 0.0,
             "partition": partition_seconds + prepared,
             "epoch": statistics.quantiles(epochs[1:], n=4)[0],  # for the same reason as in the partition
             "validation": last,
             "assemble": last,
         }
+
+    def _measure_structure(self) -> float:
+        """Seconds of structural columns, had they taken as many passes over the graph as they may."""
+        started = time.perf_counter()
+        found = fit_structure(self.graph.adjacency, self.config.spectral_width(0))
+        return (time.perf_counter() - started) * _MOST_PASSES / max(1, found.num_passes)
 
     def _measure_partition(self) -> float:
         """Seconds. METIS has a graph of its own: arcs of a sparse random one take it longer than real ones."""

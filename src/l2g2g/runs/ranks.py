@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,8 @@ def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
     structure = None
     if degrees:
         assert found is not None
-        structure = StructureMap(found.columns, arrays["eigenvalues"], *degrees)
+        mean, spread = degrees
+        structure = replace(found, eigenvalues=arrays["eigenvalues"], degree_mean=mean, degree_spread=spread)
     compression = arrays.get("centre"), arrays.get("projection")
     return InputMap(num_features, scaling, *compression, structure, factor, only, power)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.node_states import NodeStates, Parts
 from l2g2g.models.structure import StructureMap
@@ -35,9 +36,18 @@ def model_values(fitted: Fitted) -> dict[str, Any]:
             "row_power": inputs.row_power,
             "degree_mean": None if structure is None else structure.degree_mean,
             "degree_spread": None if structure is None else structure.degree_spread,
+            "degree_term": _describe_term(inputs.degree_term),
         },
         "whole": fitted.patches is None,
     }
+
+
+def _describe_term(term: DegreeTerm | None) -> dict[str, Any] | None:
+    """For JSON; the degrees of the nodes are known from their states."""
+    if term is None:
+        return None
+    most = int(term.degrees.max(initial=0))
+    return {"weights": term.weights.tolist(), "mean": term.mean, "spread": term.spread, "most": most}
 
 
 def model_weights(fitted: Fitted) -> dict[str, Tensor]:
@@ -102,7 +112,18 @@ def _read_inputs(artefact: Artefact) -> InputMap:
         float(values["structure_factor"]),
         bool(values["structure_only"]),
         float(values["row_power"]),
+        _read_term(values.get("degree_term")),
     )
+
+
+def _read_term(found: dict[str, Any] | None) -> DegreeTerm | None:
+    """The term of new nodes. Files of earlier versions have none."""
+    if found is None:
+        return None
+    weights = np.array(found["weights"], np.float64)
+    if weights.shape != (4,) or not np.isfinite(weights).all() or not float(found["spread"]) > 0:
+        raise ValueError("a degree term that does not fit")
+    return DegreeTerm(weights, float(found["mean"]), float(found["spread"]), np.array([0, int(found["most"])]))
 
 
 def _read_model(config: Config, num_columns: int, state: dict[str, Tensor]) -> Autoencoder:

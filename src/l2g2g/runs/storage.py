@@ -10,6 +10,7 @@ from pathlib import Path
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
+from l2g2g.graphs.fingerprint import as_source
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.parallel.communicator import Communicator
@@ -82,7 +83,7 @@ def shared_graph(
         yield graph
         return
     with scratch_folder(directory, STORE) as folder:
-        stored = write_graph(graph.to_graph(), folder)
+        stored = write_graph(graph.to_graph(), folder, source=as_source(graph.to_graph()))
         stored.block_model = graph.block_model
         del graph
         return_freed_memory()

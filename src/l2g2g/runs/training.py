@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,18 +18,22 @@ from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
+from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.base import Decoder
+from l2g2g.models.degree_term import DegreeTerm
+from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.runs.candidate import Candidate, Candidates, Setting
+from l2g2g.runs.candidate import Candidate, Candidates, Setting, count_features
 from l2g2g.runs.choices import Choice, SpectralVectors, choose_assembly, choose_vectors
 from l2g2g.runs.columns import Columns, fit_columns
+from l2g2g.runs.direct import DEGREE_COORDINATES, DirectWeights, choose_width, fit_direct, set_weights, widen
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
 from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.preparation import passes_whole_graph
-from l2g2g.runs.ranks import describe_memory, describe_messages
+from l2g2g.runs.ranks import describe_memory, describe_messages, share_inputs
 from l2g2g.runs.resources import describe_machine, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
@@ -38,11 +42,12 @@ from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.runs.trials import choose_candidate
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
-from l2g2g.training.heap import return_freed_memory
+from l2g2g.training.heap import return_freed_memory, return_tables_at_once
 from l2g2g.training.loop import Trained, WholePass, embed_nodes
 from l2g2g.training.recovery import embedding_trouble
 from l2g2g.training.report import OnEpoch
-from l2g2g.training.whole_pass import feature_blocks
+from l2g2g.training.rows import TrainingRows
+from l2g2g.training.whole_pass import InputRows, RowSource, feature_blocks
 
 _MOST_LINK_EDGES = 2_000_000
 _log = logging.getLogger(__name__)
@@ -82,6 +87,8 @@ def run_split(
     clock = clock or Stopwatch()
     graph: GraphStore = split.train
     return_freed_memory()
+    if communicator.size > 1:
+        return_tables_at_once()
     prepare_torch(config, 2 * graph.num_edges)
     check_graph(graph, config)
     if patches is None:
@@ -92,6 +99,10 @@ def run_split(
     start = None if config.structure == "spectral" else start  # nothing of it was trained: found anew on this graph
     if graph.num_features and not config.considers_structure(graph.num_nodes):
         config = replace(config, structure="none")
+    if start is None:
+        num_edges = 0 if validation is None else len(validation.positive)
+        width = choose_width(count_features(graph), num_edges, config) if config.most_direct else 0
+        config = replace(config, direct_width=width)
     columns = Columns(graph, config, communicator)
     candidates = Candidates(split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
@@ -100,8 +111,12 @@ def run_split(
     candidate, choice, spectral = choose_candidate(candidates, config, validation, on_epoch, is_new=is_new)
     with clock.measure("train"):
         candidate.training.run(on_epoch=on_epoch, checkpoints=candidate.setting.checkpoints)
-    done = _finish(candidate, choice, spectral, validation, clock)
+    done = _finish(candidate, choice, spectral, clock)
     del candidate
+    if start is None and done.setting.config.most_direct:
+        assert validation is not None
+        with clock.measure("choose"):
+            done.add_direct(validation)
     if done.choice.summary():
         _log.info("%s: %s", graph.name, done.choice.summary())
     setting = done.setting
@@ -122,9 +137,12 @@ def run_split(
         final_graph = final_graph or graph
         embedding, frame = done.assemble(final_graph)
         check_embedding(embedding, setting.config)
+    messages = describe_messages(shard)
     note_seconds(clock, done.trained.history, checkpoints)
     used = setting.config if patches.on_disk is None else replace(setting.config, patches=patch_set.num_patches)
     fitted = None
+    if keep:
+        setting = setting.with_all_inputs()
     if keep and is_first:
         states = partial(setting.make_states, final_graph)
         fitted = remember(setting.model, used, setting.inputs.inputs, patch_set, frame, states, whole=passes)
@@ -133,11 +151,11 @@ def run_split(
         Trained(setting.model, frame, done.trained.history),
         patch_set,
         used,
-        patches.kept_edge_fraction(graph),
+        patches.kept_edge_fraction(graph, communicator),
         clock.seconds,
         fitted,
         inspection,
-        describe_messages(shard),
+        messages,
         done.choice.describe() if spectral is not None or done.choice.scores else {},
         spectral_auc,
         describe_memory(shard),
@@ -164,6 +182,35 @@ class _Finished:
     choice: Choice
     spectral: SpectralVectors | None
 
+    def add_direct(self, validation: Pairs) -> None:
+        """Put direct coordinates beside the trained ones, weighted by these pairs."""
+        setting, graph, trained = self.setting, self.setting.split.train, self.trained.model
+        config, inputs, communicator = setting.config, setting.inputs.inputs, setting.shard.communicator
+        width, directions = config.most_direct - DEGREE_COORDINATES, None
+        if width:
+            how: dict[str, Any] = {"scaling": config.feature_scaling, "feature_width": width, "seed": config.seed}
+            directions = share_inputs(communicator, fit_inputs(RowSource(setting.rows, communicator), **how))
+        term = DegreeTerm.blank(setting.rows.degrees)
+        model, read = widen(trained, inputs, directions, term, config)
+        self._replace_model(model, read, graph)
+        vectors = self._embed()[0].cpu().numpy()
+        found = DirectWeights(
+            **communicator.decide(
+                lambda: asdict(fit_direct(model, vectors, term, validation, trained.dim, seed=config.seed))
+            )
+        )
+        model, read = set_weights(model, read, found, trained.dim)
+        self._replace_model(model, read, graph)
+        scores = {"trained": found.trained_auc, "direct": found.auc}
+        self.choice = replace(self.choice, direct=found.helps, scores={**scores, **self.choice.scores})
+
+    def _replace_model(self, model: Autoencoder, inputs: InputMap, graph: GraphStore) -> None:
+        setting, passes = self.setting, self.whole is not None
+        self.batches = self.whole = None  # large graphs need its memory for the next one
+        self.trained = setting.hand_out_model(model, inputs, self.trained)
+        self.batches = setting.make_batches(graph, setting.batch_bytes)
+        self.whole = setting.make_pass(graph, trains=True) if passes else None
+
     def inspect_scores(self, pairs: Pairs | None) -> Inspection:
         """Only the scores of some pairs, on the first rank. pairs: that training did not see; None for none."""
         if pairs is None:
@@ -177,7 +224,7 @@ class _Finished:
 
     def inspect(self, pairs: Pairs | None, links: Callable[[np.ndarray], LinkModel | None] | None) -> Inspection:
         """All that the record of a run says of the training, on the first rank. pairs: as in `inspect_scores`."""
-        setting, graph = self.setting, self.setting.split.train
+        setting, graph = self.setting.with_all_inputs(), self.setting.split.train
         if not setting.shard.is_first:
             return Inspection()
         alone = setting.shard.communicator.size == 1
@@ -201,11 +248,15 @@ class _Finished:
             self.batches = None  # large graphs need its memory for the next one
             if is_other or not graph.resident:
                 setting.forget_rows()
+                setting.inputs = InputRows(
+                    setting.inputs.graph, setting.inputs.inputs.with_degrees(lambda: TrainingRows(graph).degrees)
+                )
                 if spectral is not None and is_other:
                     config, communicator = setting.config, setting.shard.communicator
-                    how = {"num_negative": spectral.width if spectral.is_signed else 0, "seed": config.seed}
+                    how: dict[str, Any] = {"limited": config.memory is not None, "seed": config.seed}
+                    how["num_negative"] = spectral.width if spectral.is_signed else 0
                     structure = fit_columns(graph, spectral.width, communicator, **how)
-                    self.trained = setting.hand_out(spectral.refitted(structure, config), self.trained)
+                    self.trained = setting.hand_out(spectral.refitted(structure, config, communicator), self.trained)
                 self.whole = setting.make_pass(graph)
                 return_freed_memory()
             once = None if graph.resident else 0
@@ -218,9 +269,7 @@ class _Finished:
         return embed_nodes(setting.model, self.batches, setting.shard, setting.settings, self.trained.frame, self.whole)
 
 
-def _finish(
-    candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, validation: Pairs | None, clock: Stopwatch
-) -> _Finished:
+def _finish(candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, clock: Stopwatch) -> _Finished:
     """End a training, and choose between its vectors and spectral ones, and how its vectors are assembled."""
     setting, training, whole = candidate.setting, candidate.training, candidate.training.whole
     with clock.measure("train"):

@@ -134,7 +134,7 @@ def continue_training(
 
 def check_continues(before: Config, config: Config) -> Config:
     """Refuse settings that need other weights. Returns the config with what the finished run had decided."""
-    decided = ["structure", "structure_width", "feature_width"]
+    decided = ["structure", "structure_width", "feature_width", "direct_width"]
     if before.structure == "spectral":  # such vectors have a decoder of their own, whatever the preset's is
         decided.append("decoder")
     config = replace(config, **{name: getattr(before, name) for name in decided})

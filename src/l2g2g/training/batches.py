@@ -64,6 +64,10 @@ class Batches(Protocol):
     def keeps_states(self) -> bool:
         """Whether what the encoder leaves for its gradient stays in memory also of batches that do not."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where their tensors live."""
+
     def holds(self, batch: Batch) -> bool:
         """Whether a batch stays in memory, and what the encoder leaves for its gradient with it."""
 
@@ -225,6 +229,7 @@ class PatchBatches(Sequence[PatchBatch]):
     ) -> None:
         self.source, self.groups, self.held_out = source, groups, held_out
         self.options = options or BatchOptions()
+        self.device = torch.device(self.options.device)
         self._kept: dict[int, PatchBatch] = {}  # their edges are in memory
         self._whole: dict[int, PatchBatch] = {}  # and their features
         self._whole_ids: set[int] = set()

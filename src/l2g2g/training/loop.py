@@ -16,6 +16,7 @@ from l2g2g.alignment.residuals import pair_distances
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
 from l2g2g.core.torch_threads import one_torch_thread
+from l2g2g.errors import InputError
 from l2g2g.methods import AlignGradient, Schedule
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.patches.overlap import PatchSet
@@ -99,6 +100,8 @@ class Training:
         global_pairs: What is scored where the scope is global.
         whole: As in `embed_nodes`.
         validate: Global embedding (num_nodes, dim) -> score, higher is better. The state of the best is kept.
+        margin: By how much another score must be higher than this one to count; with a falling rate the last epoch is
+            kept unless an earlier one is better by that much. Few validation pairs prefer some epoch by chance.
         either: With `whole` and `validate`: the mean of the patches is validated too, and the better of both counts.
         shard: The patches of this rank, to which the batches belong; None for all.
     """
@@ -113,14 +116,17 @@ class Training:
         global_pairs: GlobalLoss | None = None,
         whole: WholePass | None = None,
         validate: Callable[[Tensor], float] | None = None,
+        margin: Callable[[float], float] | None = None,
         either: bool = False,
         shard: Shard | None = None,
     ) -> None:
         self.model, self.batches, self.settings = model, batches, settings
-        self.global_pairs, self.whole, self.validate = global_pairs, whole, validate
+        self.global_pairs, self.whole, self.validate, self.margin = global_pairs, whole, validate, margin
         self.either = either and whole is not None and validate is not None
         self.shard = shard or Shard(patch_set)
         device = next(model.parameters()).device
+        if len(batches) and batches.device.type != device.type:
+            raise InputError(f"the model is on {device} and its patches on {batches.device}; use one device for both")
         frame = Frame.identity(patch_set.num_patches, model.dim, dtype=torch.float32, device=device)
         optimiser = Adam(model.parameters(), settings.learning_rate)
         self.state = LoopState(model, optimiser, frame, Recovery(model, frame))
@@ -169,9 +175,14 @@ class Training:
         good = state.recovery.keep(state.frame)
         state.history.validations.append((state.epoch, score))
         state.waited += 1
-        if score > state.best_score:
+        if score > state.best_score - self._lead_needed(score):
             state.best_score, state.best_model, state.best_frame, state.waited = score, good, frame, 0
             state.history.best_epoch = state.epoch
+
+    def _lead_needed(self, score: float) -> float:
+        """By how much an earlier epoch must be better than the current one to be kept. score: of the current one."""
+        is_last = self.state.epoch == self.settings.epochs and self.settings.schedule == "linear"
+        return self.margin(score) if is_last and self.margin is not None else 0.0
 
     def _score(self, validate: Callable[[Tensor], float], whole: WholePass | None) -> tuple[str | None, float, Frame]:
         """What is wrong with the vectors, if anything, their score if nothing is, and the frame of the patches."""

@@ -75,6 +75,11 @@ class RowBatches(list[RowBatch]):
 
     is_block = keeps_states = False
 
+    @property
+    def device(self) -> torch.device:
+        """Where products are computed."""
+        return self[0].device if self else torch.device("cpu")
+
     def holds(self, batch: Batch) -> bool:
         """Whether the batch stays in memory: always true."""
         return True

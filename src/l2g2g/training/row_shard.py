@@ -20,7 +20,8 @@ class RowShard(Shard):
     def __init__(self, rows: LocalRows) -> None:
         super().__init__(whole_graph(rows.num_nodes), rows.communicator, np.zeros(1, np.int64))
         self.rows, self.patches = rows, np.array([0])
-        self._table = NodeTable(self.communicator, rows.owners, np.arange(rows.low, rows.high))
+        self.nodes = np.arange(rows.low, rows.high)
+        self._table = NodeTable(self.communicator, rows.owners, self.nodes)
 
     @property
     def table(self) -> NodeTable:

@@ -63,10 +63,14 @@ class Shard:
     def table(self) -> NodeTable:
         """Rows of all nodes; a node is owned by the rank of its first patch."""
         patch_set = self.patch_set
-        homes = np.empty(patch_set.num_nodes, np.int64)
-        homes[patch_set.global_nodes[::-1]] = np.repeat(self.owners, patch_set.sizes)[::-1]
-        here = np.unique(self._part.global_nodes).astype(np.int64)
-        return NodeTable(self.communicator, homes, here)
+        homes = np.empty(patch_set.num_nodes, np.int16)
+        homes[patch_set.global_nodes[::-1]] = np.repeat(self.owners.astype(np.int16), patch_set.sizes)[::-1]
+        return NodeTable(self.communicator, homes, self.nodes)
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """(num_local,) int64 ascending, the nodes of the patches here."""
+        return np.unique(self._part.global_nodes).astype(np.int64)
 
     @cached_property
     def _part(self) -> PatchSet:

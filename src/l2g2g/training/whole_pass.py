@@ -21,7 +21,9 @@ from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.row_propagation import RowPropagation, VisibleRows
 from l2g2g.models.sparse import normalise_adjacency, sum_weights, to_torch_csr
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.rows import NodeRows, TrainingRows, rank_span, share_rows
+
+_COLUMNS_AT_ONCE = 32  # of a table whose rows are exchanged: what a rank holds of other ranks is this wide
 
 
 class InputRows:
@@ -67,14 +69,14 @@ class InputRows:
         columns, stored = self.num_columns, self.graph.num_features
         return FeatureBlocks(FeatureReader(read, low, high, columns, num_stored=stored, **how))
 
-    def blocks(self) -> Iterator[tuple[int, Features]]:
-        """Those of all nodes in order, and where each block begins."""
+    def blocks(self, span: tuple[int, int] | None = None) -> Iterator[Features]:
+        """Those of all nodes in order, or of a range of nodes, some at a time."""
         if self.graph.resident:
-            yield 0, self.whole
+            yield self.whole
             return
         width = max(self.graph.num_features, self.num_columns)
-        for low, high, stored in feature_blocks(self.graph, width):
-            yield low, self.inputs.read_nodes(stored, slice(low, high))
+        for low, high, stored in feature_blocks(self.graph, width, span):
+            yield self.inputs.read_nodes(stored, slice(low, high))
 
 
 class WholeGraph:
@@ -108,12 +110,15 @@ class WholeGraph:
             return model.encode(self._prepared)[0]
 
 
-def feature_blocks(graph: GraphStore, width: int) -> Iterator[tuple[int, int, Features | None]]:
+def feature_blocks(
+    graph: GraphStore, width: int, span: tuple[int, int] | None = None
+) -> Iterator[tuple[int, int, Features | None]]:
     """(low, high, feature rows) of all nodes in order, as they are stored; None without features.
 
-    width: of the widest rows that are made of them.
+    width: of the widest rows that are made of them. span: of a range of nodes only.
     """
-    bounds = [(0, graph.num_nodes)] if graph.resident else block_bounds(0, graph.num_nodes, width)
+    whole = (0, graph.num_nodes) if span is None else span
+    bounds = [whole] if graph.resident else block_bounds(*whole, width)
     for low, high in bounds:
         yield low, high, graph.read_features(slice(low, high)) if graph.num_features else None
 
@@ -124,10 +129,11 @@ class RowSource:
     Args:
         rows: The edges that training may see.
         communicator: Of the ranks, which share the products.
+        keep_bytes: What the rows of one of several ranks may take to stay in memory between products.
     """
 
-    def __init__(self, rows: TrainingRows, communicator: Communicator = LOCAL) -> None:
-        self.rows, self.graph, self.communicator = rows, rows.graph, communicator
+    def __init__(self, rows: TrainingRows, communicator: Communicator = LOCAL, keep_bytes: int = 0) -> None:
+        self.rows, self.graph, self.communicator, self._keep_bytes = rows, rows.graph, communicator, keep_bytes
 
     @property
     def num_features(self) -> int:
@@ -136,14 +142,19 @@ class RowSource:
 
     @property
     def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
-        return self.rows.degrees
+        """(num_owned,) number of neighbours of the nodes of the span."""
+        return np.concatenate([np.empty(0, np.int64), *(np.diff(block.indptr) for block in self._own_blocks())])
 
     @property
     def strengths(self) -> np.ndarray:
-        """(num_nodes,) float64 sum of the weights of a node's edges."""
-        blocks = ((block.indptr.astype(np.int64), block.weights) for block in self.rows.blocks())
-        return np.concatenate([sum_weights(indptr[:-1], indptr[1:], weights) for indptr, weights in blocks])
+        """(num_owned,) float64 sum of the weights of a node's edges."""
+        blocks = ((block.indptr.astype(np.int64), block.weights) for block in self._own_blocks())
+        sums = (sum_weights(indptr[:-1], indptr[1:], weights) for indptr, weights in blocks)
+        return np.concatenate([np.empty(0), *sums])
+
+    def _own_blocks(self) -> Iterator[NodeRows]:
+        rows = self.rows if self.communicator.size == 1 else TrainingRows(self.graph, span=self.span)
+        return rows.blocks()
 
     @property
     def components(self) -> np.ndarray:
@@ -152,17 +163,16 @@ class RowSource:
 
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Block by block, read anew in every pass from disk. inputs: without structural columns."""
-        rows = InputRows(self.graph, inputs)
-        return lambda: (part for _, part in rows.blocks())
+        return InputRows(self.graph, inputs).blocks
 
     @cached_property
     def _own_rows(self) -> LocalRows:
-        return share_rows(self.rows, self.communicator)
+        return share_rows(self.rows, self.communicator, keep_bytes=self._keep_bytes)
 
     @property
     def span(self) -> tuple[int, int]:
         """The nodes whose rows of a product this rank computes."""
-        return self._own_rows.low, self._own_rows.high
+        return rank_span(self.graph, self.communicator)
 
     def propagate(self, table: Tensor) -> Tensor:
         """(num_owned, width) the rows of this rank's nodes of Â times a table; see `InputSource`."""
@@ -174,4 +184,15 @@ class RowSource:
         if whole is not None and self.communicator.size == 1:
             matrix = to_torch_csr(normalise_adjacency(whole))
             return lambda table: matrix @ table
-        return RowPropagation.symmetric(VisibleRows(self._own_rows)).product
+        own = RowPropagation.symmetric(VisibleRows(self._own_rows))
+        if self.communicator.size == 1:
+            return own.product
+
+        def multiply(table: Tensor) -> Tensor:
+            parts = table.split(_COLUMNS_AT_ONCE, dim=1)
+            out = torch.empty_like(table)
+            for part, placed in zip(parts, out.split(_COLUMNS_AT_ONCE, dim=1), strict=True):
+                placed.copy_(own.product(part))
+            return out
+
+        return multiply

@@ -12,14 +12,16 @@ from l2g2g.models.pairs import Arcs, PairList
 
 @pytest.fixture
 def decoder():
-    return ProductDecoder(3, hidden=5, generator=torch.Generator().manual_seed(0)).double()
+    decoder = ProductDecoder(3, hidden=5, generator=torch.Generator().manual_seed(0)).double()
+    decoder.signs[1] = -1
+    return decoder
 
 
 def by_hand(decoder, embedding, pairs, sign):
     losses = []
     for u, v in pairs:
         hidden = functional.elu((embedding[u] * embedding[v]) @ decoder.weight + decoder.bias)
-        inner = decoder.inner_weight * (embedding[u] @ embedding[v])
+        inner = decoder.inner_weight * (embedding[u] @ (decoder.signs * embedding[v]))
         losses.append(functional.softplus(sign * (hidden @ decoder.out_weight + decoder.out_bias + inner)))
     return torch.stack(losses).mean()
 
@@ -59,6 +61,7 @@ def test_one_pass_has_the_loss_and_gradients_of_autograd(dim, hidden, count, thr
     monkeypatch.setattr("l2g2g.models.decoders.product._SLICE", 7 if count < 100 else 1500)
     decoder = ProductDecoder(dim, hidden=hidden, generator=torch.Generator().manual_seed(0))
     wide = ProductDecoder(dim, hidden=hidden, generator=torch.Generator().manual_seed(0)).double()
+    decoder.signs[-1] = wide.signs[-1] = -1
     edges, non_edges = random_lists(np.random.default_rng(0), 9, count)
     embedding = torch.randn(9, dim, generator=torch.Generator().manual_seed(3)) / dim**0.5
     before = core.num_threads()

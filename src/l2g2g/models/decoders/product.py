@@ -20,7 +20,9 @@ _PAIRS_PER_SLICE = 1 << 16  # of scores without gradient
 
 
 class ProductDecoder(Decoder):
-    """score(u, v) = a z_u · z_v + w · ELU((z_u ∘ z_v) W + b) + c: symmetric, and free to weigh the coordinates.
+    """score(u, v) = a Σ_k s_k z_uk z_vk + w · ELU((z_u ∘ z_v) W + b) + c: symmetric, and free to weigh the coordinates.
+
+    The signs s are 1 unless coordinates were put beside the trained ones, see `models.direct`.
 
     The inner product makes the first epochs count, the rest says more than it can. Costs a dense layer per pair;
     neighbour search by inner product no longer ranks as it does.
@@ -28,14 +30,15 @@ class ProductDecoder(Decoder):
 
     has_factors = False
     page_score = """(page, row, node) => {
-    // weights: W row by row, then b, then w.
+    // weights: W row by row, then b, then w, then s.
     const { weights, width } = page, { hidden, innerWeight, bias } = page.decoder;
     const first = page.vectorOf(row), second = page.vectorOf(node), biases = width * hidden, outer = biases + hidden;
+    const signs = outer + hidden;
     let score = bias;
     const sums = weights.slice(biases, outer);
     for (let column = 0; column < width; column++) {
       const product = first[column] * second[column];
-      score += innerWeight * product;
+      score += innerWeight * weights[signs + column] * product;
       for (let unit = 0; unit < hidden; unit++) sums[unit] += product * weights[column * hidden + unit];
     }
     for (let unit = 0; unit < hidden; unit++) {
@@ -54,6 +57,8 @@ class ProductDecoder(Decoder):
         self.out_weight = nn.Parameter(torch.empty(hidden).uniform_(-out_bound, out_bound, generator=generator))
         self.out_bias = nn.Parameter(torch.zeros(()))
         self.inner_weight = nn.Parameter(torch.ones(()))
+        self.signs: Tensor
+        self.register_buffer("signs", torch.ones(dim))
 
     def forward(self, embedding: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
         """(num_pairs,) scores of pairs of rows, in slices so that memory stays small."""
@@ -64,7 +69,7 @@ class ProductDecoder(Decoder):
     def score_products(self, products: Tensor) -> Tensor:
         """(num_pairs, dim) elementwise products -> (num_pairs,) scores."""
         hidden = functional.elu(products @ self.weight + self.bias)
-        return hidden @ self.out_weight + self.out_bias + self.inner_weight * products.sum(1)
+        return hidden @ self.out_weight + self.out_bias + self.inner_weight * (products @ self.signs)
 
     def loss(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> Tensor:
         """Σ weight · −log σ(±score), as `reconstruction_loss` has it for inner products."""
@@ -73,7 +78,7 @@ class ProductDecoder(Decoder):
         slopes = torch.from_numpy(np.concatenate([sign * pairs.pair_weights for pairs, sign in lists]))
         if runs_native(embedding):
             ends = np.ascontiguousarray(rows), np.ascontiguousarray(columns)
-            return _ProductLoss.apply(embedding.contiguous(), *self._parameters_in_order(), *ends, slopes)
+            return _ProductLoss.apply(embedding.contiguous(), *self._parameters_in_order(), self.signs, *ends, slopes)
         device = embedding.device
         one, other = (torch.from_numpy(each).long().to(device) for each in (rows, columns))
         return self.plain_loss(embedding, one, other, slopes.to(device, embedding.dtype))
@@ -82,6 +87,10 @@ class ProductDecoder(Decoder):
         """The same by autograd, for any device. slopes: sign · weight of every pair."""
         scores = self.score_products(embedding.index_select(0, rows) * embedding.index_select(0, columns))
         return (functional.softplus(slopes.sign() * scores) * slopes.abs()).sum()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state_dict.setdefault(f"{prefix}signs", torch.ones(len(self.signs)))  # files of earlier versions have none
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod
     def arguments_of(cls, parameters: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -99,8 +108,8 @@ class ProductDecoder(Decoder):
         return {**scalars, "hidden": len(self.bias)}
 
     def page_weights(self) -> np.ndarray:
-        """W row by row, then b, then w."""
-        parts = self.weight, self.bias, self.out_weight
+        """W row by row, then b, then w, then s."""
+        parts = self.weight, self.bias, self.out_weight, self.signs
         return np.concatenate([part.detach().cpu().numpy().ravel() for part in parts]).astype(np.float32)
 
     def _parameters_in_order(self) -> tuple[Tensor, ...]:
@@ -119,6 +128,7 @@ class _ProductLoss(torch.autograd.Function):
         out_weight: Tensor,
         out_bias: Tensor,
         inner_weight: Tensor,
+        signs: Tensor,
         rows: np.ndarray,
         columns: np.ndarray,
         slopes: Tensor,
@@ -126,7 +136,6 @@ class _ProductLoss(torch.autograd.Function):
         table, gradient = embedding.detach().numpy(), torch.zeros_like(embedding)
         of_weight, of_bias, of_out_weight = (torch.zeros_like(each) for each in (weight, bias, out_weight))
         of_out_bias, of_inner, loss = (embedding.new_zeros(()) for _ in range(3))
-        ones = embedding.new_ones(embedding.shape[1])
         for low in range(0, len(rows), _SLICE):
             here = slice(low, low + _SLICE)
             ends = rows[here], columns[here]
@@ -135,7 +144,7 @@ class _ProductLoss(torch.autograd.Function):
             products = torch.from_numpy(memory)
             before = torch.addmm(bias, products, weight)
             hidden = functional.elu(before)
-            inner = products @ ones
+            inner = products @ signs
             scores = hidden @ out_weight + out_bias + inner_weight * inner
             signed = scores * slopes[here].sign()
             loss += torch.dot(functional.softplus(signed), slopes[here].abs())
@@ -147,11 +156,11 @@ class _ProductLoss(torch.autograd.Function):
             inside = torch.outer(slope, out_weight).mul_(hidden.clamp_(max=0).add_(1))
             of_weight += products.t() @ inside
             of_bias += inside.sum(0)
-            of_products = torch.addmm((slope * inner_weight)[:, None], inside, weight.t())
+            of_products = torch.outer(slope * inner_weight, signs).addmm_(inside, weight.t())
             native().spread_to_ends(gradient.numpy(), table, *ends, of_products.contiguous().numpy())
         ctx.save_for_backward(gradient, of_weight, of_bias, of_out_weight, of_out_bias, of_inner)
         return loss
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, outer: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(outer * saved for saved in ctx.saved_tensors), None, None, None)  # type: ignore[attr-defined]
+        return (*(outer * saved for saved in ctx.saved_tensors), None, None, None, None)  # type: ignore[attr-defined]
