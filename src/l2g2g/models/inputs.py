@@ -102,14 +102,8 @@ class InputMap:
             features = features.astype(np.float32)
         columns = None
         if self.structure is not None:
-<<<<<<< HEAD
             columns = self.structure.rows_of(nodes)
-        return self.read(features, columns)
-=======
-            known = self.structure.columns
-            columns = known[nodes] if isinstance(nodes, slice) else known.take(nodes, axis=0)
         return self.read(features, columns, None if self.degree_term is None else self.degree_term.degrees[nodes])
->>>>>>> acc21
 
 
 class InputSource(Protocol):

@@ -191,18 +191,12 @@ class Setting:
 
     def hand_out(self, spectral: SpectralVectors, trained: Trained) -> Trained:
         """Put the model of spectral vectors in the place of the trained one, with its inputs; the history stays."""
-<<<<<<< HEAD
-        model = spectral.model.to(self.config.device)
-        self.config, self.model = spectral.settings(self.config), model
-        self.inputs = InputRows(self.inputs.graph, with_rows(spectral.inputs, self.shard))
-=======
         self.config = spectral.settings(self.config)
-        return self.hand_out_model(spectral.model, spectral.inputs, trained)
+        return self.hand_out_model(spectral.model, with_rows(spectral.inputs, self.shard), trained)
 
     def hand_out_model(self, model: Autoencoder, inputs: InputMap, trained: Trained) -> Trained:
         """Put a wider model in the place of the trained one, with its inputs; the history stays."""
         self.model, self.inputs = model.to(self.config.device), InputRows(self.inputs.graph, inputs)
->>>>>>> acc21
         frame = Frame.identity(self.patches.patch_set.num_patches, model.dim, device=self.config.device)
         return Trained(self.model, frame, trained.history)
 
@@ -298,11 +292,7 @@ class Candidates:
         keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
         alone = communicator.size == 1
         rows = TrainingRows(graph, keep_bytes=keep_rows if alone else 0)
-<<<<<<< HEAD
-        counts = _count_features(graph, communicator)
-=======
-        counts = count_features(graph)
->>>>>>> acc21
+        counts = count_features(graph, communicator)
         if start is not None:
             found = start.inputs.with_degrees(lambda: rows.degrees)
         if found is None:
@@ -372,13 +362,8 @@ def _visible_bytes(graph: GraphStore, config: Config) -> int:
     return int(1.02 * (8 if graph.weighted else 4) * arcs) + 16 * graph.num_nodes + 100_000
 
 
-<<<<<<< HEAD
-def _count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
+def count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
     """What is known of the features as they are stored; None without features. Every rank must ask."""
-=======
-def count_features(graph: GraphStore) -> FeatureCounts | None:
-    """What is known of the features as they are stored; None without features."""
->>>>>>> acc21
     if not graph.num_features:
         return None
     blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))

@@ -101,7 +101,7 @@ def run_split(
         config = replace(config, structure="none")
     if start is None:
         num_edges = 0 if validation is None else len(validation.positive)
-        width = choose_width(count_features(graph), num_edges, config) if config.most_direct else 0
+        width = choose_width(count_features(graph, communicator), num_edges, config) if config.most_direct else 0
         config = replace(config, direct_width=width)
     columns = Columns(graph, config, communicator)
     candidates = Candidates(split, patches, start, checkpoints, communicator, columns, clock)
