@@ -117,5 +117,5 @@ def test_without_duckdb_what_does_not_fit_names_the_extra(tmp_path, monkeypatch)
 
 def test_too_little_memory_for_duckdb_is_told_in_one_line(tmp_path):
     np.save(tmp_path / "e.npy", GENERATOR.integers(0, 300_000, (1_000_000, 2)))
-    with pytest.raises(ResourceError, match="needs more than the 2 MB that DuckDB may use; allow more memory"):
+    with pytest.raises(ResourceError, match="needs more than the 1 MB that DuckDB may use; allow more memory"):
         prepare(tmp_path / "e.npy", tmp_path / "store", memory_bytes=4_000_000)

@@ -68,6 +68,7 @@ class StepDatabase:
         Within the step that fills a table its rowid does not begin at 0.
         """
         import duckdb
+        import pyarrow as pa
 
         done = self.run("SELECT facts FROM steps WHERE name = ?", name)
         if done:
@@ -81,6 +82,7 @@ class StepDatabase:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+        pa.default_memory_pool().release_unused()  # of batches; DuckDB has an allocator of its own
         return facts
 
 

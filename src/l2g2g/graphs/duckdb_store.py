@@ -42,8 +42,10 @@ Measure = Callable[[str], AbstractContextManager[Any]]
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how many rows of it are done, and of how many (0 where that is not known)."""
 OpenFeatures = NumberedFeatures | NodeTable | NamedFeatures | None
-# Of the memory that may be used, one batch of a file may take the first part, and DuckDB's tables the second.
-_BATCH_SHARE, _DUCKDB_SHARE = 0.2, 0.6
+# Of the memory that may be used, one batch of a file may take the first part, and DuckDB's tables the second, once
+# copies of batches and what allocators keep are taken off; of little memory they get the third.
+_BATCH_SHARE, _DUCKDB_SHARE, _LEAST_DUCKDB_SHARE = 0.2, 0.6, 0.3
+_RESERVED = 300_000_000
 _MOST_NODES = 2**31 - 1
 _BEHIND = 1 << 62  # places of feature rows follow those of all edges
 
@@ -75,6 +77,7 @@ def write_large_store(
     made_of: what the store is made of, by which an interrupted preparation is known again.
     """
     batch_bytes = int(_BATCH_SHARE * memory_bytes)
+    duckdb_bytes = int(max(_LEAST_DUCKDB_SHARE * memory_bytes, _DUCKDB_SHARE * (memory_bytes - _RESERVED)))
     with locked(directory):
         opened: OpenFeatures = None
         with measure("read"):
@@ -87,7 +90,7 @@ def write_large_store(
                 opened = open_features(features, batch_bytes, tables)
         num_features = opened.num_features if isinstance(opened, NamedFeatures) else 0
         with (
-            open_database(directory, made_of, int(_DUCKDB_SHARE * memory_bytes), num_features) as database,
+            open_database(directory, made_of, duckdb_bytes, num_features) as database,
             write_folder(directory / GRAPH_FOLDER, KIND) as writer,
         ):
             edges = path / EDGES if isinstance(opened, NodeTable) else path
