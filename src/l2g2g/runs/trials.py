@@ -91,7 +91,10 @@ def _choose_structure(
     del candidate
     with clock.measure("choose"):
         # As many columns as spectral vectors have, which are found already: all would take most of the time of a run.
-        few = min(config.structure_width, config.spectral_width(columns.num_features))
+        # A learned decoder leads early only with all of them, and its training takes longer than to find them.
+        few = config.structure_width
+        if not config.is_learned:
+            few = min(few, config.spectral_width(columns.num_features))
         blended = candidates.begin(replace(config, structure="blend", structure_width=few))
         blended.training.run(trial)
     choice = choose_blend(choice, blended.training.best_score, len(validation.positive), is_learned=config.is_learned)
