@@ -126,3 +126,14 @@ def test_weights_survive_json_and_a_constant_column(split):
     np.testing.assert_array_equal(again.score(values), scorer.score(values))
     with pytest.raises(ValueError, match="columns"):
         LinkScorer.from_dict({"intercept": 0, "columns": {"other": [0, 1, 1]}})
+
+
+def test_vectors_that_know_the_pairs_are_judged_by_what_they_would_have_known(noisy):
+    """Vectors whose weights were fitted to the validation pairs would win by what they were told."""
+    split = split_links(noisy, seed=0)
+    evidence = evidence_of(split)
+    own = choose_scorer("auto", evidence, split.validation)
+    assert choose_scorer("auto", evidence, split.validation, crossed_auc=0.0).chosen == "combined"
+    told = choose_scorer("auto", evidence, split.validation, crossed_auc=1.0)
+    assert told.chosen == "vectors"
+    assert told.describe()["validation_auc"] == {"vectors": 1.0, "combined": own.combined_auc}

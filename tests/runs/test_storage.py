@@ -224,7 +224,7 @@ def test_too_small_a_limit_is_refused_with_one_that_would_do():
 def test_less_memory_more_patches():
     sizes = StoredSizes(1_000_000, 50_000_000, 100, 100.0)
     wide, narrow = (
-        fit_budget(sizes, make_config(memory=size), 1, "big", resident=300_000_000) for size in ("16GB", "2GB")
+        fit_budget(sizes, make_config(memory=size), 1, "big", resident=300_000_000) for size in ("16GB", "1500MB")
     )
     assert narrow.num_patches > wide.num_patches == 10
     assert narrow.patch < wide.patch

@@ -192,7 +192,7 @@ def make_model(features, *, num_encoders=1, centred=True, **options):
 def test_what_is_known_of_all_features(stored):
     graph = stored[0]
     inputs, features = inputs_and_features(graph)
-    blocks = [rows for _, rows in InputRows(graph, inputs).blocks()]
+    blocks = [*InputRows(graph, inputs).blocks()]
     parts = (rows[low : low + 7] for rows in blocks for low in range(0, 120, 7))
     facts = FeatureFacts.of_blocks(parts, features.shape[1])
     assert (facts.num_rows, facts.num_entries) == (120, np.count_nonzero(dense(features)))
@@ -213,7 +213,7 @@ def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
     expected = fit_inputs(RowSource(TrainingRows(whole)), **options)
     assert found.num_columns == expected.num_columns
     assert found.structure_factor == pytest.approx(expected.structure_factor, rel=1e-3)
-    rows = [part for _, part in InputRows(graph, found).blocks()]
+    rows = [*InputRows(graph, found).blocks()]
     assert len(rows) > 2
     one = np.concatenate([dense(part) for part in rows])
     other = dense(expected.read_nodes(whole.features, slice(None)))

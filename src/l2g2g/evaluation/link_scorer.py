@@ -208,11 +208,19 @@ class ScorerChoice:
         return {"scorer": self.chosen, "validation_auc": {"vectors": self.vectors_auc, "combined": self.combined_auc}}
 
 
-def choose_scorer(wanted: str, evidence: LinkEvidence, validation: Pairs | None, *, seed: int = 0) -> ScorerChoice:
+def choose_scorer(
+    wanted: str,
+    evidence: LinkEvidence,
+    validation: Pairs | None,
+    *,
+    seed: int = 0,
+    crossed_auc: float | None = None,
+) -> ScorerChoice:
     """Fit the combined scorer to the validation pairs, and compare it with the vectors alone.
 
     wanted: combined takes it in any case and needs validation pairs; auto where its cross-fitted AUC is higher.
-    seed: of the folds.
+    seed: of the folds. crossed_auc: AUC of the vectors on these folds where some of their weights were fitted to the
+    validation pairs too, each fold scored by weights of the others; None where the vectors know nothing of these pairs.
     """
     num_edges = 0 if validation is None else min(len(validation.positive), len(validation.negative))
     if validation is None or num_edges < _LEAST_EDGES:
@@ -229,7 +237,8 @@ def choose_scorer(wanted: str, evidence: LinkEvidence, validation: Pairs | None,
         scorer = LinkScorer.fit(names, values[~fold], is_edge[~fold])
         crossed.append(link_scores(is_edge[fold], scorer.score(values[fold])).auc)
         own.append(link_scores(is_edge[fold], values[fold, names.index("vectors")]).auc)
-    vectors_auc, combined_auc = float(np.mean(own)), float(np.mean(crossed))
+    vectors_auc = float(np.mean(own)) if crossed_auc is None else crossed_auc
+    combined_auc = float(np.mean(crossed))
     chosen = "combined" if wanted == "combined" or combined_auc > vectors_auc else "vectors"
     combined = CombinedScorer(LinkScorer.fit(names, values, is_edge), evidence)
     return ScorerChoice(chosen, vectors_auc, combined_auc, combined)

@@ -68,17 +68,24 @@ class LinkModel:
 
 
 def fit_link_model(
-    train: Graph, vectors: np.ndarray, decoder: Decoder, validation: Pairs, held_out: sp.csr_array, *, seed: int
+    train: Graph,
+    vectors: np.ndarray,
+    decoder: Decoder,
+    validation: Pairs,
+    held_out: sp.csr_array,
+    *,
+    seed: int,
+    crossed_auc: float | None = None,
 ) -> LinkModel | None:
     """Fit to the validation pairs of a training. None for directed decoders and where there are too few pairs.
 
     train: what training saw, with the features of the nodes; vectors: (num_nodes, dim) from it alone. held_out: pattern
-    of all pairs that are held out, which do not count as non-links.
+    of all pairs that are held out, which do not count as non-links. crossed_auc: as in `choose_scorer`.
     """
     if decoder.is_directed:
         return None
     evidence = LinkEvidence(train, vectors, decoder.score, train, seed=seed)
-    choice = choose_scorer("auto", evidence, validation, seed=seed)
+    choice = choose_scorer("auto", evidence, validation, seed=seed, crossed_auc=crossed_auc)
     known = sp.csr_array(train.adjacency + held_out)
     known.sort_indices()
     num_pairs = train.num_nodes * (train.num_nodes - 1) // 2

@@ -8,6 +8,7 @@ directions of the features, and a term of the degree, f(u) + f(v) = ((1 + f(u))(
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -151,6 +152,11 @@ def set_weights(
             decoder.signs[degree_places] = signs
     weights = np.array(found.degrees)
     return model, replace(inputs, degree_term=replace(term, weights=weights))
+
+
+def direct_auc(chosen: dict[str, Any]) -> float | None:
+    """Cross-fitted validation AUC of vectors whose direct coordinates count; None for others. chosen: of a run."""
+    return float(chosen["validation_auc"]["direct"]) if chosen.get("direct") else None
 
 
 def _over(column: np.ndarray, spread: float) -> np.ndarray:

@@ -17,6 +17,7 @@ from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.runs.direct import direct_auc
 from l2g2g.runs.patches import find_patches
 from l2g2g.runs.resources import prepare_torch
 from l2g2g.runs.run import Run
@@ -93,7 +94,8 @@ def evaluate_graph(
         if directory is not None:
             with clock.measure("inspect"):
                 run = with_scores(run, "test" if protocol == "heldout" else "paper", split.test, config.seed)
-                links = fit_links(split, run.trained.model.decoder, config.seed, run.embedding)
+                decoder, crossed_auc = run.trained.model.decoder, direct_auc(run.chosen)
+                links = fit_links(split, decoder, config.seed, run.embedding, crossed_auc=crossed_auc)
                 if links is not None:
                     run = replace(run, inspection=replace(run.inspection, link_model=links.to_dict()))
         further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)

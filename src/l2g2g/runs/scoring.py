@@ -23,6 +23,7 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import Pairs, Protocol
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
+from l2g2g.runs.direct import direct_auc
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.resources import peak_memory
 from l2g2g.runs.run import Run
@@ -121,7 +122,7 @@ def score_test(
     with clock.measure("scorer"):
         seed, dim = run.config.seed, spectral_dim(graph.num_nodes, run.config.memory)
         evidence = LinkEvidence(train, run.embedding, own, graph, seed=seed, spectral_dim=dim)
-        choice = choose_scorer(wanted, evidence, validation, seed=seed)
+        choice = choose_scorer(wanted, evidence, validation, seed=seed, crossed_auc=direct_auc(run.chosen))
         more = {"chosen": choice.describe(), "vectors_auc": alone.auc, "vectors_ap": alone.average_precision}
         if choice.chosen == "vectors" or choice.combined is None:
             return ScoredTest(alone, own, more)

@@ -27,7 +27,15 @@ from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.candidate import Candidate, Candidates, Setting, count_features
 from l2g2g.runs.choices import Choice, SpectralVectors, choose_assembly, choose_vectors
 from l2g2g.runs.columns import Columns, fit_columns
-from l2g2g.runs.direct import DEGREE_COORDINATES, DirectWeights, choose_width, fit_direct, set_weights, widen
+from l2g2g.runs.direct import (
+    DEGREE_COORDINATES,
+    DirectWeights,
+    choose_width,
+    direct_auc,
+    fit_direct,
+    set_weights,
+    widen,
+)
 from l2g2g.runs.fitted import Start, remember
 from l2g2g.runs.inspection import Inspection, inspect_training
 from l2g2g.runs.memory import check_memory
@@ -126,7 +134,10 @@ def run_split(
     scored = split.validation if final_graph is not None and (validation is not None or not passes) else None
     inspection = Inspection()
     if keep or scored is not None:
-        links = None if checkpoints is None else partial(fit_links, split, setting.model.decoder, setting.config.seed)
+        crossed_auc = direct_auc(done.choice.describe())
+        links = None
+        if checkpoints is not None:
+            links = partial(fit_links, split, setting.model.decoder, setting.config.seed, crossed_auc=crossed_auc)
         with clock.measure("inspect"):
             inspection = done.inspect(scored, links) if keep else done.inspect_scores(scored)
     spectral_auc = None
@@ -318,17 +329,21 @@ def _has_one_sign(graph: GraphStore) -> bool:
     return signs in ({1}, {-1})
 
 
-def fit_links(split: LinkSplit[Any], decoder: Decoder, seed: int, vectors: np.ndarray) -> LinkModel | None:
+def fit_links(
+    split: LinkSplit[Any], decoder: Decoder, seed: int, vectors: np.ndarray, *, crossed_auc: float | None = None
+) -> LinkModel | None:
     """The link model of vectors that have seen the training graph of a split and nothing else.
 
     None without validation pairs, for a graph on disk, and where it would take longer than training.
+    crossed_auc: as in `choose_scorer`.
     """
     train = split.train
     if split.validation is None or split.protocol != "heldout":
         return None
     if not train.resident or train.num_edges > _MOST_LINK_EDGES:
         return None
-    return fit_link_model(train.to_graph(), vectors, decoder, split.validation, split.held_out, seed=seed)
+    how: dict[str, Any] = {"seed": seed, "crossed_auc": crossed_auc}
+    return fit_link_model(train.to_graph(), vectors, decoder, split.validation, split.held_out, **how)
 
 
 def check_embedding(embedding: torch.Tensor, config: Config) -> None:
