@@ -25,7 +25,7 @@ from l2g2g.graphs.column_roles import find_roles
 from l2g2g.graphs.duckdb_steps import StepDatabase, open_database
 from l2g2g.graphs.merged_rows import MergedRows
 from l2g2g.graphs.node_ids import NEGATIVE, quoted
-from l2g2g.graphs.node_tables import EDGES, NodeTable, is_table_folder, open_node_table
+from l2g2g.graphs.node_tables import EDGES, NodeRows, is_table_folder, open_node_table
 from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
 from l2g2g.graphs.read import refuse_for_tables
 from l2g2g.graphs.read_edges import EdgeBatches, open_parquet_edges, open_text_edges
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Measure = Callable[[str], AbstractContextManager[Any]]
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how many rows of it are done, and of how many (0 where that is not known)."""
-OpenFeatures = NumberedFeatures | NodeTable | NamedFeatures | None
+OpenFeatures = NumberedFeatures | NodeRows | NamedFeatures | None
 # Of the memory that may be used, one batch of a file may take the first part, and DuckDB's tables the second, once
 # copies of batches and what allocators keep are taken off; of little memory they get the third.
 _BATCH_SHARE, _DUCKDB_SHARE, _LEAST_DUCKDB_SHARE = 0.2, 0.6, 0.3
@@ -93,7 +93,7 @@ def write_large_store(
             open_database(directory, made_of, duckdb_bytes, num_features) as database,
             write_folder(directory / GRAPH_FOLDER, KIND) as writer,
         ):
-            edges = path / EDGES if isinstance(opened, NodeTable) else path
+            edges = path / EDGES if isinstance(opened, NodeRows) else path
             job = _Preparation(database, edges, name, opened, directed, tables, batch_bytes, progress)
             writer.values = {**job.write(writer, measure), "name": name, "source": made_of}
     return open_graph(directory)
@@ -126,7 +126,7 @@ class _Preparation:
             if named is not None:
                 step("rows", partial(self._match, facts, named))
             step("pairs", partial(self._make_pairs, facts))
-        if isinstance(features, NodeTable):
+        if isinstance(features, NodeRows):
             self._refuse_repeated("nodes", features.source_name, lambda row: f"row {row + 1}")
         with measure("sort"):
             merged = self._write_edges(writer, facts)
@@ -166,7 +166,7 @@ class _Preparation:
             self.progress("features", done, 0)
         return {"label": label}
 
-    def _load_nodes(self, nodes: NodeTable) -> str:
+    def _load_nodes(self, nodes: NodeRows) -> str:
         """Table nodes from a node table; returns the type of its ids."""
         import pyarrow as pa
 
@@ -207,7 +207,7 @@ class _Preparation:
         edges, num_nodes = self._open_edges(), None
         if isinstance(edges, NumberedEdges):
             num_nodes = edges.num_nodes or self._count_nodes(edges)
-        elif isinstance(self.features, NumberedFeatures | NodeTable):
+        elif isinstance(self.features, NumberedFeatures | NodeRows):
             num_nodes = self.features.shape[0]
         has_integers = isinstance(edges, NumberedEdges) or edges.has_integer_ids
         facts = {"weighted": edges.weighted, "integers": has_integers, "num_nodes": num_nodes}
@@ -269,7 +269,7 @@ class _Preparation:
             return
         for table in edges.tables():
             ends: tuple[Any, Any] = table.sources, table.targets
-            if isinstance(self.features, NumberedFeatures | NodeTable):
+            if isinstance(self.features, NumberedFeatures | NodeRows):
                 ends = table.as_node_numbers(self.features.shape[0], self.features.source_name)
             yield [*ends, *([] if table.weights is None else [table.weights])]
 
@@ -293,7 +293,7 @@ class _Preparation:
         if features is not None:
             self._refuse_repeated("features", features.source_name, features.row_name)
         match = self._matched_type(facts, features)
-        if isinstance(self.features, NodeTable):
+        if isinstance(self.features, NodeRows):
             return {"match": match, "ids": self._load_nodes(self.features)}
         if facts["numbered"]:
             if features is not None:
@@ -419,7 +419,7 @@ class _Preparation:
         features = self.features
         if features is None:
             return 0
-        if isinstance(features, NumberedFeatures | NodeTable):
+        if isinstance(features, NumberedFeatures | NodeRows):
             if features.shape[1]:
                 _write_numbered(writer, features)
             return features.shape[1]
@@ -461,9 +461,9 @@ def _spread(places: np.ndarray, rows: np.ndarray, fill: np.ndarray) -> np.ndarra
     return block
 
 
-def _write_numbered(writer: FolderWriter, features: NumberedFeatures | NodeTable) -> None:
+def _write_numbered(writer: FolderWriter, features: NumberedFeatures | NodeRows) -> None:
     """Copy rows that are in order already."""
-    if isinstance(features, NodeTable) or not features.sparse:
+    if isinstance(features, NodeRows) or not features.sparse:
         dense = writer.array("features", np.float32, (features.shape[1],))
         for rows in features.batches():
             dense.append(rows)

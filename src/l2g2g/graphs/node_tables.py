@@ -32,7 +32,7 @@ def is_table_folder(path: Path) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class NodeTable:
+class NodeRows:
     """A node table, read in batches.
 
     Attributes:
@@ -97,7 +97,7 @@ def _name_row(first: int, row: int) -> str:
     return f"row {first + row + 1}"
 
 
-def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeTable:
+def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:
     """Open the node table of a folder; its columns are checked."""
     import pyarrow as pa
 
@@ -118,4 +118,4 @@ def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeTable:
     if "features" in kinds:
         first = next(file.batches(1, memory_limit)).select(["node", "features"])
         width = rows_from_table(first, str(file.path)).vectors.shape[1]
-    return NodeTable(file, width, not is_text, memory_limit)
+    return NodeRows(file, width, not is_text, memory_limit)

@@ -71,7 +71,7 @@ class InputRows:
 
     def blocks(self, span: tuple[int, int] | None = None) -> Iterator[Features]:
         """Those of all nodes in order, or of a range of nodes, some at a time."""
-        if self.graph.resident:
+        if self.graph.resident and span in (None, (0, self.graph.num_nodes)):
             yield self.whole
             return
         width = max(self.graph.num_features, self.num_columns)
