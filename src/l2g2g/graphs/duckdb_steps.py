@@ -141,6 +141,9 @@ def _connect(folder: Path, memory: int) -> duckdb.DuckDBPyConnection:
         "memory_limit": f"{memory}B",
         "threads": threads,
         "temp_directory": str(folder / "spilled"),
+        "allocator_background_threads": True,  # what is freed goes back to the system: the limit is that of the process
+        "allocator_flush_threshold": "16MB",
+        "allocator_bulk_deallocation_flush_threshold": "64MB",
         "preserve_insertion_order": True,  # rowid is the place of a row in the input
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
