@@ -84,7 +84,7 @@ def test_a_run_is_the_same_under_the_clock_and_free_after_it(planted):
     assert names["graphs.splits.split_links"]["calls"] == 1
     assert names["training.objective.accumulate_gradients"]["calls"] >= 1
     assert names["core.backward_layer"]["calls"] == 3
-    assert names["torch.Tensor.backward"]["calls"] == 1  # in the epoch whose gradient passes through the alignment
+    assert "torch.Tensor.backward" not in names  # the native kernels have gradients of their own
     assert any(name.startswith("models.") for name in names)
     assert names["core.areas_under_curves"]["calls"] >= 1
     assert 0.5 < sum(each["share"] for each in functions) <= 1.001

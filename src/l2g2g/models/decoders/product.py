@@ -22,7 +22,7 @@ _PAIRS_PER_SLICE = 1 << 16  # of scores without gradient
 class ProductDecoder(Decoder):
     """score(u, v) = a Σ_k s_k z_uk z_vk + w · ELU((z_u ∘ z_v) W + b) + c: symmetric, and free to weigh the coordinates.
 
-    The signs s are 1 unless coordinates were put beside the trained ones, see `models.direct`.
+    The signs s are 1 unless coordinates were put beside the trained ones, see `runs.direct`.
 
     The inner product makes the first epochs count, the rest says more than it can. Costs a dense layer per pair;
     neighbour search by inner product no longer ranks as it does.
