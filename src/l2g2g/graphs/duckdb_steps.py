@@ -121,6 +121,12 @@ def open_database(directory: Path, made_of: dict[str, Any], memory: int, num_fea
     except duckdb.IOException as error:
         reason = str(error).splitlines()[0]
         raise ResourceError(f"{directory}: {reason}; free some space or give another folder") from error
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.ProgrammingError) and not isinstance(error, duckdb.InvalidInputException):
+            raise  # a query of ours is wrong
+        _remove(connection, folder)
+        name, reason = made_of.get("graph", {}).get("name", directory), (str(error).splitlines() or [""])[0]
+        raise InputError(f"{name}: DuckDB cannot read it ({reason!r}); it may be damaged: write it again") from error
     except InputError:
         _remove(connection, folder)  # the files must change before another attempt
         raise
