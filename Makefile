@@ -20,7 +20,7 @@ run: .venv/run .venv/core
 test: .venv/dev .venv/core-strict lint
 	$(BIN)/pytest -n auto --dist worksteal
 
-# All but the slow ones, in one to two minutes.
+# All but the slow ones, in two to three minutes.
 quick: .venv/dev .venv/core
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
