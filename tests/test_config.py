@@ -191,3 +191,11 @@ def test_auto_considers_structure_beside_the_features_unless_a_limit_of_memory_i
     assert not limited.considers_structure(50_001)
     assert make_config("gae", structure="blend").considers_structure(10**9)
     assert not make_config("gae", structure="none").considers_structure(10)
+
+
+@pytest.mark.parametrize("options", [{}, {"preset": "accurate", "decoder": "inner"}, {"preset": "accurate", "dim": 4}])
+def test_direct_coordinates_that_cannot_be_are_refused_where_they_are_asked_for(options):
+    with pytest.raises(InputError, match="--direct-width 8 needs"):
+        make_config(direct_width=8, **options)
+    assert make_config(**options).most_direct == 0  # the preset's own width gives way
+    assert make_config(preset="accurate", direct_width=8).most_direct == 8

@@ -790,7 +790,13 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
         raise InputError(f"unknown setting '{name}'; {suggest(name, OPTIONS)}")
     given = {name: value for name, value in options.items() if value is not None}
     usual = {name: each.default_of(preset, METHODS[method]) for name, each in OPTIONS.items()}
-    return Config(**{**usual, **_following(preset, given), **given, "method": method, "preset": preset})
+    config = Config(**{**usual, **_following(preset, given), **given, "method": method, "preset": preset})
+    if given.get("direct_width") and not config.most_direct:
+        raise InputError(
+            f"--direct-width {config.direct_width} needs --encoder gcn, --decoder product, --skip, --dim 8 at least "
+            f"and patches that are not moved; leave it out, or use --preset accurate"
+        )
+    return config
 
 
 def _following(preset: str, given: dict[str, Any]) -> dict[str, Any]:

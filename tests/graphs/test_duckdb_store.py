@@ -119,3 +119,23 @@ def test_too_little_memory_for_duckdb_is_told_in_one_line(tmp_path):
     np.save(tmp_path / "e.npy", GENERATOR.integers(0, 300_000, (1_000_000, 2)))
     with pytest.raises(ResourceError, match="needs more than the 1 MB that DuckDB may use; allow more memory"):
         prepare(tmp_path / "e.npy", tmp_path / "store", memory_bytes=4_000_000)
+
+
+def test_rows_that_duckdb_does_not_give_are_missed(tmp_path, monkeypatch):
+    """As of a damaged file, whose pages hold fewer rows than it says."""
+    all_rows = duckdb_store._Preparation._parquet_rows
+    monkeypatch.setattr(duckdb_store._Preparation, "_parquet_rows", lambda *given: f"{all_rows(*given)} LIMIT 400")
+    with pytest.raises(InputError, match="are expected; the file is damaged"):
+        prepare(write_parts(tmp_path / "parts"), tmp_path / "store")
+    assert not (tmp_path / "store" / "graph").exists()
+
+
+def test_a_part_that_cannot_be_decoded_is_bad_input(tmp_path):
+    parts = write_parts(tmp_path / "parts")
+    damaged = parts / "part-1.parquet"
+    data = bytearray(damaged.read_bytes())
+    data[60:200] = bytes(140)  # of the first page, behind its header
+    damaged.write_bytes(data)
+    with pytest.raises(InputError, match=r"damaged|cannot|not"):
+        prepare(parts, tmp_path / "store")
+    assert not (tmp_path / "store" / "graph").exists()

@@ -45,9 +45,9 @@ def say_plan(loaded: GraphStore, config: Config, silent: bool) -> None:
 @contextmanager
 def show_steps(silent: bool) -> Iterator[Progress]:
     """A progress bar on a terminal for the rows of each step of a preparation."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=silent or not screen.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
 

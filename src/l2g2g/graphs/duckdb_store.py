@@ -390,6 +390,11 @@ class _Preparation:
             merged.add(batch.column(0).to_numpy(), batch.column(1).to_numpy() if weighted else None)
             done += batch.num_rows
             self.progress("sort", done, total)
+        if done != total:
+            raise InputError(
+                f"{self.path}: {done // 2:,} edges between two nodes were read, and {total // 2:,} are expected; "
+                f"the file is damaged: write it again"
+            )
         merged.finish()
         if self.directed and merged.num_distinct == merged.num_entries:
             raise InputError(f"{self.name}: every edge is given in both directions; there is no direction to learn")
