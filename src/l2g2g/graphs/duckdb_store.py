@@ -147,7 +147,7 @@ class _Preparation:
         )
 
     def _load_features(self, features: NamedFeatures) -> None:
-        """Table features: id, vector and label of every row. DuckDB holds an open step in memory: each batch has one."""
+        """Table features: id, vector and label of every row. DuckDB holds an open step in memory: one per batch."""
         done = 0
         for number, table in enumerate(features.tables()):
             assert table.ids is not None
