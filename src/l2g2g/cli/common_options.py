@@ -18,8 +18,8 @@ _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
 def _graph() -> Any:
     return typer.Argument(
         metavar="GRAPH",
-        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of Parquet parts), .npz, .mtx, .graphml, the "
-        "name of a data set, or a store (l2g2g prepare).",
+        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of .csv or .parquet parts), .npz, .mtx, "
+        ".graphml, the name of a data set, or a store (l2g2g prepare).",
         autocompletion=complete_graph,
     )
 

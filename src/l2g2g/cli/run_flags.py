@@ -90,7 +90,8 @@ class RunFlags:
             with clock.measure("read"):
                 how: dict[str, Any] = {"data_dir": self.data_dir, "tables": tables, "communicator": communicator}
                 with show_steps(silent) as progress:
-                    opened = open_source(graph, features, config, directory=directory, progress=progress, **how)
+                    how |= {"directory": directory, "progress": progress, "measure": clock.measure}
+                    opened = open_source(graph, features, config, **how)
                     loaded = stack.enter_context(opened)
                 describe_graph(loaded, silent)
             yield directory, loaded

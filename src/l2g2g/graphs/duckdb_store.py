@@ -163,7 +163,7 @@ class _Preparation:
                 self.database.run(f"CREATE TABLE features (id {kind}{vector}{f', label {label}' if label else ''})")
             self.database.insert("features", pa.table(columns))
             done += len(table.ids)
-            self.progress("features", done, 0)
+            self.progress("reading features", done, 0)
         return {"label": label}
 
     def _load_nodes(self, nodes: NodeRows) -> str:
@@ -225,7 +225,7 @@ class _Preparation:
             batch = pa.table(dict(zip(("source", "target", "weight"), columns, strict=False)))
             self.database.insert("arcs", batch)
             num_rows += batch.num_rows
-            self.progress("edges", num_rows, edges.num_edges)
+            self.progress("reading edges", num_rows, edges.num_edges)
         return {**facts, "num_rows": num_rows}
 
     def _parquet_rows(self, kind: str, num_nodes: int | None) -> str | None:
@@ -255,7 +255,7 @@ class _Preparation:
         ]
         parts = ", ".join("'" + str(part.absolute()).replace("'", "''") + "'" for part in file.parts)
         source = f"read_parquet([{parts}], hive_partitioning = false)"
-        self.progress("edges", 0, file.num_rows)
+        self.progress("checking edges", 0, file.num_rows)
         if not self.database.counts_none(f"SELECT count(*) FROM {source} WHERE {' OR '.join(wrong)}"):
             return None
         titled = zip(columns, ("source", "target", "weight"), (kind, kind, "FLOAT"), strict=False)
@@ -290,6 +290,7 @@ class _Preparation:
         of parts are in the order of their ids, so that they do not depend on the order of the parts.
         """
         run = self.database.run
+        self.progress("numbering nodes", 0, 0)
         if features is not None:
             self._refuse_repeated("features", features.source_name, features.row_name)
         match = self._matched_type(facts, features)
@@ -360,7 +361,7 @@ class _Preparation:
     def _make_pairs(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Table pairs: the numbers u and v of every row, and its weight and place where weights are to be added up."""
         more = ", weight, place" if facts["weighted"] else ""
-        self.progress("numbers", 0, 0)
+        self.progress("joining node numbers to edges", 0, 0)
         if facts["numbered"]:
             self.database.run(f"CREATE VIEW pairs AS SELECT source AS u, target AS v{more} FROM given")
             return {}
@@ -386,10 +387,11 @@ class _Preparation:
         one_way = "SELECT (CAST({} AS BIGINT) << 32) | (CAST({} AS BIGINT) << 1) | {} AS key{} FROM pairs WHERE u <> v"
         ways = one_way.format("u", "v", 0, more) + " UNION ALL " + one_way.format("v", "u", 1, more)
         done = 0
+        self.progress("sorting edges", 0, total)
         for batch in self.database.stream(f"SELECT key{', weight' if weighted else ''} FROM ({ways}) ORDER BY {order}"):
             merged.add(batch.column(0).to_numpy(), batch.column(1).to_numpy() if weighted else None)
             done += batch.num_rows
-            self.progress("sort", done, total)
+            self.progress("sorting edges", done, total)
         if done != total:
             raise InputError(
                 f"{self.path}: {done // 2:,} edges between two nodes were read, and {total // 2:,} are expected; "
@@ -447,7 +449,7 @@ class _Preparation:
             if fill is not None:
                 block = _spread(nodes - dense.num_rows, block, fill)
             dense.append(block)
-            self.progress("features", dense.num_rows, num_nodes)
+            self.progress("writing features", dense.num_rows, num_nodes)
         if dense.num_rows < num_nodes:
             assert fill is not None
             dense.append(np.broadcast_to(fill.astype(np.float32), (num_nodes - dense.num_rows, len(fill))))
