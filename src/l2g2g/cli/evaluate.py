@@ -143,12 +143,15 @@ def evaluate(
 
 
 def _print_tables(rows: list[dict[str, Any]], *, directed: bool, measures: str) -> None:
-    from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores
+    from l2g2g.evaluation.baselines import BASELINES
+    from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores, tell_best
 
     renderers = [render_scores, *([render_directions] if directed else [])]
     renderers += [render_measures, render_hard_ranks] if measures == "all" else []
     for render in renderers:
         Console().print(render(rows))
+    if len({row["method"] for row in rows}) > 1:
+        typer.echo(tell_best(rows, BASELINES))
 
 
 def _check_words(protocol: str, measures: str, scorer: str) -> None:

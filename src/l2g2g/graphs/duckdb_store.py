@@ -23,6 +23,7 @@ from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.column_roles import find_roles
 from l2g2g.graphs.duckdb_steps import StepDatabase, open_database
+from l2g2g.graphs.headers import PLACEHOLDERS, tell_placeholders
 from l2g2g.graphs.merged_rows import MergedRows
 from l2g2g.graphs.node_ids import NEGATIVE, quoted
 from l2g2g.graphs.node_tables import EDGES, NodeRows, is_table_folder, open_node_table
@@ -314,6 +315,10 @@ class _Preparation:
         ids = "BIGINT" if facts["integers"] and not num_new else match
         order = f"CAST(id AS {ids})" if self.path.is_dir() else "place"
         run(f"CREATE TABLE nodes AS SELECT id FROM found ORDER BY {order}")
+        if ids == "VARCHAR":
+            listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
+            named = run(f"SELECT id FROM found WHERE id IN ({listed}) AND place < {_BEHIND}")
+            tell_placeholders(self.path, [name for (name,) in named])
         run("DROP TABLE found")
         return {"match": match, "ids": ids, "num_nodes": num_nodes}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ID_HEADERS = {name for pair in ENDS for name in pair}
 _WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
 _MOST_CELLS = 5  # in an error
+PLACEHOLDERS = ("NaN", "nan", "NA", "N/A", "#N/A", "null", "NULL", "None", "<NA>")  # for what is missing
 _log = logging.getLogger(__name__)
 
 
@@ -99,6 +100,15 @@ def tell_columns(source: object, titles: Sequence[str], roles: Roles, more: str 
     weight = f", weight {titles[2]}" if len(titles) > 2 else ""
     left = f", {', '.join(roles.left_out)} left out" if roles.left_out else ""
     _log.info("%s", one_line(f"read {source}: columns {titles[0]} → {titles[1]}{weight}{more}{left}"))
+
+
+def tell_placeholders(source: object, found: Collection[str]) -> None:
+    """Log that nodes are called as a missing value usually is. found: their names, of `PLACEHOLDERS`."""
+    if found:
+        names = " and ".join(repr(name) for name in sorted(found))
+        _log.info(
+            "%s", one_line(f"read {source}: {names} is read as a node; if it means a missing id, remove those rows")
+        )
 
 
 def _names_columns(

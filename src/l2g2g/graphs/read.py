@@ -18,6 +18,7 @@ from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.formats import describe_endings, whole_reader
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
+from l2g2g.graphs.headers import PLACEHOLDERS, tell_placeholders
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
@@ -256,6 +257,8 @@ def _from_edges(
         )
         return graph.renamed(name)
     sources, targets, node_ids = edges.numbered()
+    if not edges.has_integer_ids:
+        tell_placeholders(source_name, set(PLACEHOLDERS).intersection(node_ids))
     features, labels = None, None
     if vectors is not None and vectors.ids is not None:
         if edges.has_integer_ids:
