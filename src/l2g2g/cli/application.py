@@ -124,7 +124,7 @@ _PLAIN_WORDS = {
     "Input should be a valid integer, unable to parse string as an integer": "it must be a whole number",
     "Input should be a valid number, unable to parse string as a number": "it must be a number",
 }
-_MEANT = {"--labels": "--features FILE --label-column NAME", "--label": "--features FILE --label-column NAME"}
+_MEANT = {"--labels": "--features FILE --label-column NAME"}
 
 
 class _LogLines(logging.Handler):
