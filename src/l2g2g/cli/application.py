@@ -30,7 +30,7 @@ from l2g2g.errors import Interrupted, L2G2GError, NumericalError, ResourceError,
 
 app = App(
     name="l2g2g",
-    help="One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation.",
+    help="Compute one vector per node for a graph of any size, and measure how good the vectors are.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -43,7 +43,7 @@ def common(
     version: Annotated[bool, typer.Option("--version", help="Print the version and the environment.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation."""
+    """Compute one vector per node for a graph of any size, and measure how good the vectors are."""
     if version:
         from l2g2g.runs.environment import describe_environment
 

@@ -93,7 +93,7 @@ HelpAllOption = Annotated[
         is_eager=True,
         expose_value=False,
         callback=_show_all,
-        help="Show all options, also those that are rarely changed.",
+        help="Show all options, including those that are rarely changed.",
     ),
 ]
 
