@@ -347,7 +347,7 @@ def _decoded(line: bytes, path: Path, number: int | None = None) -> str:
         where = f"{path}: " if number is None else f"{path}: line {number} is "
         raise InputError(
             f"{where}not UTF-8 text ({error.reason}: {error.object[error.start :][:1]!r}); save the file as UTF-8, "
-            f"for example with iconv"
+            f"for example with iconv -f LATIN1 -t UTF-8"
         ) from error
 
 
