@@ -119,16 +119,16 @@ def read_graph(
 def find_graph_file(source: str | Path) -> Path | None:
     """The file that is meant, or the folder of parts; None where it must be the name of a dataset."""
     path = Path(source)
+    if path.is_file() or is_table_folder(path):
+        return path
     if path.is_dir():
         parts = text_parts(path)
         if parts and is_parquet(path):
             raise InputError(
                 f"{path}: holds {parts[0].name} beside Parquet parts; keep parts of one kind there, or give a file"
             )
-        if parts or is_parquet(path) or is_table_folder(path):
+        if parts or is_parquet(path):
             return path
-    elif path.is_file():
-        return path
     if isinstance(source, Path) or path.suffix or path.parent != Path("."):
         if path.is_dir():
             raise InputError(f"{path}: is a folder without .csv or .parquet parts; give a file ({GRAPH_ENDINGS})")
