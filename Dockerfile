@@ -6,6 +6,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends g++ && rm -rf /
 WORKDIR /src
 COPY . .
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+# Without a compiler or Python's headers a wheel is built all the same, several times slower: not in an image.
+RUN python -m zipfile --list /wheels/*.whl | grep core/_native
 
 FROM python:3.12-slim
 COPY --from=build /wheels /wheels
