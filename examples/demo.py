@@ -42,7 +42,8 @@ def run(folder: Path = Path("runs/demo"), epochs: int | None = None) -> list[dic
     console.print(render_scores(rows))
     for name in ("embedding.parquet", "results.jsonl", "training.png"):
         console.print(f"wrote {folder / name}")
-    console.print("next: source .venv/bin/activate, then your own graph: l2g2g embed edges.csv -o vectors.parquet")
+    console.print("next: source .venv/bin/activate")
+    console.print("      l2g2g embed edges.csv -o vectors.parquet    # your own graph: two columns of ids")
     return rows
 
 
