@@ -75,6 +75,10 @@ class StepDatabase:
             if batch.num_rows:
                 yield batch
 
+    def is_done(self, name: str) -> bool:
+        """Whether a step was finished before."""
+        return bool(self.run("SELECT 1 FROM steps WHERE name = ?", name))
+
     def step(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What a step says about its tables, which are made unless they are there already.
 
