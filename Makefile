@@ -93,7 +93,7 @@ core: .venv/core
 	$(call compile,-DL2G2G_WARNINGS_AS_ERRORS=ON)
 	$(call stamp,.venv/core $@)
 
-compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING --no-warn-unused-cli \
+compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -Wno-unused-cli \
 	-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DL2G2G_OUTPUT="$(CURDIR)/src/l2g2g/core" $(1) \
 	&& MAKEFLAGS= $(BIN)/cmake --build $(BUILD)
 # Where there is no compiler, it is looked for again the next time.

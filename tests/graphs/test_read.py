@@ -149,7 +149,7 @@ BAD_EDGES = {
     "zero weight": ("a,b,1\nb,c,0\n", "line 2: weight 0.0"),
     "text weight": ("0,1,1\n1,2,heavy\n", "line 2: weight 'heavy'"),
     "text weight first": ("a,b,heavy\nb,c,1\n", "line 1: weight 'heavy'"),
-    "missing weight": ("0,1,1\n1,2,\n", "line 2: weight ''"),
+    "missing weight": ("0,1,1\n1,2,\n", "line 2: the weight is empty"),
     "weight beyond float32": ("0,1,1e300\n", "line 1: weight 1e\\+300"),
     "self-loops only": ("1,1\n", "self-loops"),
     "latin-1": ("a,b\nb,\xe9\n".encode("latin-1"), "UTF-8"),

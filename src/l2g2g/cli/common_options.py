@@ -18,8 +18,8 @@ _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
 def _graph() -> Any:
     return typer.Argument(
         metavar="GRAPH",
-        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of Parquet parts), .npz, .mtx, .graphml, the "
-        "name of a data set, or a store (l2g2g prepare).",
+        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of .csv or .parquet parts), .npz, .mtx, "
+        ".graphml, the name of a data set, or a store (l2g2g prepare).",
         autocompletion=complete_graph,
     )
 
@@ -32,7 +32,7 @@ FeaturesOption = Annotated[
 ]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of named data sets, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
+    typer.Option(help="Folder with the files of named data sets (cora-ml.npz or cora_ml.npz).", rich_help_panel=_INPUT),
 ]
 MethodOption = Annotated[str | None, table_option("method", "-m")]
 MethodsOption = Annotated[
@@ -55,8 +55,11 @@ OutputOption = Annotated[
 TrainingOption = Annotated[
     str | None,
     typer.Option(
-        help="Which training of an evaluation, as METHOD-seed-S; without it the first.", rich_help_panel=_INPUT
+        help="If the run has several trainings: which one, as METHOD-seed-S. Default: the first.",
+        rich_help_panel=_INPUT,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.", rich_help_panel=_OUTPUT)]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.", rich_help_panel=_OUTPUT)]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON lines only.", rich_help_panel=_OUTPUT)
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_OUTPUT)]

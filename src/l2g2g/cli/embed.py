@@ -59,7 +59,7 @@ def embed(
         bool,
         typer.Option(
             "--validation/--no-validation",
-            help="Keep 5 % of the edges for validation, which ends training early.",
+            help="Hold out 5 % of the edges during training, to stop it in time and to report a score.",
             rich_help_panel=panel_name("training"),
         ),
     ] = True,
@@ -71,7 +71,7 @@ def embed(
     run: Any = None,
     **options: Any,
 ) -> None:
-    """Embed a graph: read, cut, train, align, write one vector per node."""
+    """Embed a graph: train on it and write one vector per node."""
     from l2g2g.graphs.write import check_output, write_embedding
 
     first = communicator.is_first

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SourceArgument = Annotated[
     Path,
     typer.Argument(
-        help="A run directory, a folder of model.save, or any embedding file (.parquet, .csv, .npy, .txt).",
+        help="A run directory, a model saved from Python, or any embedding file (.parquet, .csv, .npy, .txt).",
         metavar="EMBEDDING",
     ),
 ]
@@ -64,7 +64,7 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write one offline page about a run or an embedding file: a map, scores, curves, settings."""
+    """Write an HTML page about a run or an embedding file: map, scores, curves, settings."""
     from l2g2g.graphs.write import check_place, write_text
     from l2g2g.reports.layout import open_layout
     from l2g2g.reports.run_page import render_run
@@ -97,16 +97,18 @@ def report(
 
 def explore(
     embedding: SourceArgument,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any that is free.")] = 0,
+    port: Annotated[
+        int, typer.Option(help="Port on 127.0.0.1, which only this machine can reach; 0 takes any free one.")
+    ] = 0,
     nodes: NodesOption = None,
     graph: GraphOption = None,
     projection: ProjectionOption = "auto",
     data_dir: DataDirOption = None,
     training: TrainingOption = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser, where there is a screen.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open the browser if there is a screen.")] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Serve the page on this machine only, with neighbours searched on request. Ctrl-C ends it.
+    """Open the report in the browser, with neighbour search. Ctrl-C ends it.
 
     PCA is shown at once, and t-SNE as soon as it is computed.
     """
