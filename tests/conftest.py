@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g import cli
+from l2g2g import cli, core
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 
@@ -46,6 +46,22 @@ def run(capsys):
         return stop.value.code, output.out, output.err
 
     return call
+
+
+@pytest.fixture
+def usual_backend():
+    """For tests that choose a backend: the usual one is there again after them."""
+    yield
+    core.set_backend("auto")
+
+
+@pytest.fixture(params=["native", "torch"])
+def backend(request, usual_backend):
+    """A test with the compiled core, where there is one, and with the torch reference."""
+    if request.param == "native" and not core.is_built():
+        pytest.skip("the compiled core is not built")
+    core.set_backend(request.param)
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -30,13 +30,12 @@ TOLERANCE = 2e-6
 
 
 @pytest.fixture(autouse=True)
-def restored():
+def restored(usual_backend):
     """Leave threads, instruction set and backend as they were."""
     threads, level = native.num_threads(), native.instruction_set()
     yield
     core.set_num_threads(threads)
     native.set_instruction_set(level)
-    core.set_backend("auto")
 
 
 @pytest.fixture(params=[(level, threads) for level in native.instruction_sets() for threads in (1, 2)], ids=str)

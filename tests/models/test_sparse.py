@@ -158,24 +158,21 @@ def test_threads_change_nothing_but_rounding(threads):
     assert gradient.numpy() == pytest.approx(matrix.toarray().T @ outer.numpy(), abs=1e-3)
 
 
-def test_the_torch_backend_gives_the_same():
+def test_the_torch_backend_gives_the_same(usual_backend):
     matrices = [
         SparseMatrix.from_scipy(random_csr(30, 12)),
         SparseMatrix.from_scipy(random_csr(30, 12)).thinned(dropout_of(30)),
         SparseMatrix.propagation(symmetric_pattern(12)),
     ]
-    try:
-        for sparse in matrices:
-            found = []
-            for backend in ("auto", "torch"):
-                core.set_backend(backend)
-                dense = draw(12, 5).requires_grad_()
-                product = multiply(sparse, dense, torch.ones(5))
-                found.append((product.detach(), *torch.autograd.grad(product.square().sum(), dense)))
-            for one, other in zip(*found, strict=True):
-                assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
-    finally:
-        core.set_backend("auto")
+    for sparse in matrices:
+        found = []
+        for backend in ("auto", "torch"):
+            core.set_backend(backend)
+            dense = draw(12, 5).requires_grad_()
+            product = multiply(sparse, dense, torch.ones(5))
+            found.append((product.detach(), *torch.autograd.grad(product.square().sum(), dense)))
+        for one, other in zip(*found, strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_what_dropout_leaves_out_depends_on_row_and_column_alone():
