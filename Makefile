@@ -2,6 +2,7 @@
 ifeq ($(word 2,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=2  # the core is compiled while pip installs
 endif
+unexport PYTHONDONTWRITEBYTECODE  # compiled tests are kept: without them every process compiles all modules again
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt

@@ -71,6 +71,22 @@ def planted():
 
 
 @pytest.fixture(scope="session")
+def arrows(planted):
+    """The planted graph as arcs: most point to the larger number, some to the smaller, some both ways."""
+    sources, targets = planted.edges()
+    way = np.random.default_rng(0).random(len(sources))
+    forth, back = way < 0.7, way > 0.6
+    return Graph.from_arcs(
+        np.concatenate([sources[forth], targets[back]]),
+        np.concatenate([targets[forth], sources[back]]),
+        num_nodes=planted.num_nodes,
+        features=planted.features,
+        directed=True,
+        name="arrows",
+    )
+
+
+@pytest.fixture(scope="session")
 def plain(planted):
     """The planted graph without features."""
     return Graph(planted.adjacency, name="plain")

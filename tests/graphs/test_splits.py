@@ -226,20 +226,6 @@ def test_refusals_name_the_numbers(planted):
         split_links(planted, test_fraction=1.5)
 
 
-@pytest.fixture(scope="module")
-def arrows(planted):
-    """The planted graph with a direction for each edge, and both for some."""
-    sources, targets = planted.edges()
-    way = np.random.default_rng(0).random(len(sources))
-    forth, back = way < 0.6, way > 0.5
-    return Graph.from_arcs(
-        np.concatenate([sources[forth], targets[back]]),
-        np.concatenate([targets[forth], sources[back]]),
-        num_nodes=planted.num_nodes,
-        directed=True,
-    )
-
-
 def arcs_of(matrix):
     return {(int(u), int(v)) for u, v in zip(*sp.coo_array(matrix).coords, strict=True)}
 
