@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from l2g2g.evaluation.limits import best_link_scores
+from l2g2g.evaluation.links import best_link_scores
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.heterogeneous import NUM_EDGES, NUM_NODES, VARIANTS
 from l2g2g.graphs.splits import split_links
