@@ -14,6 +14,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import typer
+import typer.testing
 
 from l2g2g import cli, core
 from l2g2g.graphs.block_model import BlockModel
@@ -32,6 +34,23 @@ def no_waiting_for_the_disk():
     """Files are not forced to disk: that is for a power failure, and two thirds of the time of tests that save."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_made_once():
+    """Typer makes all commands anew for each call, which takes longer than most calls; here they are kept."""
+    made, make = {}, typer.main.get_command
+
+    def get_command(app):
+        key = app, len(app.registered_groups)  # `reproduce` joins where the paper's commands are imported
+        if key not in made:
+            made[key] = make(app)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", get_command)
+        patch.setattr(typer.testing, "_get_command", get_command)
         yield
 
 

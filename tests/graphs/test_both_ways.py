@@ -18,7 +18,7 @@ LONG = "1,2\n" * 60
 NAMES = "a,b\n" * 60
 
 
-@pytest.fixture(autouse=True, params=["small batches", "batches as they are"])
+@pytest.fixture(autouse=True, params=["small batches", pytest.param("batches as they are", marks=pytest.mark.slow)])
 def batches(request, monkeypatch):
     """Batches of a few rows, so that small files are read in many; and as users have them. DuckDB prepares all."""
     monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 1 << 60)
