@@ -22,6 +22,7 @@ def test_the_same_seed_twice(command, edges, tmp_path, method):
     assert not np.allclose(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(11)
 def test_the_same_seed_in_another_process(command, launch, edges, tmp_path, happened):
     base = ["embed", edges, "-m", "l2g2g", *SMALL, "--epochs", 40]
@@ -53,6 +54,7 @@ for name, case in cases.items():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(12)
 def test_one_thread_against_two(complete, happened):
     methods = ["l2g2g", "gae+l2g", *(["gae"] if complete else [])]
