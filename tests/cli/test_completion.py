@@ -46,6 +46,7 @@ def test_through_the_shell(words, expected, tmp_path):
     assert offered(words, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_data_sets_and_files(tmp_path):
     (tmp_path / "sbm-mine.csv").write_text("a,b\n")
     (tmp_path / "sbm-notes.pdf").write_text("")

@@ -60,6 +60,7 @@ def test_grid_search_over_nodes_scores_the_links_of_new_nodes(noisy):
     assert search.best_estimator_.embedding_.shape == (noisy.num_nodes, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["graph", "sparse", "dense"])
 def test_before_a_classifier_new_nodes_are_classified_from_their_links(planted, kind):
     sources = {"graph": planted, "sparse": planted.adjacency, "dense": planted.adjacency.toarray()}

@@ -69,6 +69,7 @@ def test_dialects_read_alike(tmp_path, dialect, ending):
     assert edge_set(graph) == {frozenset(edge) for edge in TRIANGLE_WITH_TAIL}
 
 
+@pytest.mark.slow
 @given(
     edges=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=20).filter(
         lambda edges: any(u != v for u, v in edges)

@@ -74,6 +74,7 @@ def test_the_order_of_the_rows_does_not_change_the_graph(tmp_path_factory, pairs
     assert edge_set(read_graph(write(folder, ".csv", pairs))) == edge_set(read_graph(write(folder, ".csv", turned)))
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(pairs=edges_of(st.integers(0, 9)), width=st.integers(1, 4), seed=st.integers(0, 99))
 def test_features_follow_their_nodes_through_every_format(tmp_path_factory, pairs, width, seed):

@@ -196,6 +196,7 @@ def test_equal_hashes_are_split_by_their_nodes(monkeypatch):
     assert edges_of(split.train.adjacency) == {(u, u + 1) for u in range(5, 39)}
 
 
+@pytest.mark.slow
 def test_which_edges_are_held_out_is_uniform():
     """Of a ring of 20, each edge is validation in 1 of 20 seeds and test in 2."""
     ring = Graph.from_arcs(np.arange(20), (np.arange(20) + 1) % 20)

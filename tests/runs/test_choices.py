@@ -41,7 +41,7 @@ def grid():
     return Graph.from_arcs(sources, targets, num_nodes=side * side, name="grid")
 
 
-@pytest.mark.parametrize("method", ["gae", "l2g2g"])
+@pytest.mark.parametrize("method", ["gae", pytest.param("l2g2g", marks=pytest.mark.slow)])
 def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     trained, _ = evaluate_graph(grid, make_config(method, structure="none", patches=4))
     row, run = evaluate_graph(grid, make_config(method, patches=4))
@@ -55,6 +55,7 @@ def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     assert row["dim"] == run.embedding.shape[1] == 16
 
 
+@pytest.mark.slow
 def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
     config = make_config("gae", "accurate", epochs=10)
     row, run = evaluate_graph(grid, config)
@@ -77,6 +78,7 @@ def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
     assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
 
 
+@pytest.mark.slow
 def test_another_seed_chooses_the_same(grid):
     rows = [evaluate_graph(grid, make_config("gae", seed=seed))[0] for seed in (1, 2)]
     assert [row["structure"] for row in rows] == ["spectral"] * 2
@@ -166,6 +168,7 @@ def test_a_signed_model_is_saved_and_gives_new_nodes_vectors(documents, tmp_path
     assert scores[200:][topic].mean() > scores[200:][~topic].mean() > scores[:200].mean()
 
 
+@pytest.mark.slow
 def test_beside_features_structure_gets_a_first_look(grid, planted):
     noise = np.random.default_rng(0).normal(size=(grid.num_nodes, 3)).astype(np.float32)
     row, _ = evaluate_graph(replace(grid, features=noise), make_config("gae"))

@@ -90,8 +90,7 @@ def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
         make_plan(LARGE, make_config(threads=1, memory="600MB"))
 
 
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize(("in_memory", "directed"), [(True, False), (False, True)])
 def test_a_sample_is_trained(in_memory, directed):
     sizes = GraphSizes("tiny", 600, 2000, 8, 8.0)
     seconds = Sample.of(sizes, make_config(threads=1, dim=4, directed=directed)).measure(in_memory)
@@ -144,6 +143,7 @@ def test_only_long_runs_are_announced(quick, monkeypatch, planted):
     assert "planted" in line
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_small_graph_is_near_its_run():
     """The seconds of an epoch, within a wide factor on a busy machine; memory a test process cannot tell."""
     from l2g2g.runs.embed import embed_graph

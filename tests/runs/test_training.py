@@ -46,6 +46,7 @@ def test_the_asymmetric_decoder_learns_directions_and_no_other_can(ring, method)
     assert rows[None]["num_arcs"] == ring.arcs.nnz
 
 
+@pytest.mark.slow
 def test_a_direction_drawn_by_chance_cannot_be_learned():
     """What is held out tells nothing about itself: neither its reverse nor the mask."""
     graph = directed_blocks(0.12, 0.12)

@@ -234,7 +234,12 @@ def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
 )
 @pytest.mark.parametrize(
     ("keep_bytes", "kept_bytes"),
-    [(0, None), (40_000, None), (STATES, KeptBytes(10**6, 10**6, 1)), (STATES + EDGES, KeptBytes(1, 1, 1, 10**6))],
+    [
+        (0, None),
+        pytest.param(40_000, None, marks=pytest.mark.slow),
+        pytest.param(STATES, KeptBytes(10**6, 10**6, 1), marks=pytest.mark.slow),
+        (STATES + EDGES, KeptBytes(1, 1, 1, 10**6)),
+    ],
     ids=["nothing", "some", "states", "states and edges"],
 )
 def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes, kept_bytes):

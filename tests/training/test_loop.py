@@ -200,6 +200,7 @@ def test_a_training_across_patches_follows_its_rotations(noisy):
     assert abs(still[-1] - turned[-1]) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [True, False], ids=["shared", "separate"])
 def test_training_through_the_alignment_learns_and_differs_from_held(noisy, share):
     options = {"dim": 4, "patches": 3, "epochs": 30, "refresh_every": 1, "patience": 0, "share_encoder": share}
