@@ -109,7 +109,7 @@ class LinkScorer:
 
     Attributes:
         columns: Names in `COLUMNS`, and for each its centre and scale and its weight.
-        intercept: The log-odds of a link where one pair in two is one, every scaled column being 0.
+        intercept: The log-odds of a link where all scaled columns are 0, if half of the pairs are links.
     """
 
     columns: dict[str, tuple[float, float, float]]
@@ -148,7 +148,7 @@ class LinkScorer:
 
 
 def _range_of(kind: str, column: np.ndarray) -> tuple[float, float]:
-    """(centre, scale) of a column, by values that a few huge ones do not move."""
+    """(centre, scale) of a column, from its median and quartiles, which outliers do not move."""
     if kind == _PLAIN:
         return 0.0, 1.0
     if kind == _POSITIVE:
@@ -219,8 +219,8 @@ def choose_scorer(
     """Fit the combined scorer to the validation pairs, and compare it with the vectors alone.
 
     wanted: combined takes it in any case and needs validation pairs; auto where its cross-fitted AUC is higher.
-    seed: of the folds. crossed_auc: AUC of the vectors on these folds where some of their weights were fitted to the
-    validation pairs too, each fold scored by weights of the others; None where the vectors know nothing of these pairs.
+    seed: of the folds. crossed_auc: cross-validated AUC, on the same folds, of vectors with weights that were fitted to
+    the validation pairs; None for vectors that have not seen these pairs.
     """
     num_edges = 0 if validation is None else min(len(validation.positive), len(validation.negative))
     if validation is None or num_edges < _LEAST_EDGES:
