@@ -14,7 +14,7 @@ from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.write import write_embedding
 
-BOUNDED = settings(max_examples=40, deadline=None, derandomize=True)
+BOUNDED = settings(max_examples=20, deadline=None, derandomize=True)
 NUMBERS = st.integers(0, 2**63 - 1)
 # Names that no reader takes for numbers, comments or quotes: those are tested where they are.
 NAMES = st.text(st.characters(categories=("L", "Nd")), min_size=1, max_size=12).map(lambda name: f"n{name}")

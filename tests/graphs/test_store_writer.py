@@ -127,8 +127,14 @@ def test_sparse_features(tmp_path):
     compare(tmp_path, edges_file(tmp_path, ".parquet"), tmp_path / "f.npz")
 
 
-@pytest.mark.parametrize("kind", [".csv", ".parquet", "lists"])
-@pytest.mark.parametrize("ids", ["integers", "names", "text features", "text edges"])
+@pytest.mark.parametrize(
+    ("kind", "ids"),
+    [
+        *((".csv", ids) for ids in ("integers", "names", "text features", "text edges")),
+        *((".parquet", ids) for ids in ("integers", "text features")),
+        *(("lists", ids) for ids in ("names", "text edges")),
+    ],
+)
 def test_features_by_id(kind, ids, tmp_path):
     order = GENERATOR.permutation(95)
     vectors = GENERATOR.normal(size=(95, 5)).astype(np.float32)

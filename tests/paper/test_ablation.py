@@ -83,6 +83,7 @@ def test_verdicts(effect, verdict):
     assert effect.verdict == verdict
 
 
+@pytest.mark.slow
 def test_the_tables_hold_the_figures_and_the_failures(make_row, tmp_path):
     def run(variant, seed, **fields):
         return make_row("a", "default", options={**variant.options, "epochs": ablation.EPOCHS}, seed=seed, **fields)
