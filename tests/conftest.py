@@ -29,6 +29,14 @@ FLAGS = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Pages in Chromium are slow tests."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_waiting_for_the_disk():
     """Files are not forced to disk: that is for a power failure, and two thirds of the time of tests that save."""

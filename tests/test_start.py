@@ -59,6 +59,7 @@ def test_every_exported_name_is_there(name):
         package.missing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_nothing_loads_numba():
     assert "numba" not in loaded_by("import l2g2g.runs.embed, l2g2g.runs.evaluate, l2g2g.neighbours.search")
 

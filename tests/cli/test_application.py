@@ -212,8 +212,8 @@ def labelled(tmp_path_factory):
     return path
 
 
-# Inner products, and a learned decoder.
-@pytest.mark.parametrize("preset", ["default", pytest.param("accurate", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["default", "accurate"])  # inner products, and a learned decoder
 def test_all_measures_of_a_labelled_graph(run, labelled, preset):
     chosen = ["--preset", preset, "--method", "gae", "--epochs", 60, "--seed", 0, "--json", "--measures", "all"]
     code, out, err = run("evaluate", labelled, *chosen)

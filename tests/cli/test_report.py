@@ -53,6 +53,7 @@ def evaluated(edges, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_report_writes_a_page_and_says_where(embedded, capsys):
     assert call("report", embedded, "--json") == 0
     row = json.loads(capsys.readouterr().out)

@@ -72,6 +72,7 @@ def runs_on_cuda(kernels, name, is_sparse):
     return bool(kernels(name) & (wanted | COMPOSED))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "preset", "options"),
     [

@@ -21,6 +21,7 @@ def chart():
     return Chart("both", "Two panels.", panels)
 
 
+@pytest.mark.slow
 def test_svg_and_png_of_every_panel(chart, tmp_path):
     svg, png = draw_chart(chart, tmp_path)
     text = svg.read_text()

@@ -1,11 +1,13 @@
 """New nodes: known vectors stay to the bit, and new ones land where they would have been."""
 
 from dataclasses import replace
+from functools import cache
 
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.evaluation.links import evaluate_links
@@ -42,6 +44,12 @@ def known(mixed):
     return mixed.induce(np.arange(mixed.num_nodes - NUM_NEW))
 
 
+@pytest.fixture(scope="module")
+def fitted(known):
+    """A model of the known nodes by its name in CASES, trained once."""
+    return cache(lambda case: clone(CASES[case]).fit(known))
+
+
 def links_of_new(graph, num_known):
     """Links of new nodes, and as many pairs of them without one."""
     edges = np.stack(graph.edges(), axis=1).astype(np.int64)
@@ -51,8 +59,8 @@ def links_of_new(graph, num_known):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, case):
-    model = CASES[case].fit(known)
+def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, fitted, case):
+    model = fitted(case)
     vectors = model.transform(mixed)
     assert vectors.shape == (mixed.num_nodes, model.config_.dim)
     assert vectors.dtype == np.float32
@@ -69,9 +77,9 @@ def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, cas
 
 
 @pytest.mark.parametrize("case", ["gae", "whole pass", "mean of patches", "separate encoders", "paper", "blended"])
-def test_a_copy_of_a_known_node_lands_on_it(known, case):
+def test_a_copy_of_a_known_node_lands_on_it(known, fitted, case):
     """New nodes with the features and neighbours of known ones; patches and frames must be the same for both."""
-    model = CASES[case].fit(known)
+    model = fitted(case)
     nodes = np.arange(0, known.num_nodes, 7)
     twins = NewNodes(
         sp.csr_array(known.adjacency[nodes]),

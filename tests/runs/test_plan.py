@@ -63,6 +63,7 @@ def test_time_grows_with_the_graph_and_shrinks_with_ranks(quick):
         assert shared["partition"] == large.seconds["partition"]
 
 
+@pytest.mark.slow
 def test_messages_take_the_time_of_the_network_and_memory_falls_with_ranks(quick):
     config = make_config(threads=1, epochs=10, patience=0)
     stored = replace(LARGE, on_disk=True)  # otherwise the first rank has to read it

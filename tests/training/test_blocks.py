@@ -45,7 +45,7 @@ def weighted(noisy):
     return Graph.from_arcs(sources, targets, weights, num_nodes=noisy.num_nodes, features=noisy.features, name="w")
 
 
-@pytest.fixture(scope="module", params=["noisy", "planted", "weighted"])
+@pytest.fixture(scope="module", params=["noisy", "planted", pytest.param("weighted", marks=pytest.mark.slow)])
 def stored(request, tmp_path_factory):
     """A graph on disk, its patches on disk, and the same patches in memory."""
     graph = request.getfixturevalue(request.param)

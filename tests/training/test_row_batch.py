@@ -37,7 +37,10 @@ unlock(RowSource)
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
 
-@pytest.fixture(scope="module", params=["noisy", "planted", "weighted"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("noisy", "planted")]
+
+
+@pytest.fixture(scope="module", params=["weighted", *SLOW])
 def stored(request, tmp_path_factory):
     """A graph on disk with dense features, with sparse ones, and with weights."""
     graph = request.getfixturevalue("noisy" if request.param == "weighted" else request.param)
