@@ -155,6 +155,7 @@ def test_wrong_answers_are_refused(command, tmp_path):
     assert "skipped: gave vectors of shape (121, 4), not (120, 4)" in command("--methods", "peers", "--peers", "fake")
 
 
+@pytest.mark.slow
 def test_ours_stops_where_it_reaches_the_peer(command, peers, tmp_path):
     path = tmp_path / "results.jsonl"
     peer = {

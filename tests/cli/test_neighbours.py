@@ -210,6 +210,7 @@ def finished(tmp_path_factory, edges):
     return folder, {(f"n{u}", f"n{v}") for u, v in pairs[hidden]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scorer", ["vectors", "combined", "auto"])
 def test_the_expected_precision_of_a_list_is_near_the_true_one(run, finished, scorer):
     folder, hidden = finished

@@ -106,7 +106,7 @@ GOOD = {
     "npy": ("e.npy", np.array(RING), None, None, 60),
     "npy in two rows": ("e.npy", np.array(RING).T.astype(np.uint16), None, None, 60),
     "npy of other byte order": ("e.npy", np.array(RING).astype(">i4"), None, None, 60),
-    "npy, few edges of many nodes": ("e.npy", np.array([[0, 9_999_999]]), None, None, 1),
+    "npy, few edges of many nodes": ("e.npy", np.array([[0, 999_999]]), None, None, 1),
     "features in another order": ("e.csv", lines(RING), ("f.csv", vectors(reversed(range(60)))), SIXTY, 60),
     "features, more nodes": ("e.csv", LONG, ("f.csv", vectors([7, 2, 1])), [1, 2, 7], 1),
     "features of names": ("e.csv", NAMES, ("f.csv", vectors(["c", "b", '" a"', "a"])), ["a", "b", "c", " a"], 1),

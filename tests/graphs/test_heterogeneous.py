@@ -14,6 +14,7 @@ def graphs():
     return {name: load_dataset(name) for name in VARIANTS}
 
 
+@pytest.mark.slow
 def test_all_have_the_same_size_and_a_known_limit(graphs):
     for name, graph in graphs.items():
         assert (graph.num_nodes, graph.num_edges, graph.num_features) == (NUM_NODES, NUM_EDGES, 100), name

@@ -250,6 +250,7 @@ def test_pickles_are_refused_and_never_run(tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.slow
 def test_files_that_unpack_beyond_the_limit_are_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("adj_indptr.npy", bytes(20_000_000))

@@ -265,6 +265,7 @@ def test_the_report_is_put_between_the_marks(tmp_path):
         insert_report(document, target, "figures")
 
 
+@pytest.mark.slow
 def test_the_docs_hold_the_report_of_the_committed_lines():
     folder = DOCS / "results" / "reproduce"
     document = build_document(read_evidence(folder, quick=False), (folder / COMMANDS).read_text().splitlines())

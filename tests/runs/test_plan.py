@@ -52,6 +52,7 @@ def test_a_sample_has_the_shape_of_the_graph():
     assert sparse.features.nnz / sparse.num_nodes == pytest.approx(5, rel=0.2)
 
 
+@pytest.mark.slow
 def test_time_grows_with_the_graph_and_shrinks_with_ranks(quick):
     config = make_config(threads=1, epochs=100, patience=0)
     small, large = (make_plan(replace(LARGE, num_nodes=n, num_edges=10 * n), config) for n in (10**6, 2 * 10**6))

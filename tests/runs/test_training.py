@@ -33,6 +33,7 @@ def ring():
     return directed_blocks(0.3, 0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gae", "l2g2g"])
 def test_the_asymmetric_decoder_learns_directions_and_no_other_can(ring, method):
     rows = {

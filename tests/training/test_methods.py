@@ -109,6 +109,7 @@ def test_alignment_makes_separate_encoders_agree_on_shared_nodes(noisy):
     assert np.abs(merged.numpy() - run.embedding).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_pairs_between_patches_are_worth_their_place_in_the_loss(village):
     """METIS cuts at the blocks: a loss inside patches never meets the non-edges between them, and cannot tell them."""
     graph = replace(village, features=None)
