@@ -138,6 +138,7 @@ def test_invariant_4_a_new_field_is_an_option_of_the_command_line(with_colour, c
     assert "default: (red; paper: green)" in line
 
 
+@pytest.mark.slow
 def test_invariant_4_a_new_field_is_completed(with_colour):
     def complete(*words):
         asked = {"_L2G2G_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}

@@ -227,7 +227,13 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("case", SAID.values(), ids=SAID.keys())
+def cases_of(table):
+    """All cases; those beyond the first of every three are slow: a store takes DuckDB's 50 ms."""
+    marks = [(), pytest.mark.slow, pytest.mark.slow]
+    return [pytest.param(case, id=name, marks=marks[row % 3]) for row, (name, case) in enumerate(table.items())]
+
+
+@pytest.mark.parametrize("case", cases_of(SAID))
 def test_what_is_said_is_done_in_both_ways(case, tmp_path):
     edges, features, options, (ids, weighted, row, label) = case
     graph, stored = both(tmp_path, edges, features, TableOptions(**options))
@@ -257,7 +263,7 @@ def both(folder, edges, features, options=AS_FOUND):
     return found
 
 
-@pytest.mark.parametrize("case", GOOD.values(), ids=GOOD.keys())
+@pytest.mark.parametrize("case", cases_of(GOOD))
 def test_the_graph_is_the_same(case, tmp_path):
     name, content, features, ids, num_edges = case
     graph, stored = both(tmp_path, (name, content), features)
@@ -394,7 +400,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("case", cases_of(BAD))
 def test_the_refusal_is_the_same(case, tmp_path):
     name, content, features, message = case
     expected, found = both(tmp_path, (name, content), features)

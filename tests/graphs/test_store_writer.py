@@ -127,6 +127,7 @@ def test_sparse_features(tmp_path):
     compare(tmp_path, edges_file(tmp_path, ".parquet"), tmp_path / "f.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "ids"),
     [

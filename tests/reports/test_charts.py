@@ -69,6 +69,7 @@ def test_counts_have_a_tick_each_and_are_written_alike(tmp_path):
     assert count_labels([500, 16_000]) == ["500", "16,000"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(0.009, 0.013), (0.012, 0.05), (0.02, 0.5), (1, 1.01), (1e-4, 2000)])
 def test_a_logarithmic_axis_has_enough_ticks_and_not_too_many(low, high, tmp_path):
     ticks = log_ticks(low, high)

@@ -31,6 +31,8 @@ CASES = {
     "blended": GAE(dim=4, epochs=40, structure="blend"),
 }
 
+QUICK = ("gae", "whole pass", "mean of patches", "separate encoders")
+
 
 @pytest.fixture(scope="module")
 def mixed(noisy):
@@ -58,7 +60,9 @@ def links_of_new(graph, num_known):
     return Pairs(edges, other)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, fitted, case):
     model = fitted(case)
     vectors = model.transform(mixed)
@@ -76,7 +80,9 @@ def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, fit
     assert here > evaluate_links(spoiled, pairs, scorer).auc + 0.05
 
 
-@pytest.mark.parametrize("case", ["gae", "whole pass", "mean of patches", "separate encoders", "paper", "blended"])
+@pytest.mark.parametrize(
+    "case", [*QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in ("paper", "blended"))]
+)
 def test_a_copy_of_a_known_node_lands_on_it(known, fitted, case):
     """New nodes with the features and neighbours of known ones; patches and frames must be the same for both."""
     model = fitted(case)

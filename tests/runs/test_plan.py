@@ -92,6 +92,7 @@ def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
         make_plan(LARGE, make_config(threads=1, memory="600MB"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("in_memory", "directed"), [(True, False), (False, True)])
 def test_a_sample_is_trained(in_memory, directed):
     sizes = GraphSizes("tiny", 600, 2000, 8, 8.0)

@@ -46,6 +46,7 @@ def run(arguments):
     return result.exit_code, result.stdout, result.exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "options"),
     [

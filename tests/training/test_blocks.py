@@ -238,7 +238,7 @@ def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
         (0, None),
         pytest.param(40_000, None, marks=pytest.mark.slow),
         pytest.param(STATES, KeptBytes(10**6, 10**6, 1), marks=pytest.mark.slow),
-        (STATES + EDGES, KeptBytes(1, 1, 1, 10**6)),
+        pytest.param(STATES + EDGES, KeptBytes(1, 1, 1, 10**6), marks=pytest.mark.slow),
     ],
     ids=["nothing", "some", "states", "states and edges"],
 )
