@@ -12,6 +12,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.table_options import TableOptions
 from l2g2g.graphs.text_tables import is_number
 
+# Usual titles of the columns of source and target, in lower case; the first pair that is there counts.
 ENDS = (
     *(("source", "target"), ("source_id", "target_id"), ("sourceid", "targetid"), ("source_node", "target_node")),
     *(("from", "to"), ("from_id", "to_id"), ("fromnodeid", "tonodeid"), ("from_node", "to_node")),
