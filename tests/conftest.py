@@ -17,10 +17,7 @@ import scipy.sparse as sp
 import typer
 import typer.testing
 
-from l2g2g import cli, core
-from l2g2g.graphs.block_model import BlockModel
-from l2g2g.graphs.graph import Graph
-
+# l2g2g is imported in fixtures: it loads torch, which the process that only deals tests to others does not need.
 collect_ignore = ["dist_build.py"]  # a script of `make dist`, run in the folder that it lies in
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -65,6 +62,7 @@ def commands_made_once():
 @pytest.fixture
 def run(capsys):
     """Run a command in this process: (exit code, stdout, stderr)."""
+    from l2g2g import cli
 
     def call(*arguments):
         with pytest.raises(SystemExit) as stop:
@@ -78,6 +76,8 @@ def run(capsys):
 @pytest.fixture
 def usual_backend():
     """For tests that choose a backend: the usual one is there again after them."""
+    from l2g2g import core
+
     yield
     core.set_backend("auto")
 
@@ -85,6 +85,8 @@ def usual_backend():
 @pytest.fixture(params=["native", "torch"])
 def backend(request, usual_backend):
     """A test with the compiled core, where there is one, and with the torch reference."""
+    from l2g2g import core
+
     if request.param == "native" and not core.is_built():
         pytest.skip("the compiled core is not built")
     core.set_backend(request.param)
@@ -94,12 +96,16 @@ def backend(request, usual_backend):
 @pytest.fixture(scope="session")
 def planted():
     """Four blocks of 30 nodes, dense inside and sparse between; one-hot blocks as features."""
+    from l2g2g.graphs.block_model import BlockModel
+
     return BlockModel.planted(num_blocks=4, block_size=30, inside=0.4, outside=0.02).sample(0, name="planted")
 
 
 @pytest.fixture(scope="session")
 def arrows(planted):
     """The planted graph as arcs: most point to the larger number, some to the smaller, some both ways."""
+    from l2g2g.graphs.graph import Graph
+
     sources, targets = planted.edges()
     way = np.random.default_rng(0).random(len(sources))
     forth, back = way < 0.7, way > 0.6
@@ -116,6 +122,8 @@ def arrows(planted):
 @pytest.fixture(scope="session")
 def plain(planted):
     """The planted graph without features."""
+    from l2g2g.graphs.graph import Graph
+
     return Graph(planted.adjacency, name="plain")
 
 
@@ -131,6 +139,8 @@ def noisy(planted):
 @pytest.fixture(scope="session")
 def islands():
     """Three rings of 20 nodes with no edge between them, and four nodes with no edge at all; dense features."""
+    from l2g2g.graphs.graph import Graph
+
     ring = np.arange(20)
     sources = np.concatenate([start + ring for start in (0, 20, 40) for _ in (1, 2)])
     targets = np.concatenate([start + (ring + step) % 20 for start in (0, 20, 40) for step in (1, 2)])

@@ -109,6 +109,7 @@ def test_the_regression_never_sees_a_held_out_pair(peers, planted):
         assert (split.train.adjacency[pairs[:, 0], pairs[:, 1]] > 0).sum() == len(pairs) * is_training_edge
 
 
+@pytest.mark.slow
 def test_a_peer_runs_once_and_is_kept(command, tmp_path):
     first = command("--methods", "peers", "--peers", "fake")
     again = command("--methods", "peers", "--peers", "fake")

@@ -231,6 +231,7 @@ def test_all_measures_of_a_labelled_graph(run, labelled, preset):
     assert [again[name] for name in FURTHER + HARD] == [row[name] for name in FURTHER + HARD]
 
 
+@pytest.mark.slow
 def test_measures_that_do_not_apply_are_null(run, edges, labelled):
     base = ["evaluate", "--method", "gae", "--json", *FAST]
     plain = json.loads(run(*base, labelled)[1])

@@ -43,7 +43,7 @@ def restored(usual_backend):
 SLOW = pytest.mark.slow
 
 
-@pytest.fixture(params=[*(pytest.param((each, 1), marks=SLOW) for each in LESSER), (BEST, 1), (BEST, 2)], ids=str)
+@pytest.fixture(params=[*(pytest.param((each, 1), marks=SLOW) for each in (*LESSER, BEST)), (BEST, 2)], ids=str)
 def machine(request):
     level, threads = request.param
     native.set_instruction_set(level)

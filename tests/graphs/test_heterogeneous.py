@@ -22,6 +22,7 @@ def test_all_have_the_same_size_and_a_known_limit(graphs):
         assert 0.75 < best < 0.999, name
 
 
+@pytest.mark.slow
 def test_the_plain_one_is_sbm_small(graphs):
     best = [
         best_link_scores(graph.block_model, split_links(graph).test).auc

@@ -94,6 +94,7 @@ def test_names(kind, tmp_path):
     compare(tmp_path, edges_file(tmp_path, kind, as_names(PAIRS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [".csv", ".parquet"])
 def test_large_integers_and_integers_beyond_64_bits(kind, tmp_path):
     compare(tmp_path, edges_file(tmp_path, kind, PAIRS * 10**15))

@@ -22,7 +22,7 @@ NUM_ROWS = 130
 TOLERANCE = 2e-5
 
 
-@pytest.fixture(params=[1, 2], autouse=True)
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 2], autouse=True)
 def threads(request):
     before = core.num_threads()
     core.set_num_threads(request.param)

@@ -86,6 +86,7 @@ def test_never_an_excluded_pair_nor_the_diagonal_nor_another_patch(how):
     assert counts.sum() > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "num_rounds"), [(13, 2), (37, 1), (48, 3)], ids=["one tile", "a short last tile", "full tiles"]
 )

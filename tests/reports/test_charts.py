@@ -6,6 +6,8 @@ import pytest
 
 from l2g2g.reports.charts import Chart, Panel, Series, around, count_labels, draw_chart, log_ticks
 
+pytestmark = pytest.mark.slow  # of matplotlib
+
 
 @pytest.fixture
 def chart():
@@ -21,7 +23,6 @@ def chart():
     return Chart("both", "Two panels.", panels)
 
 
-@pytest.mark.slow
 def test_svg_and_png_of_every_panel(chart, tmp_path):
     svg, png = draw_chart(chart, tmp_path)
     text = svg.read_text()
@@ -69,7 +70,6 @@ def test_counts_have_a_tick_each_and_are_written_alike(tmp_path):
     assert count_labels([500, 16_000]) == ["500", "16,000"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(0.009, 0.013), (0.012, 0.05), (0.02, 0.5), (1, 1.01), (1e-4, 2000)])
 def test_a_logarithmic_axis_has_enough_ticks_and_not_too_many(low, high, tmp_path):
     ticks = log_ticks(low, high)

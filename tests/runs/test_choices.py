@@ -41,7 +41,8 @@ def grid():
     return Graph.from_arcs(sources, targets, num_nodes=side * side, name="grid")
 
 
-@pytest.mark.parametrize("method", ["gae", pytest.param("l2g2g", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gae", "l2g2g"])
 def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     trained, _ = evaluate_graph(grid, make_config(method, structure="none", patches=4))
     row, run = evaluate_graph(grid, make_config(method, patches=4))
@@ -275,6 +276,7 @@ def test_after_a_bad_cut_patches_are_wider_fewer_edges_hidden_and_the_assembly_c
     assert stored["auc"] == pytest.approx(row["auc"], abs=5e-3)
 
 
+@pytest.mark.slow
 def test_signed_vectors_go_on_when_the_graph_grows(documents, tmp_path):
     model = L2G2G(dim=8, structure="spectral", epochs=2).fit(documents)
     assert model.config_.decoder == "signed"

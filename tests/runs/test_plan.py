@@ -79,6 +79,7 @@ def test_messages_take_the_time_of_the_network_and_memory_falls_with_ranks(quick
     assert spread.seconds["exchange"] < near.seconds["exchange"]
 
 
+@pytest.mark.slow
 def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
     free = make_plan(LARGE, make_config(threads=1))
     limited = make_plan(LARGE, make_config(threads=1, memory="3GB"))
@@ -116,6 +117,7 @@ def test_on_the_command_line(quick, tmp_path, planted):
     assert told.stdout.startswith("reddit-like: 10 patches in memory")
 
 
+@pytest.mark.slow
 def test_directions_take_memory_and_are_checked(quick, tmp_path, planted):
     directed = make_config(threads=1, directed=True)
     assert Sample.of(LARGE, directed).graph.directed

@@ -179,6 +179,7 @@ def test_places_that_cannot_be_written_to(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_evaluations_keep_every_training_apart(noisy, tmp_path):
     def evaluate(folder, *, resume=False, stop=None, seeds=(0, 1)):
         def on_epoch(report):

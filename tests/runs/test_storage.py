@@ -386,6 +386,7 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
     assert rows[0]["num_patches"] == rows[1]["num_patches"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
 def test_all_measures_of_a_store_are_those_of_memory(noisy, tmp_path, monkeypatch, protocol):
     """The same split and the same patches; ranks among candidates, and a probe of the labels."""

@@ -119,6 +119,7 @@ def weak(planted):
     return replace(planted, features=noise, name="weak")
 
 
+@pytest.mark.slow
 def test_structure_helps_features_that_say_nothing_and_auto_finds_it(weak, planted):
     rows = {
         choice: evaluate_graph(weak, make_config("gae", structure=choice, structure_width=8, epochs=60, **FAST))[0]
