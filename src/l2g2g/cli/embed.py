@@ -135,14 +135,11 @@ def embed(
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
-        typer.echo(
-            f"{output}: {loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}, "
-            f"{done.trained.history.num_epochs} epochs, {row['seconds']['total']:.1f} s"
-        )
-        typer.echo(done.tell_validation())
-        if movement is not None:
-            typer.echo(movement.summary())
-        typer.echo(f"next: {_next_command(output, run.run_dir, first_id)}")
+        size = f"{loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}"
+        took = f"{done.trained.history.num_epochs} epochs, {row['seconds']['total']:.1f} s"
+        lines = [f"{output}: {size}, {took}", done.tell_validation()]
+        lines += [] if movement is None else [movement.summary()]
+        typer.echo("\n".join([*lines, f"next: {_next_command(output, run.run_dir, first_id)}"]))
 
 
 def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: Path) -> dict[str, Any]:
