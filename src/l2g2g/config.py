@@ -14,6 +14,7 @@ from l2g2g.options import ByMethod, Option, option, read_options, suggest
 BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
 _FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 _WIDENED_SHARE, _MOST_WIDENED_EDGES = 0.4, 1_000_000
+_FALLING_EPOCHS = {5_000: 330, 20_000: 220}  # with a falling rate, of graphs of fewer edges
 MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -728,7 +729,7 @@ class Config:
             return self.epochs
         if self.schedule == "constant":
             return 300
-        return 220 if num_edges < 20_000 else 100
+        return next((epochs for edges, epochs in _FALLING_EPOCHS.items() if num_edges < edges), 100)
 
     def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
         """Share of the edges to predict that an epoch scores.
