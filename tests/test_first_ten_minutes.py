@@ -657,6 +657,7 @@ def test_tables_fit_80_columns_with_every_name_whole(run, monkeypatch):
     assert {item.name for item in list_datasets(None)} <= words
 
 
+@pytest.mark.slow
 def test_importing_an_estimator_loads_neither_torch_nor_a_library_of_tables():
     libraries = {"torch", "pandas", "polars", "networkx", "igraph"}
     # scikit-learn itself imports pandas where it is installed.

@@ -554,7 +554,7 @@ class Config:
         for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
-            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling in ("degree", "auto")),
+            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling not in (None, "uniform")),
         ):
             if is_set:
                 raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")

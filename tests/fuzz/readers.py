@@ -624,6 +624,11 @@ def targets():
     arrays = (features(), features().astype(np.float64), np.eye(NUM_NODES, dtype=np.int32))
     graphs = npz_graphs()
     sources, far = (np.array(part) for part in zip(*RING, strict=True))
+    edges_parquet = [
+        {"edges.parquet": parquet(source=sources, target=far)},
+        {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
+        {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
+    ]
     saint = {
         "adj_full.npz": saved(adjacency()),
         "feats.npy": m.npy(features().astype(np.float64)),
@@ -665,11 +670,7 @@ def targets():
         ),
         Target(
             "edges as Parquet",
-            [
-                {"edges.parquet": parquet(source=sources, target=far)},
-                {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
-                {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
-            ],
+            edges_parquet,
             read_edges,
             share=2,
             bombs=with_bombs,
@@ -766,11 +767,7 @@ def targets():
         ),
         Target(
             "large edges as Parquet",
-            [
-                {"edges.parquet": parquet(source=sources, target=far)},
-                {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
-                {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
-            ],
+            edges_parquet,
             read_large,
             share=0.3,
         ),

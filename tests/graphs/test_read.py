@@ -69,6 +69,7 @@ def test_dialects_read_alike(tmp_path, dialect, ending):
     assert edge_set(graph) == {frozenset(edge) for edge in TRIANGLE_WITH_TAIL}
 
 
+@pytest.mark.slow
 @given(
     edges=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=20).filter(
         lambda edges: any(u != v for u, v in edges)
@@ -249,6 +250,7 @@ def test_pickles_are_refused_and_never_run(tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.slow
 def test_files_that_unpack_beyond_the_limit_are_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("adj_indptr.npy", bytes(20_000_000))

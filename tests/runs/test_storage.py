@@ -46,6 +46,7 @@ def run(arguments):
     return result.exit_code, result.stdout, result.exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "options"),
     [
@@ -393,6 +394,7 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
     assert rows[0]["num_patches"] == rows[1]["num_patches"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
 def test_all_measures_of_a_store_are_those_of_memory(noisy, tmp_path, monkeypatch, protocol):
     """The same split and the same patches; ranks among candidates, and a probe of the labels."""

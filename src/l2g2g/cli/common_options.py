@@ -10,6 +10,7 @@ import typer
 from l2g2g.cli.completion import BASELINE_NAMES, complete_graph, complete_words
 from l2g2g.cli.help import panel_name
 from l2g2g.cli.training_options import table_option
+from l2g2g.graphs.formats import WHOLE_GRAPHS
 from l2g2g.methods import METHODS
 
 _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
@@ -18,8 +19,8 @@ _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
 def _graph() -> Any:
     return typer.Argument(
         metavar="GRAPH",
-        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of .csv or .parquet parts), .npz, .mtx, "
-        ".graphml, the name of a data set, or a store (l2g2g prepare).",
+        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of .csv or .parquet parts), "
+        f"{', '.join(WHOLE_GRAPHS)}, the name of a data set, or a store (l2g2g prepare).",
         autocompletion=complete_graph,
     )
 

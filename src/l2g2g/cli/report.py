@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.cli.browser import open_browser
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
 
@@ -127,7 +128,7 @@ def explore(
     page = render_run(record, places, _columns(record), answers="live", others=others)
     with make_server(page, Partners(record), port, pending) as server:
         typer.echo(server.address)
-        is_open = browser and open_browser(server.address)
+        is_open = browser and _open_browser(server.address)
         if not quiet:
             what = "opened in the browser" if is_open else "open this address in a browser on this machine"
             typer.echo(f"{what}; Ctrl-C ends it", err=True)
@@ -182,3 +183,19 @@ def _columns(record: RunRecord) -> list[MapColumn]:
         return make_columns(record)
     clusters = find_clusters(record.vectors, record.node_ids, edges=record.edges)
     return make_columns(record, clusters.numbers, name_clusters(clusters, record.label_texts(), record.degrees))
+
+
+def _open_browser(address: str) -> bool:
+    """Open an address in the user's browser; False where there is no screen, or no browser.
+
+    A browser in the terminal would take the terminal away from the command that serves the page.
+    """
+    import webbrowser
+
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32")
+    if not screen or not sys.stdout.isatty():
+        return False
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False

@@ -10,6 +10,7 @@ import numpy as np
 from l2g2g.core import kernels
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import NumericalError
+from l2g2g.graphs.graph import EdgeModel
 from l2g2g.graphs.splits import Pairs
 
 PairScorer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -52,3 +53,9 @@ def evaluate_links(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | Non
     """Score pairs by the inner product of their vectors, or by a scorer of its own."""
     sources, targets, is_edge = pairs.endpoints()
     return link_scores(is_edge, (scorer or score_inner_products)(embedding, sources, targets))
+
+
+def best_link_scores(block_model: EdgeModel, pairs: Pairs) -> LinkScores:
+    """The scores of the true edge probabilities on these very pairs: no embedding does better on average."""
+    sources, targets, is_edge = pairs.endpoints()
+    return link_scores(is_edge, block_model.edge_probability(sources, targets))

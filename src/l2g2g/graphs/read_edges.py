@@ -83,20 +83,20 @@ def edges_from_table(table: Any, source_name: str, options: TableOptions = AS_FO
     return next(_open_columns(stream, roles, arrow.schema.types, arrow.num_rows, source_name, options).tables())
 
 
-def edges_from_pairs(edges: list[Any], source_name: str = "edges") -> EdgeTable:
+def edges_from_pairs(edges: list[Any]) -> EdgeTable:
     """Take a list of (source, target) or (source, target, weight), ids integers or text."""
     lengths = {len(edge) for edge in edges}
     if lengths not in ({2}, {3}):
         odd = next(place for place, edge in enumerate(edges) if len(edge) not in (2, 3) or len(edge) != len(edges[0]))
         raise InputError(
-            f"{source_name}: edge number {odd} has {len(edges[odd])} parts, the first {len(edges[0])}; "
+            f"edges: edge number {odd} has {len(edges[odd])} parts, the first {len(edges[0])}; "
             f"give (source, target) or (source, target, weight) for every edge"
         )
     import pyarrow as pa
 
     columns = [_from_values(list(column)) for column in zip(*edges, strict=True)]
     table = pa.table(columns, names=["source", "target", "weight"][: len(columns)])
-    return edges_from_table(table, source_name)
+    return edges_from_table(table, "edges")
 
 
 def open_text_edges(

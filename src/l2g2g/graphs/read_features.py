@@ -407,8 +407,6 @@ def _label_kind_of(columns: Callable[[], Iterable[pa.ChunkedArray]], layout: _La
 
 
 def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, *, keep: bool) -> NamedFeatures:
-    import pyarrow as pa
-
     whole = open_text_table(path, keep=keep)
     if len(whole.titles) < 2:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
@@ -418,16 +416,13 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
     titles = whole.titles if skip_first else None
     layout = _find_layout(titles, len(whole.titles), options, str(path), known, first_cells)
     text = whole.of_columns(layout.places)
-    batches: Stream[Columns] = partial(_typed_columns, text, skip_first, layout.first_feature)
-    batches = collected(batches) if keep else batches
-    is_plain = options.missing == "error" and known is None
-    try:
-        num_rows = sum(len(columns[0]) for columns in batches()) if is_plain else 0
-    except pa.ArrowInvalid:
-        is_plain = False
-    if not is_plain:
-        batches = partial(_text_columns, text, skip_first)
-        batches = collected(batches) if keep else batches
+    numbers: Stream[Columns] = partial(_typed_columns, text, skip_first, layout.first_feature)
+    batches = collected(numbers) if keep else numbers
+    num_rows = _count_rows_of_numbers(batches) if options.missing == "error" and known is None else None
+    is_plain = num_rows is not None
+    if num_rows is None:
+        words: Stream[Columns] = partial(_text_columns, text, skip_first)
+        batches = collected(words) if keep else words
         num_rows = sum(len(columns[0]) for columns in batches())
     if num_rows == 0:
         raise InputError(f"{path}: only a header; it needs one row per node")
@@ -475,6 +470,16 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
 
     num_features = len(layout.features) if columns is None else columns.num_features
     return NamedFeatures(str(path), num_features, has_integers, tables, row_name, columns)
+
+
+def _count_rows_of_numbers(batches: Stream[Columns]) -> int | None:
+    """Number of rows; None where a feature is not a number."""
+    import pyarrow as pa
+
+    try:
+        return sum(len(columns[0]) for columns in batches())
+    except pa.ArrowInvalid:
+        return None
 
 
 def _typed_columns(text: TextTable, skip_first: bool, first_feature: int) -> Iterator[Columns]:

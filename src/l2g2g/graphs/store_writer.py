@@ -49,8 +49,8 @@ def write_store(
         memory_bytes: What this may take beside what the process holds already.
         name: What to call the graph; by default after its file.
         data_dir, seed, directed, tables: As for `read_graph`.
-        measure: Called with the name of each stage ("read", "sort", "features"), gives a context that lasts as long.
-        progress: Told how far DuckDB is.
+        measure: Gives a context manager for each stage by its name ("read", "sort", "features").
+        progress: Called with how far DuckDB is.
     """
     if memory_bytes < LEAST_MEMORY:
         raise ResourceError(
@@ -111,5 +111,5 @@ def describe_source(
 
 def _size_on_disk(path: Path) -> int:
     if not path.exists():
-        return 0  # the reader tells
+        return 0  # the reader says that it is not there
     return sum(part.stat().st_size for part in parts_of(path))

@@ -102,7 +102,7 @@ def nearest(
 
 
 def search_index(index: NeighbourIndex, rows: np.ndarray, k: int) -> Neighbours:
-    """The same from an index that is there already, with its recall on a few hundred nodes."""
+    """As `nearest`, by an index that was built before; its recall is measured on 200 nodes."""
     k = check_k(k, index.factors.num_nodes)
     return Neighbours(*index.search(rows, k), recall=index.recall(k, num_samples=_RECALL_SAMPLES))
 

@@ -76,7 +76,7 @@ class PatchSet:
         return self.num_rows / self.num_nodes
 
     def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
-        """(num_rows,) float32 how much every row of these patches counts in the vector of its node; None for all.
+        """(num_rows,) float32 how much every row of some patches, or of all, counts in the vector of its node.
 
         The rows of a node add up to 1. All count alike, but in widened patches by the square of the edges that they
         have there: a node sees most of its edges in its own patch and few in those that took it in.
@@ -179,9 +179,9 @@ def make_patches(
     wanted = overlap_size(min_overlap, target_overlap, graph.num_nodes, len(pairs))
     quotas = _quotas(pairs, np.diff(starts), wanted)
     bounds = np.concatenate([[0], np.cumsum(quotas)])
-    nodes, ties = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.int64)
+    nodes, edge_counts = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.int64)
     for block in read_ahead(graph.row_blocks()):
-        kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, ties)
+        kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, edge_counts)
     for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
         nodes[own] = _grow_inside(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])
