@@ -57,7 +57,7 @@ def test_one_process_owns_everything():
     request, total = table.request(None, 7)
     assert total == 7
     torch.testing.assert_close(table.gather(request), expected)
-    torch.testing.assert_close(table.to_first("means"), expected)
+    torch.testing.assert_close(table.by_range("means", np.array([0, 5])), expected)
     table.clear()
     with pytest.raises(AssertionError, match="nothing was added"):
         _ = table.rows
@@ -66,6 +66,7 @@ def test_one_process_owns_everything():
 # Nodes 0 to 7; rank 0 has the patch 0 1 2 3 and owns 1 2 3; rank 1 has 2 3 4 5 and 5 6; rank 2 has 6 7 0.
 HELD = [[np.array([0, 1, 2, 3])], [np.array([2, 3, 4, 5]), np.array([5, 6])], [np.array([0, 6, 7])]]
 OWNERS = np.array([2, 0, 0, 0, 1, 1, 1, 2])
+BOUNDS = np.array([0, 3, 3, 8])  # the ranges of nodes by which rows are handed out: rank 1 gets none
 COUNTS = np.bincount(np.concatenate([nodes for patches in HELD for nodes in patches]))
 
 
@@ -83,23 +84,22 @@ def test_ranks_add_up_what_one_process_does(asks_for_all):
 
     def work(communicator):
         rank = communicator.rank
-        here = np.unique(np.concatenate(HELD[rank]))
-        table = NodeTable(communicator, OWNERS, here)
+        table = NodeTable(communicator, OWNERS, np.unique(np.concatenate(HELD[rank])))
         placements = [table.place(nodes, shares[nodes]) for nodes in HELD[rank]]
         for placement, part in zip(placements, vectors[rank], strict=True):
             table.scatter_add(placement, part)
         table.complete("sums")
-        first = table.to_first("means")
+        here = table.by_range("means", BOUNDS)
         request, total = table.request(None if asks_for_all else wanted[rank], rank + 1)
         asked = np.arange(8) if request.nodes is None else request.nodes
         found = table.gather(request)
         table.clear()
         table.scatter_add_to_owners(request, pair_gradients[rank][asked])
         table.return_ghosts("gradients")
-        return first, asked, found, total, [table.take(placement) for placement in placements]
+        return here, asked, found, total, [table.take(placement) for placement in placements]
 
-    for rank, (first, nodes, found, total, gradients) in enumerate(run_ranks(3, work)):
-        torch.testing.assert_close(first, expected if rank == 0 else expected[:0])
+    for rank, (here, nodes, found, total, gradients) in enumerate(run_ranks(3, work)):
+        torch.testing.assert_close(here, expected[BOUNDS[rank] : BOUNDS[rank + 1]])
         assert sorted(nodes.tolist()) == np.flatnonzero(wanted[rank]).tolist()
         torch.testing.assert_close(found, expected[nodes])
         assert total == 6

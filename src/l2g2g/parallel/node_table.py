@@ -245,13 +245,18 @@ class NodeTable:
         for places, part in zip(request.outgoing, received.split(lengths), strict=True):
             self._rows.index_add_(0, _tensor(places, rows), part)
 
-    def to_first(self, kind: str) -> Tensor:
-        """(num_nodes, width) the rows of all nodes on rank 0; no row on the others."""
+    def by_range(self, kind: str, bounds: np.ndarray) -> Tensor:
+        """(num_here, width) the rows of a range of nodes on each rank. bounds: (num_ranks + 1,) of these ranges."""
         if self.has_all:
             return self.rows
+        rank = self.communicator.rank
         own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
-        gathered = self.communicator.gather(kind, own, self._num_owned)
-        return self._by_node(gathered) if self.communicator.is_first else gathered
+        lengths = np.diff(np.searchsorted(self.owned_nodes, bounds)).tolist()
+        coming = group_by_rank(self._owners[bounds[rank] : bounds[rank + 1]], self.communicator.size)
+        received = self.communicator.all_to_all(kind, own, lengths, [len(part) for part in coming])
+        rows = torch.empty_like(received)
+        rows[_tensor(np.concatenate(coming), rows)] = received
+        return rows
 
     def _by_node(self, gathered: Tensor) -> Tensor:
         """Rows of all nodes in their order. gathered: the same, those that rank 0 owns first."""

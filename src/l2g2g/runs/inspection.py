@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from l2g2g.alignment.residuals import Residuals
 from l2g2g.alignment.streaming import SharedNodes, compare_copies
 from l2g2g.alignment.synchronise import Frame
-from l2g2g.evaluation.links import PairScorer
 from l2g2g.evaluation.separation import ScoredPairs
-from l2g2g.graphs.splits import Pairs
-from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.neighbours.link_model import LinkModel
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
-from l2g2g.training.batches import Batches
-from l2g2g.training.loop import LoopSettings, WholePass, embed_nodes, encode_patches
-from l2g2g.training.shard import Shard
 
 
 @dataclass(frozen=True)
@@ -36,34 +27,6 @@ class Inspection:
     scored: ScoredPairs | None = None
     residuals: Residuals | None = None
     link_model: dict[str, Any] | None = None
-
-
-def inspect_training(
-    model: Autoencoder,
-    batches: Batches,
-    patch_set: PatchSet,
-    settings: LoopSettings,
-    frame: Frame,
-    whole: WholePass | None,
-    *,
-    validation: Pairs | None,
-    scorer: PairScorer | None,
-    fit_links: Callable[[np.ndarray], LinkModel | None] | None = None,
-) -> Inspection:
-    """One more pass over the training graph. whole: as in `embed_nodes`; validation: pairs to be scored, if any.
-
-    fit_links: fits a link model to vectors that have not seen the validation pairs.
-    """
-    scored, residuals, links = None, None, None
-    if validation is not None or whole is None:  # without a whole pass this is what aligns the patches
-        embedding, frame = embed_nodes(model, batches, Shard(patch_set), settings, frame, whole)
-    if validation is not None:
-        vectors = embedding.cpu().numpy()
-        scored = ScoredPairs.of("validation", vectors, validation, scorer, settings.seed)
-        links = None if fit_links is None else fit_links(vectors)
-    if patch_set.num_patches > 1:
-        residuals = patch_residuals(encode_patches(model, batches).cpu(), patch_set, frame.to("cpu"))
-    return Inspection(scored, residuals, None if links is None else links.to_dict())
 
 
 def patch_residuals(stacked: Tensor, patch_set: PatchSet, frame: Frame) -> Residuals:

@@ -26,6 +26,7 @@ from l2g2g.training.assignment import assign_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.row_shard import RowShard
+from l2g2g.training.rows import rank_bounds
 from l2g2g.training.shard import Shard, shared_parameters
 
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
@@ -59,7 +60,7 @@ def make_shard(
     owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     watched = validates or is_kept  # all patches are read while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
-    shard = Shard(patch_set, communicator, owners, apart=apart)
+    shard = Shard(patch_set, communicator, owners, rank_bounds(graph, communicator.size), apart=apart)
     return shard, RankCheckpointWriter(shard, checkpoints) if is_kept else None
 
 

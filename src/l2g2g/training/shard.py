@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +25,7 @@ class Shard:
         patch_set: All patches.
         communicator: Of this rank; None for one process.
         owners: (num_patches,) the rank of every patch; None for one process.
+        bounds: (num_ranks + 1,) the ranges of nodes by which vectors are handed out; None for one process.
         apart: Nothing is shared and nothing is read before the end, so nothing is sent in training.
 
     Attributes:
@@ -38,10 +38,12 @@ class Shard:
         patch_set: PatchSet,
         communicator: Communicator | None = None,
         owners: np.ndarray | None = None,
+        bounds: np.ndarray | None = None,
         *,
         apart: bool = False,
     ) -> None:
         self.patch_set, self.apart = patch_set, apart
+        self.bounds = np.array([0, patch_set.num_nodes]) if bounds is None else bounds
         self.communicator = communicator or Communicator()
         self.communicator.sent = MessageCount()  # those of this training
         self.owners = np.zeros(patch_set.num_patches, np.int64) if owners is None else owners
@@ -53,11 +55,6 @@ class Shard:
     def has_all(self) -> bool:
         """Whether all patches are here."""
         return self.communicator.size == 1
-
-    @property
-    def is_first(self) -> bool:
-        """Whether vectors of all nodes end here."""
-        return self.communicator.is_first
 
     @cached_property
     def table(self) -> NodeTable:
@@ -100,7 +97,7 @@ class Shard:
         return loss
 
     def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
-        """(num_nodes, dim) mean vectors of all nodes on the first rank, and none on the others.
+        """(num_nodes, dim) mean vectors; on several ranks those of the range of nodes of this one.
 
         stacked: (num_rows, dim) rows of the patches here, in their order.
         """
@@ -111,13 +108,9 @@ class Shard:
         shares = self.patch_set.shares_of(self.patches)
         table.scatter_add(table.place(part.global_nodes, shares), aligned)
         table.complete("node sums")
-        vectors = table.to_first("node means")
+        vectors = table.by_range("node means", self.bounds)
         table.clear()
         return vectors
-
-    def decide(self, judge: Callable[[], Any]) -> Any:
-        """What the first rank finds, for all; see `Communicator`."""
-        return self.communicator.decide(judge)
 
     def end(self, losses: list[float]) -> list[float]:
         """After the last epoch: the losses of all ranks. Those that trained apart know only their part of each."""
