@@ -126,7 +126,13 @@ def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name
 def test_apart_nothing_is_sent_before_the_end(jobs):
     kinds = set(by_rank(jobs, "apart", 2))
     vectors = {"overlaps", "alignment", "node_sums", "node_means"}
-    scored = {"held_out_pairs", "pair_ends", "pair_scores", "check", "count"}  # pairs of the validation and their scores
+    scored = {
+        "held_out_pairs",
+        "pair_ends",
+        "pair_scores",
+        "check",
+        "count",
+    }  # of the validation
     assert kinds == vectors | scored | {"losses", "ghost_nodes", "node_vectors"}
     times = {kind: count["times"] for kind, count in jobs[2]["apart"]["messages"].items()}
     assert times["ghost_nodes"] == 2  # their number, and who they are
