@@ -133,7 +133,7 @@ def test_apart_nothing_is_sent_before_the_end(jobs):
         "check",
         "count",
     }  # of the validation
-    assert kinds == vectors | scored | {"losses", "ghost_nodes", "node_vectors"}
+    assert kinds == vectors | scored | {"losses", "ghost_nodes", "shares", "node_vectors"}
     times = {kind: count["times"] for kind, count in jobs[2]["apart"]["messages"].items()}
     assert times["ghost_nodes"] == 2  # their number, and who they are
     assert times["losses"] == times["node_vectors"] == 1

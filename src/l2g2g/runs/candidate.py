@@ -152,7 +152,7 @@ class Setting:
             communicator=shard.communicator,
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
         )
-        shares = patch_set.shares_of if self.local is None else self.local.shares
+        shares = shard.shares_of if self.local is None else self.local.shares
         return GlobalPairs(pairs, shard.table, shares)
 
     def make_pass(self, graph: GraphStore, *, trains: bool = False) -> WholePass | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,7 +38,7 @@ def patch_residuals(stacked: Tensor, patch_set: PatchSet, frame: Frame) -> Resid
     shared = SharedNodes(
         stacked[rows],
         torch.searchsorted(rows, torch.from_numpy(patch_set.offsets)),
-        torch.from_numpy(patch_set.global_nodes)[rows],
+        torch.from_numpy(np.asarray(patch_set.global_nodes))[rows],
         OverlapIndex(overlaps.num_patches, overlaps.edges, overlaps.pointers, first, second),
     )
     found = compare_copies(shared, frame, patch_set.num_patches, patch_set.num_nodes)

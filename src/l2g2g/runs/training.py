@@ -167,7 +167,7 @@ def run_split(
         Trained(setting.model, frame, done.trained.history),
         patch_set,
         used,
-        patches.kept_edge_fraction(graph, communicator),
+        patches.kept_edge_fraction(graph),
         clock.seconds,
         fitted,
         inspection,

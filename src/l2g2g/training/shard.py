@@ -61,13 +61,35 @@ class Shard:
         """Rows of all nodes; a node is owned by the rank of its first patch."""
         patch_set = self.patch_set
         homes = np.empty(patch_set.num_nodes, np.int16)
-        homes[patch_set.global_nodes[::-1]] = np.repeat(self.owners.astype(np.int16), patch_set.sizes)[::-1]
+        for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
+            homes[patch_set.nodes_of(patch)] = self.owners[patch]
         return NodeTable(self.communicator, homes, self.nodes)
 
     @cached_property
     def nodes(self) -> np.ndarray:
         """(num_local,) int64 ascending, the nodes of the patches here."""
         return np.unique(self._part.global_nodes).astype(np.int64)
+
+    def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
+        """(num_rows,) how much every row of some patches here counts; see `PatchSet`. At first every rank must ask."""
+        if self.has_all:
+            return self.patch_set.shares_of(patches)
+        places = np.searchsorted(self.patches, self.patches if patches is None else patches)
+        bounds = self._part.offsets
+        return np.concatenate([self._row_shares[bounds[place] : bounds[place + 1]] for place in places])
+
+    @cached_property
+    def _row_shares(self) -> np.ndarray:
+        """(num_own_rows,) float32: the rows that other ranks have of a node are added up at its owner."""
+        part, table = self._part, self.table
+        weights, place = part.row_weights, table.place(part.global_nodes, np.ones(part.num_rows, np.float32))
+        table.clear()
+        table.scatter_add(place, torch.tensor(weights, device=self.communicator.device)[:, None])
+        table.complete("shares")
+        table.return_ghosts("shares")
+        totals = table.take(place)[:, 0].cpu().numpy()
+        table.clear()
+        return (weights / totals).astype(np.float32)
 
     @cached_property
     def _part(self) -> PatchSet:
@@ -105,7 +127,7 @@ class Shard:
         offsets = torch.from_numpy(part.offsets).to(stacked.device)
         aligned = apply_frame(stacked, offsets, frame.part(self.patches))
         table.clear()
-        shares = self.patch_set.shares_of(self.patches)
+        shares = self.shares_of(self.patches)
         table.scatter_add(table.place(part.global_nodes, shares), aligned)
         table.complete("node sums")
         vectors = table.by_range("node means", self.bounds)
