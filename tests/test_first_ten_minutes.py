@@ -605,12 +605,12 @@ def test_tables_fit_80_columns_with_every_name_whole(run, monkeypatch):
     assert {item.name for item in list_datasets(None)} <= words
 
 
-def test_importing_an_estimator_loads_no_library_of_tables():
-    tables = {"pandas", "polars", "networkx", "igraph"}
+def test_importing_an_estimator_loads_neither_torch_nor_a_library_of_tables():
+    libraries = {"torch", "pandas", "polars", "networkx", "igraph"}
     # scikit-learn itself imports pandas where it is installed.
     code = (
         "import sys; import sklearn.utils.fixes; before = set(sys.modules); from l2g2g import L2G2G; "
-        f"print(sorted({tables} & (set(sys.modules) - before)))"
+        f"print(sorted({libraries} & (set(sys.modules) - before)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -113,3 +113,24 @@ def test_products_with_features_in_blocks(monkeypatch, sparse, keep_bytes):
 
 def test_ranges_of_rows_have_about_the_same_work():
     assert balance_rows(lambda row: 10 * row, 100, 4).tolist() == [0, 25, 50, 75, 100]
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_columns_of_a_large_table_are_multiplied_part_by_part(backend, monkeypatch, num_ranks):
+    bounds = np.array([[0, 3], [0, 1, 3]][num_ranks - 1])
+    table = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32))
+
+    def work(communicator):
+        low, high = bounds[communicator.rank : communicator.rank + 2]
+        rows = LocalRows(Rows(PATH, low, high), communicator, bounds)
+        matrix = RowPropagation.symmetric(VisibleRows(rows))
+        asked = []
+        monkeypatch.setattr(
+            rows, "with_ghosts", lambda part: asked.append(part.shape[1]) or type(rows).with_ghosts(rows, part)
+        )
+        return matrix.product(table[low:high], torch.ones(40)), asked
+
+    monkeypatch.setattr("l2g2g.models.row_propagation._MOST_COPIED", 4 * 3 * 20)
+    found = run_ranks(num_ranks, work)
+    assert all(asked == [16, 16, 8] for _, asked in found)
+    np.testing.assert_allclose(np.concatenate([rows for rows, _ in found]), whole(False) @ table.numpy() + 1, atol=1e-5)

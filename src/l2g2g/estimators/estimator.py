@@ -1,4 +1,7 @@
-"""Estimators: fit a graph, read `embedding_`, embed new nodes. One class per method, all of scikit-learn's shape."""
+"""Estimators: fit a graph, read `embedding_`, embed new nodes. One class per method, all of scikit-learn's shape.
+
+Methods import what needs torch, so that `from l2g2g import L2G2G` does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted
-from l2g2g.estimators.graph_input import read_grown, read_training, set_columns
 from l2g2g.estimators.notebook import is_notebook, show_progress
 from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
-from l2g2g.estimators.torch_module import EncoderModule
-from l2g2g.graphs.frames import embedding_frame
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.matching import match_nodes
-from l2g2g.graphs.new_nodes import NewNodes
-from l2g2g.runs.artefact import Artefact, open_artefact, write_artefact
-from l2g2g.runs.embed import embed_graph
-from l2g2g.runs.finished import ESTIMATORS, describe_run
-from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.link_methods import LinkMethods
-from l2g2g.runs.link_score import score_links, score_new_nodes
-from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
-from l2g2g.runs.record import read_columns_of, read_ids, read_training_history, read_vectors
-from l2g2g.runs.run import Run
-from l2g2g.runs.run_directory import open_run
-from l2g2g.runs.saved_model import read_config, read_fitted
-from l2g2g.runs.sources import is_store_path, open_source
-from l2g2g.runs.warm_start import Movement, continue_training
 from l2g2g.training.report import OnEpoch
+
+if TYPE_CHECKING:
+    from l2g2g.estimators.torch_module import EncoderModule
+    from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.graph_store import GraphStore
+    from l2g2g.graphs.new_nodes import NewNodes
+    from l2g2g.runs.artefact import Artefact
+    from l2g2g.runs.fitted import Fitted
+    from l2g2g.runs.run import Run
+    from l2g2g.runs.warm_start import Movement
 
 _TRAINING = "embed"  # its name among the trainings of a run directory, as the command gives it
 
@@ -97,6 +91,11 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
         on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
         """
+        from l2g2g.estimators.graph_input import read_training, set_columns
+        from l2g2g.runs.embed import embed_graph
+        from l2g2g.runs.run_directory import open_run
+        from l2g2g.runs.sources import is_store_path, open_source
+
         config = self.make_config()
         with _as_python_signals(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
             if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
@@ -133,6 +132,9 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
         new_graph: no node is known, whatever the ids or numbers say.
         """
+        from l2g2g.graphs.new_nodes import NewNodes
+        from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
+
         source = self._read_grown(graph, None if new_graph else self._known_ids())
         if isinstance(source, NewNodes):
             return self._output(embed_new_nodes(self.fitted, source), None)
@@ -141,6 +143,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _output(self, vectors: np.ndarray, node_ids: np.ndarray | None) -> Any:
         """The vectors, as a DataFrame with the ids as index where `set_output` asks for pandas."""
+        from l2g2g.graphs.frames import embedding_frame
+
         return embedding_frame(vectors, node_ids, self._titles()) if self._wants_frames() else vectors
 
     def partial_fit(self, graph: Any, y: Any = None) -> GraphEmbedding:
@@ -149,6 +153,11 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         `movement_` says how far vectors moved. Unless `lr` was given, steps are a tenth of those of `fit`. Without a
         fit before it this is `fit`.
         """
+        from l2g2g.estimators.graph_input import set_columns
+        from l2g2g.graphs.new_nodes import NewNodes
+        from l2g2g.runs.run_directory import open_run
+        from l2g2g.runs.warm_start import continue_training
+
         if not hasattr(self, "embedding_"):
             return self.fit(graph)
         source = self._read_grown(graph)
@@ -177,6 +186,10 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
         made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
         """
+        from l2g2g.graphs.matching import match_nodes
+        from l2g2g.graphs.new_nodes import NewNodes
+        from l2g2g.runs.link_score import score_links, score_new_nodes
+
         source = self._read_grown(graph, self._known_ids())
         fitted, embedding = self.fitted, self.embedding_
         if isinstance(source, NewNodes):
@@ -189,6 +202,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
     @property
     def module_(self) -> EncoderModule:
         """A copy of the encoder as a `torch.nn.Module` of (features, edges), to train on; this model stays as it is."""
+        from l2g2g.estimators.torch_module import EncoderModule
+
         fitted = self.fitted
         if self._module is None:
             self._module = EncoderModule(fitted)
@@ -196,6 +211,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def save(self, folder: str | Path) -> None:
         """Write vectors, weights, settings and what new nodes need to a folder, which every command reads."""
+        from l2g2g.runs.artefact import write_artefact
+
         check_is_fitted(self, "embedding_")
         values = {"estimator": type(self).__name__, "parameters": self._saved_parameters()}
         write_artefact(Path(folder), _TRAINING, self._artefact.contents(**values))
@@ -203,6 +220,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
     @classmethod
     def load(cls, folder: str | Path) -> GraphEmbedding:
         """Read what `save` wrote, or the directory of a finished run."""
+        from l2g2g.runs.artefact import open_artefact
+
         artefact = open_artefact(Path(folder))
         name = artefact.values.get("estimator")
         if name != cls.__name__:
@@ -211,6 +230,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     @classmethod
     def _from_artefact(cls, artefact: Artefact) -> GraphEmbedding:
+        from l2g2g.runs.saved_model import read_config
+
         artefact, config = artefact.in_memory(), read_config(artefact)
         with artefact.explained():
             parameters = artefact.values["parameters"]
@@ -222,6 +243,9 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def remember(self, run: Run, graph: GraphStore, movement: Movement | None = None) -> None:
         """Take over a finished run on a graph, as `fit` does, and keep it in the run directory."""
+        from l2g2g.runs.artefact import write_artefact
+        from l2g2g.runs.finished import describe_run
+
         row = {
             **run.describe(),
             **run.describe_validation(),
@@ -244,6 +268,9 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return parameters
 
     def _set_results(self, artefact: Artefact) -> None:
+        from l2g2g.runs.record import read_ids, read_training_history, read_vectors
+        from l2g2g.runs.saved_model import read_config, read_fitted
+
         self._artefact = artefact
         self.embedding_ = read_vectors(artefact)
         self.node_ids_ = read_ids(artefact)
@@ -265,6 +292,9 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | NewNodes:
         """known_ids: nodes that need no features."""
+        from l2g2g.estimators.graph_input import read_grown
+        from l2g2g.runs.record import read_columns_of
+
         check_is_fitted(self, "embedding_")
         how: dict[str, Any] = {"known_ids": known_ids, "columns": read_columns_of(self._artefact)}
         return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, **how)
@@ -323,6 +353,8 @@ class VL2G2G(L2G2G):
 
 def estimator_of(config: Config) -> GraphEmbedding:
     """An estimator of these settings; parameters that are the preset's stay None."""
+    from l2g2g.runs.finished import ESTIMATORS
+
     kind: type[GraphEmbedding] = globals()[ESTIMATORS[config.method]]
     usual = make_config(config.method, config.preset)
     names = [name for name in kind._get_param_names() if name in OPTIONS and name != "preset"]
@@ -332,6 +364,9 @@ def estimator_of(config: Config) -> GraphEmbedding:
 
 def load_model(folder: str | Path) -> GraphEmbedding:
     """Read a saved model, or the directory of a finished run, whatever its method."""
+    from l2g2g.runs.artefact import open_artefact
+    from l2g2g.runs.finished import ESTIMATORS
+
     artefact = open_artefact(Path(folder))
     name = str(artefact.values.get("estimator"))
     if name not in ESTIMATORS.values():

@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 OpenFeatures = NumberedFeatures | NodeRows | NamedFeatures | None
 # Of the memory that may be used, one batch of a file may take the first part, and DuckDB's tables the second, once
 # copies of batches and what allocators keep are taken off; of little memory they get the third.
-_BATCH_SHARE, _DUCKDB_SHARE, _LEAST_DUCKDB_SHARE = 0.2, 0.6, 0.3
+_BATCH_SHARE, _DUCKDB_SHARE, _LEAST_DUCKDB_SHARE = 0.1, 0.6, 0.3
 _RESERVED = 300_000_000
 _MOST_NODES = 2**31 - 1
 _BEHIND = 1 << 62  # places of feature rows follow those of all edges
@@ -123,9 +123,12 @@ class _Preparation:
             facts = step("edges", self._load_edges)
         with measure("number"):
             facts |= step("nodes", partial(self._number, facts, named))
+            num_pairs = step("pairs", partial(self._make_pairs, facts))["num_pairs"]
+            if facts.get("of_features") and num_pairs < facts["num_rows"]:
+                facts |= step("all nodes", partial(self._collect_nodes, facts, named))
+                step("all pairs", partial(self._make_pairs, facts))
             if named is not None:
                 step("rows", partial(self._match, facts, named))
-            step("pairs", partial(self._make_pairs, facts))
         if isinstance(features, NodeRows):
             self._refuse_repeated("nodes", features.source_name, lambda row: f"row {row + 1}")
         with measure("sort"):
@@ -301,6 +304,19 @@ class _Preparation:
             return {"match": match, "ids": None}
         if features is not None and match == "BIGINT":
             self._refuse_negative(features)
+        if features is not None and self.path.is_dir() and facts["integers"] == features.has_integer_ids:
+            # Every node has a feature row, as a rule; the ids of the edges, which are many more, are not collected.
+            run("CREATE TABLE nodes AS SELECT id FROM features ORDER BY id")
+            num_nodes = self._check_count(self.database.number("SELECT count(*) FROM nodes"))
+            return {"match": match, "ids": match, "num_nodes": num_nodes, "of_features": True}
+        return self._collect_nodes({**facts, "match": match}, features)
+
+    def _collect_nodes(self, facts: dict[str, Any], features: NamedFeatures | None) -> dict[str, Any]:
+        """Table nodes from the ids of edges and features; tables that were made of the features alone leave."""
+        run, match = self.database.run, facts["match"]
+        if facts.get("of_features"):
+            run("DROP TABLE pairs")
+            run("DROP TABLE nodes")
         ends = [
             f"SELECT CAST(source AS {match}) AS id, 2 * place AS place FROM given",
             f"SELECT CAST(target AS {match}), 2 * place + 1 FROM given",
@@ -363,14 +379,14 @@ class _Preparation:
         self.progress("numbers", 0, 0)
         if facts["numbered"]:
             self.database.run(f"CREATE VIEW pairs AS SELECT source AS u, target AS v{more} FROM given")
-            return {}
+            return {"num_pairs": facts["num_rows"]}
         match = facts["match"]
         self.database.run(
             f"CREATE TABLE pairs AS SELECT CAST(s.rowid AS INTEGER) AS u, CAST(t.rowid AS INTEGER) AS v{more} "
             f"FROM given g JOIN nodes s ON s.id = CAST(g.source AS {match}) "
             f"JOIN nodes t ON t.id = CAST(g.target AS {match})"
         )
-        return {}
+        return {"num_pairs": self.database.number("SELECT count(*) FROM pairs")}
 
     def _write_edges(self, writer: FolderWriter, facts: dict[str, Any]) -> MergedRows:
         """Sort both directions of every edge and write them as the rows of the adjacency matrix."""

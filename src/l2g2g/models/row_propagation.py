@@ -27,6 +27,9 @@ from l2g2g.models.sparse import (
     sum_weights,
 )
 
+_MOST_COPIED = 1 << 29  # bytes of a table that are copied at a time; every part reads all edges once more
+_LEAST_COLUMNS = 16  # a cache line
+
 
 class VisibleRows:
     """The edges of this rank's rows that an encoder sees.
@@ -119,15 +122,25 @@ class RowPropagation:
         return self._multiply(dense, self.column_scale, self.row_scale)
 
     def _multiply(self, dense: Tensor, row_scale: np.ndarray | None, column_scale: np.ndarray | None) -> Tensor:
-        rows, dense = self.edges.rows, dense.detach().contiguous()
-        is_native = runs_native(dense)
-        if column_scale is not None:
-            if is_native:
-                dense = torch.from_numpy(scale_rows(dense.numpy(), column_scale))
-            else:
-                dense = dense * torch.from_numpy(column_scale[:, None]).to(dense)
+        dense = dense.detach()
+        out = torch.from_numpy(blank_table(*dense.shape)) if runs_native(dense) else torch.empty_like(dense)
+        width = _columns_at_once(self.edges.rows.num_nodes)  # the same on all ranks, which exchange every part
+        for part, written in zip(dense.split(width, dim=1), out.split(width, dim=1), strict=True):
+            self._multiply_columns(part, row_scale, column_scale, written)
+        return out
+
+    def _multiply_columns(
+        self, dense: Tensor, row_scale: np.ndarray | None, column_scale: np.ndarray | None, out: Tensor
+    ) -> None:
+        """The same for some of the columns, written to those of the result."""
+        rows, is_native = self.edges.rows, runs_native(dense)
+        if column_scale is None:
+            dense = dense.contiguous()
+        elif is_native and dense.is_contiguous():
+            dense = torch.from_numpy(scale_rows(dense.numpy(), column_scale))
+        else:
+            dense = (dense * torch.from_numpy(column_scale[:, None]).to(dense)).contiguous()
         table = rows.with_ghosts(dense)
-        out = torch.from_numpy(blank_table(*dense.shape)) if is_native else torch.empty_like(dense)
         del dense
         for low, matrix in self.edges.blocks():
             here = slice(low, low + len(matrix.starts))
@@ -135,8 +148,15 @@ class RowPropagation:
             scale = None if row_scale is None else row_scale[here]
             if is_native:
                 loops = None if own is None else own.numpy()
-                multiply_table(matrix, table.numpy(), loops, row_scale=scale, out=out[here].numpy())
+                place = out[here].numpy() if out.is_contiguous() else None
+                product = multiply_table(matrix, table.numpy(), loops, row_scale=scale, out=place)
+                if place is None:
+                    out[here] = torch.from_numpy(product)
                 continue
             summed = matrix.product(table, own)
             out[here] = summed if scale is None else summed * torch.from_numpy(scale[:, None]).to(summed)
-        return out
+
+
+def _columns_at_once(num_nodes: int) -> int:
+    """Columns of a table that are copied at a time: all, or fewer of a large graph, so that the copy stays small."""
+    return max(_LEAST_COLUMNS, _MOST_COPIED // (4 * num_nodes) // _LEAST_COLUMNS * _LEAST_COLUMNS)

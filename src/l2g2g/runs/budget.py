@@ -141,7 +141,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
         epoch += sizes.num_edges / 4  # a bit for each arc: whether this epoch hides it
     aligned = 3 * rows * vector + num_nodes * vector
-    last_pass = 4.0 * num_nodes * (config.tables_per_layer * (config.hidden + config.dim) + 2 * config.dim)
+    last_pass = 8.0 * num_nodes * config.tables_per_layer * (config.hidden + config.dim)  # a layer and the next one
     structure = float(num_nodes * structural.found)
     ranks = sizes.num_ranks
     if ranks > 1:

@@ -11,16 +11,13 @@ from sklearn import get_config
 from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.frames import embedding_frame, make_frame
-from l2g2g.graphs.read import read_graph
-from l2g2g.neighbours.search import SearchMethod
-from l2g2g.neighbours.top_links import sigmoid
-from l2g2g.runs.published import Published, publish
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from l2g2g.neighbours.search import SearchMethod
     from l2g2g.runs.artefact import Artefact
+    from l2g2g.runs.published import Published
 
 
 class LinkMethods:
@@ -54,6 +51,9 @@ class LinkMethods:
 
         With set_output(transform="pandas") a DataFrame of source, target and probability.
         """
+        from l2g2g.graphs.frames import make_frame
+        from l2g2g.neighbours.top_links import sigmoid
+
         published = self.published()
         pairs = list(pairs)
         if any(len(pair) != 2 for pair in pairs):
@@ -73,6 +73,8 @@ class LinkMethods:
 
         graph: whose edges are known already; by default what was fitted.
         """
+        from l2g2g.graphs.read import read_graph
+
         published = self.published()
         if graph is not None:
             published = published.with_edges_of(read_graph(graph, directed=published.decoder.is_directed))
@@ -84,6 +86,8 @@ class LinkMethods:
 
     def to_pandas(self) -> pd.DataFrame:
         """`embedding_` as a DataFrame with the ids as index."""
+        from l2g2g.graphs.frames import embedding_frame
+
         check_is_fitted(self, "embedding_")
         return embedding_frame(self.embedding_, self.node_ids_, self._titles())
 
@@ -100,6 +104,8 @@ class LinkMethods:
 
     def published(self, name: str = "the model") -> Published:
         """The embedding with its decoder and, where it keeps them, its edges. name: what errors call it."""
+        from l2g2g.runs.published import publish
+
         check_is_fitted(self, "embedding_")
         return publish(self._artefact, name)
 

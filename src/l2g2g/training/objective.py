@@ -250,6 +250,7 @@ def accumulate_gradients(
         found = kept.pop(place, None)  # a batch of which nothing was kept is encoded again
         again = EncodedBatch(model, batch, frame, settings, epoch) if found is None else found
         total += again.backward(table.take(global_pairs.place(batch)), batch)
+    table.clear()  # a validation needs its memory
     return total
 
 

@@ -15,6 +15,7 @@ from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.masking import MaskDraw, draw_groups
 from l2g2g.models.row_propagation import RowPropagation, VisibleRows
 from l2g2g.training.batches import Batch
+from l2g2g.training.heap import return_freed_memory
 
 
 class RowBatch:
@@ -97,5 +98,6 @@ class RowPass:
 
     def __call__(self, model: Autoencoder) -> Tensor:
         """The vectors, computed layer by layer."""
+        return_freed_memory()  # of the epochs: the tables of all nodes need it
         with torch.no_grad():
             return model.encode(self.batch.inputs)[0].contiguous()

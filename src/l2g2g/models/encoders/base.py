@@ -118,7 +118,8 @@ class Encoder(nn.Module, ABC):
         """(rows of the next step, what is added to the vectors in the end) from P message + own + bias."""
         if not self.activates(step):
             return summed, direct
-        hidden = self.activation(summed)
+        in_place = self.activation is torch.relu and not summed.requires_grad
+        hidden = summed.relu_() if in_place else self.activation(summed)
         return hidden, self._add_hidden(direct, hidden) if self.residual else direct
 
     def forward(self, inputs: EncoderInput) -> Tensor:
@@ -172,6 +173,7 @@ class Encoder(nn.Module, ABC):
             first, direct = (part.contiguous() for part in both.split([weight.shape[1], self.skip.shape[1]], dim=1))
             del both
             rows, direct = self._step(0, first, direct, propagate)
+            del first  # of a large graph every table counts
         for step in range(1, self.num_layers):
             weight = self.weight_of(step)
             rows, direct = self._step(step, rows if weight is None else rows @ weight, direct, propagate)
