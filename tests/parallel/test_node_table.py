@@ -6,7 +6,7 @@ import torch
 
 from l2g2g.core import set_backend
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
+from l2g2g.parallel.node_table import Assemble, ListedOwners, NodeTable, Placement, RangeOwners
 
 from .threads import run_ranks
 
@@ -46,7 +46,7 @@ def test_rows_of_all_nodes_in_order_are_the_table():
 
 
 def test_one_process_owns_everything():
-    table = NodeTable(LOCAL, np.zeros(5, np.int64), np.arange(5))
+    table = NodeTable(LOCAL, RangeOwners(np.array([0, 5])), np.arange(5))
     shares = np.array([1, 0.5, 1, 1, 0.5], np.float32)
     for seed, nodes in enumerate(([0, 1, 4], [1, 2, 3, 4])):
         table.scatter_add(table.place(np.array(nodes), shares[nodes]), normal(len(nodes), 2, seed=seed))
@@ -84,7 +84,7 @@ def test_ranks_add_up_what_one_process_does(asks_for_all):
 
     def work(communicator):
         rank = communicator.rank
-        table = NodeTable(communicator, OWNERS, np.unique(np.concatenate(HELD[rank])))
+        table = NodeTable(communicator, ListedOwners(OWNERS, 3), np.unique(np.concatenate(HELD[rank])))
         placements = [table.place(nodes, shares[nodes]) for nodes in HELD[rank]]
         for placement, part in zip(placements, vectors[rank], strict=True):
             table.scatter_add(placement, part)
@@ -113,9 +113,18 @@ def test_ghost_rows_come_from_their_owners():
     rows = normal(6, 3)
 
     def work(communicator):
-        table = NodeTable(communicator, owners, wanted[communicator.rank])
+        table = NodeTable(communicator, RangeOwners(np.array([0, 2, 5, 6])), wanted[communicator.rank])
         return table.fetch_ghosts("rows", rows[torch.from_numpy(owners == communicator.rank)])
 
     for rank, found in enumerate(run_ranks(3, work)):
         ghosts = [node for node in wanted[rank] if owners[node] != rank]  # owners ascend, so do the ghost nodes
         torch.testing.assert_close(found, rows[torch.tensor(ghosts)], rtol=0, atol=0)
+
+
+def test_owners_by_range_are_those_of_a_list():
+    listed, ranges = ListedOwners(np.array([0, 0, 2, 2, 2], np.uint8), 3), RangeOwners(np.array([0, 2, 2, 5]))
+    for each in (listed, ranges):
+        assert (each.num_nodes, each.counts, each.are_ranges) == (5, [2, 0, 3], True)
+        assert each.of(np.array([4, 0, 2])).tolist() == [2, 0, 2]
+        assert [np.arange(5)[each.owned(rank)].tolist() for rank in range(3)] == [[0, 1], [], [2, 3, 4]]
+    assert not ListedOwners(OWNERS, 3).are_ranges

@@ -123,6 +123,16 @@ def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name
     assert "overlaps" not in found  # a shared encoder without alignment
 
 
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("name", ["default", "many negatives"])
+def test_an_epoch_exchanges_rows_four_times_and_adds_up_gradients_once(jobs, name, num_ranks):
+    times = {kind: count["times"] for kind, count in jobs[num_ranks][name]["messages"].items()}
+    rows = {"overlap_sums", "pair_rows", "pair_gradients", "overlap_gradients"}
+    assert {kind: times[kind] for kind in (*rows, "gradient")} == dict.fromkeys((*rows, "gradient"), SMALL["epochs"])
+    every_epoch = {kind for kind, often in times.items() if often >= SMALL["epochs"]}
+    assert every_epoch == rows | {"gradient", "pair_requests"}  # which says in bits whose rows are wanted
+
+
 def test_apart_nothing_is_sent_before_the_end(jobs):
     kinds = set(by_rank(jobs, "apart", 2))
     vectors = {"overlaps", "alignment", "node_sums", "node_means"}

@@ -13,7 +13,7 @@ from l2g2g.alignment.pairs import PairMoments
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.parallel.communicator import Communicator, MessageCount
-from l2g2g.parallel.node_table import NodeTable
+from l2g2g.parallel.node_table import ListedOwners, NodeTable
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.overlap_exchange import OverlapExchange
 
@@ -60,10 +60,10 @@ class Shard:
     def table(self) -> NodeTable:
         """Rows of all nodes; a node is owned by the rank of its first patch."""
         patch_set = self.patch_set
-        homes = np.empty(patch_set.num_nodes, np.int16)
+        homes = np.empty(patch_set.num_nodes, np.min_scalar_type(self.communicator.size))
         for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
             homes[patch_set.nodes_of(patch)] = self.owners[patch]
-        return NodeTable(self.communicator, homes, self.nodes)
+        return NodeTable(self.communicator, ListedOwners(homes, self.communicator.size), self.nodes)
 
     @cached_property
     def nodes(self) -> np.ndarray:
