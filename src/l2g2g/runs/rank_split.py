@@ -15,8 +15,7 @@ import torch
 
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HashedPair, HeldOutRule
-from l2g2g.graphs.pair_share import PairShare
-from l2g2g.graphs.splits import LinkSplit, Pairs, split_edges
+from l2g2g.graphs.splits import LinkSplit, Pairs, PairShare, split_edges
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.training.rows import rank_bounds, rank_span
