@@ -51,11 +51,11 @@ def make_shard(
     """
     patch_set = patches.patch_set
     if communicator.size == 1:
-        return Shard(patch_set) if rows is None else RowShard(rows), checkpoints
+        return Shard(patch_set) if rows is None else RowShard(rows, patch_set), checkpoints
     communicator.check_same("graph, setting or partition", _digest(graph, patches, config))
     is_kept = bool(communicator.broadcast("check", b"" if checkpoints is None else b"kept"))
     if rows is not None:
-        row_shard = RowShard(rows)
+        row_shard = RowShard(rows, patch_set)
         return row_shard, RankCheckpointWriter(row_shard, checkpoints) if is_kept else None
     owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     watched = validates or is_kept  # all patches are read while they train
