@@ -33,7 +33,7 @@ from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, open_fea
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
 from l2g2g.graphs.stored_text import text_parts
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
-from l2g2g.graphs.vector_table import RowName
+from l2g2g.graphs.vector_table import RowName, VectorTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ class _Preparation:
         named = features if isinstance(features, NamedFeatures) else None
         if named is not None:
             with measure("features"):
-                step("features", partial(self._load_features, named))
+                self._load_features(named)
         with measure("read"):
             facts = step("edges", self._load_edges)
         with measure("number"):
@@ -146,28 +146,32 @@ class _Preparation:
             columns=None if named is None else named.columns,
         )
 
-    def _load_features(self, features: NamedFeatures) -> dict[str, Any]:
-        """Table features: id, vector and label of every row."""
-        import pyarrow as pa
-
-        kind, label = "BIGINT" if features.has_integer_ids else "VARCHAR", None
+    def _load_features(self, features: NamedFeatures) -> None:
+        """Table features: id, vector and label of every row. DuckDB holds an open step in memory: one per batch."""
         done = 0
-        for table in features.tables():
+        for number, table in enumerate(features.tables()):
             assert table.ids is not None
-            columns = {"id": pa.array(table.ids)}
-            if features.num_features:
-                values = pa.array(np.asarray(table.vectors, np.float32).ravel())
-                columns["vector"] = pa.FixedSizeListArray.from_arrays(values, features.num_features)
-            if table.labels is not None:
-                columns["label"] = pa.array(table.labels)
-                label = "BIGINT" if table.labels.dtype.kind in "iu" else "VARCHAR"
-            if done == 0:
-                vector = f", vector FLOAT[{features.num_features}]" if features.num_features else ""
-                self.database.run(f"CREATE TABLE features (id {kind}{vector}{f', label {label}' if label else ''})")
-            self.database.insert("features", pa.table(columns))
+            self.database.step(f"features {number}", partial(self._add_features, features, table, make=number == 0))
             done += len(table.ids)
             self.progress("features", done, 0)
-        return {"label": label}
+
+    def _add_features(self, features: NamedFeatures, table: VectorTable, *, make: bool) -> dict[str, Any]:
+        """make: whether the table is not there yet."""
+        import pyarrow as pa
+
+        columns = {"id": pa.array(table.ids)}
+        kinds = {"id": "BIGINT" if features.has_integer_ids else "VARCHAR"}
+        if features.num_features:
+            values = pa.array(np.asarray(table.vectors, np.float32).ravel())
+            columns["vector"] = pa.FixedSizeListArray.from_arrays(values, features.num_features)
+            kinds["vector"] = f"FLOAT[{features.num_features}]"
+        if table.labels is not None:
+            columns["label"] = pa.array(table.labels)
+            kinds["label"] = "BIGINT" if table.labels.dtype.kind in "iu" else "VARCHAR"
+        if make:
+            self.database.run(f"CREATE TABLE features ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
+        self.database.insert("features", pa.table(columns))
+        return {}
 
     def _load_nodes(self, nodes: NodeRows) -> str:
         """Table nodes from a node table; returns the type of its ids."""
