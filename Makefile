@@ -2,6 +2,7 @@
 ifeq ($(word 2,$(MAKECMDGOALS)),)
 MAKEFLAGS += --jobs=2  # the core is compiled while pip installs
 endif
+unexport PYTHONDONTWRITEBYTECODE  # compiled tests are kept: without them every process compiles all modules again
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
@@ -20,7 +21,7 @@ run: .venv/run .venv/core
 test: .venv/dev .venv/core-strict lint
 	$(BIN)/pytest -n auto --dist worksteal
 
-# All but the slow ones, in two to three minutes.
+# All but the slow ones, in about a minute on two cores.
 quick: .venv/dev .venv/core
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
@@ -93,7 +94,7 @@ core: .venv/core
 	$(call compile,-DL2G2G_WARNINGS_AS_ERRORS=ON)
 	$(call stamp,.venv/core $@)
 
-compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING --no-warn-unused-cli \
+compile = PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(BUILD) -G Ninja --log-level=WARNING -Wno-unused-cli \
 	-DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" -DL2G2G_OUTPUT="$(CURDIR)/src/l2g2g/core" $(1) \
 	&& MAKEFLAGS= $(BIN)/cmake --build $(BUILD)
 # Where there is no compiler, it is looked for again the next time.

@@ -38,10 +38,12 @@ def run(folder: Path = Path("runs/demo"), epochs: int | None = None) -> list[dic
     write_embedding(folder / "embedding.parquet", final.embedding, graph.node_ids)
     (folder / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     plot_training(histories, folder / "training.png", title="SBM-Small, held-out links")
-    console = Console(width=110)
+    console = Console()
     console.print(render_scores(rows))
     for name in ("embedding.parquet", "results.jsonl", "training.png"):
         console.print(f"wrote {folder / name}")
+    console.print("next: source .venv/bin/activate")
+    console.print("      l2g2g embed edges.csv -o vectors.parquet    # your own graph: two columns of ids")
     return rows
 
 

@@ -14,17 +14,24 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import typer
+import typer.testing
 
-from l2g2g import cli
-from l2g2g.graphs.block_model import BlockModel
-from l2g2g.graphs.graph import Graph
-
+# l2g2g is imported in fixtures: it loads torch, which the process that only deals tests to others does not need.
 collect_ignore = ["dist_build.py"]  # a script of `make dist`, run in the folder that it lies in
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
     "--remote-debugging-pipe",
 ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Pages in Chromium are slow tests."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -35,9 +42,27 @@ def no_waiting_for_the_disk():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def commands_made_once():
+    """Typer makes all commands anew for each call, which takes longer than most calls; here they are kept."""
+    made, make = {}, typer.main.get_command
+
+    def get_command(app):
+        key = app, len(app.registered_groups)  # `reproduce` joins where the paper's commands are imported
+        if key not in made:
+            made[key] = make(app)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", get_command)
+        patch.setattr(typer.testing, "_get_command", get_command)
+        yield
+
+
 @pytest.fixture
 def run(capsys):
     """Run a command in this process: (exit code, stdout, stderr)."""
+    from l2g2g import cli
 
     def call(*arguments):
         with pytest.raises(SystemExit) as stop:
@@ -48,15 +73,57 @@ def run(capsys):
     return call
 
 
+@pytest.fixture
+def usual_backend():
+    """For tests that choose a backend: the usual one is there again after them."""
+    from l2g2g import core
+
+    yield
+    core.set_backend("auto")
+
+
+@pytest.fixture(params=["native", "torch"])
+def backend(request, usual_backend):
+    """A test with the compiled core, where there is one, and with the torch reference."""
+    from l2g2g import core
+
+    if request.param == "native" and not core.is_built():
+        pytest.skip("the compiled core is not built")
+    core.set_backend(request.param)
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def planted():
     """Four blocks of 30 nodes, dense inside and sparse between; one-hot blocks as features."""
+    from l2g2g.graphs.block_model import BlockModel
+
     return BlockModel.planted(num_blocks=4, block_size=30, inside=0.4, outside=0.02).sample(0, name="planted")
+
+
+@pytest.fixture(scope="session")
+def arrows(planted):
+    """The planted graph as arcs: most point to the larger number, some to the smaller, some both ways."""
+    from l2g2g.graphs.graph import Graph
+
+    sources, targets = planted.edges()
+    way = np.random.default_rng(0).random(len(sources))
+    forth, back = way < 0.7, way > 0.6
+    return Graph.from_arcs(
+        np.concatenate([sources[forth], targets[back]]),
+        np.concatenate([targets[forth], sources[back]]),
+        num_nodes=planted.num_nodes,
+        features=planted.features,
+        directed=True,
+        name="arrows",
+    )
 
 
 @pytest.fixture(scope="session")
 def plain(planted):
     """The planted graph without features."""
+    from l2g2g.graphs.graph import Graph
+
     return Graph(planted.adjacency, name="plain")
 
 
@@ -72,6 +139,8 @@ def noisy(planted):
 @pytest.fixture(scope="session")
 def islands():
     """Three rings of 20 nodes with no edge between them, and four nodes with no edge at all; dense features."""
+    from l2g2g.graphs.graph import Graph
+
     ring = np.arange(20)
     sources = np.concatenate([start + ring for start in (0, 20, 40) for _ in (1, 2)])
     targets = np.concatenate([start + (ring + step) % 20 for start in (0, 20, 40) for step in (1, 2)])

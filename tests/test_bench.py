@@ -78,6 +78,7 @@ def test_a_loss_is_a_quarter_in_the_wrong_direction(tmp_path):
     assert set(json.loads(path.read_text())["graphs"]) == {"planted", "other"}
 
 
+@pytest.mark.slow
 def test_every_figure_of_a_graph(planted, monkeypatch):
     import epoch
     import ours
@@ -131,6 +132,7 @@ def test_the_machine_is_described():
     assert 0 < resident_bytes() <= peak_bytes() * 1.01
 
 
+@pytest.mark.slow
 def test_time_to_a_peers_auc(planted, monkeypatch, capsys):
     import time_to_auc
 

@@ -199,3 +199,9 @@ def test_direct_coordinates_that_cannot_be_are_refused_where_they_are_asked_for(
         make_config(direct_width=8, **options)
     assert make_config(**options).most_direct == 0  # the preset's own width gives way
     assert make_config(preset="accurate", direct_width=8).most_direct == 8
+
+
+@pytest.mark.parametrize(("num_edges", "epochs"), [(4_999, 330), (5_000, 220), (19_999, 220), (20_000, 100)])
+def test_a_falling_rate_trains_small_graphs_longer(num_edges, epochs):
+    assert make_config("l2g2g", "accurate").num_epochs(num_edges) == epochs
+    assert make_config("l2g2g").num_epochs(num_edges) == 300  # or until validation stops it

@@ -164,6 +164,7 @@ def as_patterns(messages):
     return [re.compile(".+?".join(re.escape(part) for part in text.split("…"))) for text in telling]
 
 
+@pytest.mark.slow
 def test_every_message_on_the_page_of_errors_is_one_of_the_code(messages):
     patterns = as_patterns(messages)
     shown = [each for each in BLOCKS[ROOT / "docs" / "errors.md"] if each.language == "text"]

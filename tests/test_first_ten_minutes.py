@@ -144,6 +144,8 @@ REFUSED = {
     "the same column twice": ("a,b,c,d\n1,2,3,4\n", {"source": "a", "target": "1"}, "one column cannot be two"),
     "half a pair": ("a,b\n1,2\n", {"source": "a"}, "give both or none"),
     "not an integer": ("a,b\n1,x\n", {"ids": "integer"}, "line 2: id 'x' is no integer"),
+    "a decimal comma": ("a;b;n\n1;2;1,5\n", {}, "line 2: weight '1,5' has a decimal comma; write 1.5"),
+    "an empty weight": ("a,b,weight\nx,y,1\ny,z,\n", {}, "line 3: the weight is empty; .* name two columns with"),
     "a long delimiter": ("a,b\n1,2\n", {"delimiter": "ab"}, "--delimiter is 'ab'; give one character"),
     "labels without features": (
         "a,b\n1,2\n",
@@ -160,6 +162,21 @@ def test_what_cannot_be_is_refused_in_one_line(case, tmp_path):
     with pytest.raises(InputError, match=message) as caught:
         read_graph(tmp_path / "edges.csv", tables=TableOptions(**options))
     assert "\n" not in str(caught.value)
+
+
+def test_names_that_stand_for_missing_values_are_told(tmp_path, caplog):
+    from l2g2g.graphs.duckdb_store import write_large_store
+
+    (tmp_path / "edges.csv").write_text("a,b\nann,bob\nbob,NaN\n")
+    said = "edges.csv: 'NaN' is read as a node; if it means a missing id, remove those rows"
+    for read in (
+        read_graph,
+        lambda path: write_large_store(path, tmp_path / "s", memory_bytes=200_000_000, name="g", made_of={}),
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "l2g2g"):
+            assert read(tmp_path / "edges.csv").num_nodes == 3
+        assert any(line.endswith(said) for line in caplog.messages)
 
 
 # --- 1. input: files of other formats, objects of other libraries -----------------------------------
@@ -509,6 +526,10 @@ def test_answers_are_frames_where_pandas_is_asked_for():
     assert np.array_equal(frame.to_numpy(), model.embedding_)
     near = model.neighbours(["p00", "p05"], k=2)
     assert near.to_pandas().loc["p05", "neighbour"].tolist() == near.nodes[1].tolist()
+    title, heads, *rows = repr(near).splitlines()
+    assert (title, heads.split()) == ("Neighbours: the 2 nearest of 2 nodes", ["node", "rank", "neighbour", "score"])
+    assert [row.split()[:3] for row in rows[2:]] == [["p05", str(1 + rank), near.nodes[1, rank]] for rank in (0, 1)]
+    assert repr(model.top_links(15)).splitlines()[-1] == "… 5 more rows; to_pandas() has all"
     top = model.top_links(4)
     assert top.to_pandas()["source"].tolist() == top.sources.tolist()
     probabilities = model.predict_links([("p00", "p01")])
@@ -565,6 +586,11 @@ def test_a_wrong_parameter_is_our_error(parameters, message):
         L2G2G(**parameters).fit(NAMED)
 
 
+def test_a_misspelt_parameter_is_named():
+    with pytest.raises(TypeError, match=r"L2G2G has no parameter 'dims'; did you mean 'dim'\?"):
+        L2G2G(dims=3)
+
+
 # --- 5. the command line ------------------------------------------------------------------------------
 
 
@@ -590,8 +616,34 @@ def test_help_has_groups_defaults_and_what_markup_would_eat(run, monkeypatch):
     ):
         assert flag in out
     assert all(len(line) <= 80 for line in out.splitlines())
+    assert "Usage: l2g2g embed [OPTIONS] GRAPH " in out
+    assert "<bool>" not in out + run("--help")[1] + run("party", "--help")[1]
     for command in ("neighbours", "predict"):
         assert "EMBEDDING" in run(command, "--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--dim", "a"], "Invalid value for '--dim': it must be a whole number"),
+        (["--lr", "fast"], "Invalid value for '--lr': it must be a number"),
+        (["--labels", "a.csv"], "No such option: --labels; use --features FILE --label-column NAME"),
+    ],
+)
+def test_what_cannot_be_parsed_is_said_in_plain_words(run, edges, tmp_path, option, said):
+    code, _, error = run("embed", edges, "-o", tmp_path / "o.csv", *option)
+    assert (code, error) == (2, f"l2g2g: {said} (options: l2g2g embed --help)\n")
+
+
+def test_evaluate_says_which_method_is_best_and_what_training_adds(run, edges, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run("evaluate", edges, "-m", "gae", "-m", "l3", "-m", "spectral", *FAST)
+    assert code == 0
+    assert "best possible" not in out  # known for block models alone
+    assert [cell.strip() for cell in next(line for line in out.splitlines() if "l3" in line).split("│")[4:7]] == [
+        "–"
+    ] * 3
+    assert re.search(r"has the highest AUC, \d+\.\d\d points above .*; --seeds 3 shows", out.splitlines()[-1])
 
 
 def test_tables_fit_80_columns_with_every_name_whole(run, monkeypatch):
@@ -605,6 +657,7 @@ def test_tables_fit_80_columns_with_every_name_whole(run, monkeypatch):
     assert {item.name for item in list_datasets(None)} <= words
 
 
+@pytest.mark.slow
 def test_importing_an_estimator_loads_neither_torch_nor_a_library_of_tables():
     libraries = {"torch", "pandas", "polars", "networkx", "igraph"}
     # scikit-learn itself imports pandas where it is installed.

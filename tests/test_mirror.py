@@ -11,8 +11,6 @@ import l2g2g
 SOURCE, TESTS = Path(l2g2g.__file__).parent, Path(__file__).parent
 THROUGH = {
     "alignment.residuals": "alignment/test_streaming.py",
-    "alignment.summary": "alignment/test_align.py",
-    "cli.browser": "cli/test_report.py",
     "cli.common_options": "test_options.py",
     "cli.datasets": "cli/test_application.py",
     "cli.embed": "cli/test_application.py",

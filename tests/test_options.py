@@ -128,7 +128,9 @@ def with_colour(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("command", TRAINING)
+@pytest.mark.parametrize(
+    "command", [TRAINING[0], *(pytest.param(each, marks=pytest.mark.slow) for each in TRAINING[1:])]
+)
 def test_invariant_4_a_new_field_is_an_option_of_the_command_line(with_colour, command):
     text = with_colour("import sys; from l2g2g.__main__ import main; main(sys.argv[1:])", command, "--help")
     (line,) = (line for line in text.splitlines() if "--colour" in line)
@@ -136,6 +138,7 @@ def test_invariant_4_a_new_field_is_an_option_of_the_command_line(with_colour, c
     assert "default: (red; paper: green)" in line
 
 
+@pytest.mark.slow
 def test_invariant_4_a_new_field_is_completed(with_colour):
     def complete(*words):
         asked = {"_L2G2G_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}

@@ -109,6 +109,7 @@ def test_the_regression_never_sees_a_held_out_pair(peers, planted):
         assert (split.train.adjacency[pairs[:, 0], pairs[:, 1]] > 0).sum() == len(pairs) * is_training_edge
 
 
+@pytest.mark.slow
 def test_a_peer_runs_once_and_is_kept(command, tmp_path):
     first = command("--methods", "peers", "--peers", "fake")
     again = command("--methods", "peers", "--peers", "fake")
@@ -155,6 +156,7 @@ def test_wrong_answers_are_refused(command, tmp_path):
     assert "skipped: gave vectors of shape (121, 4), not (120, 4)" in command("--methods", "peers", "--peers", "fake")
 
 
+@pytest.mark.slow
 def test_ours_stops_where_it_reaches_the_peer(command, peers, tmp_path):
     path = tmp_path / "results.jsonl"
     peer = {

@@ -33,12 +33,13 @@ def loaded_by(what):
     "what",
     [
         "import l2g2g",
-        HELP.format(arguments=["--help"]),
         HELP.format(arguments=["embed", "--help"]),
-        HELP.format(arguments=["evaluate", "--help"]),
-        HELP.format(arguments=["--version"]),
+        *(
+            pytest.param(HELP.format(arguments=arguments), marks=pytest.mark.slow)
+            for arguments in (["--help"], ["evaluate", "--help"], ["--version"])
+        ),
     ],
-    ids=["import", "help", "help of embed", "help of evaluate", "version"],
+    ids=["import", "help of embed", "help", "help of evaluate", "version"],
 )
 def test_help_and_version_load_nothing_heavy(what):
     assert loaded_by(what) == []
@@ -59,6 +60,7 @@ def test_every_exported_name_is_there(name):
         package.missing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_nothing_loads_numba():
     assert "numba" not in loaded_by("import l2g2g.runs.embed, l2g2g.runs.evaluate, l2g2g.neighbours.search")
 

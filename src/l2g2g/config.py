@@ -14,6 +14,7 @@ from l2g2g.options import ByMethod, Option, option, read_options, suggest
 BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
 _FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
 _WIDENED_SHARE, _MOST_WIDENED_EDGES = 0.4, 1_000_000
+_FALLING_EPOCHS = {5_000: 330, 20_000: 220}  # with a falling rate, of graphs of fewer edges
 MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -49,14 +50,14 @@ class Config:
         group="model",
         choices=dict.fromkeys(METHODS, ""),
         help="{choices}.",
-        when="Use gae for up to some ten thousand nodes if you like, fastgae and gae+l2g to compare with them.",
+        when="Use gae, if you like, for up to a few ten thousand nodes; fastgae and gae+l2g are there for comparison.",
     )
     preset: str = option(
         "default",
         group="model",
         choices={"default": "", "paper": "what the authors ran", "accurate": "128 dimensions, learned decoder"},
         help="Set of defaults: {choices}.",
-        when="Use accurate where only links matter, paper to reproduce the published figures.",
+        when="Use accurate if only links matter, paper to reproduce the published figures.",
     )
     dim: int = option(
         16,
@@ -72,13 +73,13 @@ class Config:
         group="model",
         least=1,
         help="Width of the hidden layers.",
-        when="Lower it where memory is short. With --preset accurate it follows --dim.",
+        when="Lower it if memory is short. With --preset accurate it follows --dim.",
     )
     layers: int = option(
         2,
         group="model",
         least=1,
-        help="Number of layers of the encoder: the number of hops that reach a node's vector.",
+        help="Number of layers of the encoder: a vector depends on neighbours at most this many steps away.",
         when="Rarely worth a change: more layers cost time and memory.",
     )
     encoder: str = option(
@@ -86,7 +87,7 @@ class Config:
         group="model",
         choices=ENCODERS.notes,
         help="{choices}.",
-        when="Use sage where a node's own features should weigh apart from its neighbours', linear as a baseline.",
+        when="Use sage to weight a node's own features separately from those of its neighbours, linear as a baseline.",
     )
     decoder: str = option(
         "inner",
@@ -133,30 +134,30 @@ class Config:
         group="input",
         flags="--directed",
         help="Edges point from source to target; the vector is [source | target].",
-        when="Use it where the direction of an edge matters; the encoder still sees edges in both directions.",
+        when="Use it if the direction of an edge matters; the encoder still uses edges in both directions.",
     )
     weighted_loss: bool = option(
         False,
         group="input",
         flags="--weighted-loss/--unweighted-loss",
-        help="Count each edge in the loss by its weight; the encoder uses weights in any case.",
-        when="Use it where weights say how sure an edge is.",
+        help="Weight each edge in the loss too; the encoder always uses weights.",
+        when="Use it if weights express how certain an edge is.",
     )
     structure: Literal["none", "blend", "spectral", "auto"] = option(
         "auto",
         paper="none",
         group="input",
-        help="Use of the graph's eigenvectors: none, blend (input beside the features), spectral (they are the result; "
-        "nothing is trained) or auto (what scores best on the validation edges).",
-        when="Force none or blend to get trained vectors in any case. A graph without features always has eigenvectors "
-        "as input. With features, more than 50,000 nodes and a --memory, auto means none.",
+        help="How eigenvectors of the graph are used: none, blend (as additional features), spectral (as the result; "
+        "nothing is trained) or auto (whichever scores best on the validation edges).",
+        when="Choose none or blend to get trained vectors in any case. Without features, eigenvectors are always the "
+        "input. With features, more than 50,000 nodes and --memory, auto means none.",
     )
     structure_width: int = option(
         64,
         group="input",
         least=1,
         rare=True,
-        help="Number of columns made from the structure.",
+        help="Number of eigenvectors and other columns computed from the structure.",
         when="Raise it for a graph without features and many communities.",
     )
     feature_scaling: Literal["centred", "unit", "raw", "binary"] = option(
@@ -164,8 +165,9 @@ class Config:
         paper="binary",
         group="input",
         rare=True,
-        help="centred (rows of length 1, less their mean), unit, raw, or binary (1 for every positive entry).",
-        when="Use raw where the scale of the features carries meaning; binary is what the authors trained on.",
+        help="centred (rows scaled to length 1, then the mean row subtracted), unit (rows scaled to length 1), raw, or "
+        "binary (1 for every positive entry).",
+        when="Use raw if the scale of the features carries meaning; binary is what the authors trained on.",
     )
     feature_width: int = option(
         0,
@@ -173,7 +175,7 @@ class Config:
         group="input",
         least=0,
         rare=True,
-        help="Columns to which features are compressed where it pays; 0 for never.",
+        help="Compress wide features to this many columns if that saves time; 0 never does.",
         when="Set it for wide dense features that cost too much time.",
     )
     direct_width: int = option(
@@ -182,9 +184,9 @@ class Config:
         group="model",
         least=0,
         rare=True,
-        help="Coordinates of a vector, at most a quarter, that are not trained: a term of the degree and principal "
-        "directions of the features, weighted by the validation edges. Only with --encoder gcn and --decoder product.",
-        when="Set it to 0 to get trained coordinates alone.",
+        help="Number of coordinates (at most a quarter) that are computed instead of trained: one from the degree, the "
+        "others principal components of the features. Only with --encoder gcn and --decoder product.",
+        when="Set it to 0 to have trained coordinates only.",
     )
     feature_dropout: float | None = option(
         None,
@@ -192,27 +194,27 @@ class Config:
         group="input",
         least=0,
         below=1,
-        unset="by the entries of a row",
+        unset="depends on the number of entries of a row",
         rare=True,
         help="Fraction of the feature entries dropped each epoch.",
-        when="Set it to 0 if training must be short, higher where few edges meet many features.",
+        when="Set it to 0 for a short training, raise it if the graph has few edges and many features.",
     )
     feature_storage: Literal["float32", "float16", "bfloat16"] = option(
         "float32",
         group="input",
         rare=True,
         help="Number format of dense features in training: float32, float16 or bfloat16.",
-        when="Use float16 where dense features are the largest part of the memory.",
+        when="Use float16 if dense features take most of the memory.",
     )
     patches: int | None = option(
         None,
         paper=10,
         group="patches",
         least=1,
-        unset="10, more above a million nodes (one for every 100,000), fewer below about 1,360",
+        unset="10, one for every 100,000 nodes above a million, fewer below about 1,360",
         use="patches",
         help="Number of patches.",
-        when="Rarely worth a change: accuracy depends on it little. More patches need less memory at once.",
+        when="Rarely worth a change: accuracy hardly depends on it. More patches need less memory.",
     )
     partition: Literal["metis", "fennel", "random"] = option(
         "metis",
@@ -220,7 +222,7 @@ class Config:
         group="patches",
         use="patches",
         help="How the graph is cut: metis, fennel (faster, less memory) or random (for comparison).",
-        when="Use fennel where METIS takes too long or too much memory.",
+        when="Use fennel if METIS takes too long or too much memory.",
     )
     refresh_every: int = option(
         10,
@@ -228,7 +230,7 @@ class Config:
         least=1,
         use="synchronised",
         help="Epochs between two alignments of the patches in training.",
-        when="Matters only with --rotate, --translate or --scale; lower it where the loss jumps at an alignment.",
+        when="Matters only with --rotate, --translate or --scale; lower it if the loss jumps at an alignment.",
     )
     fennel_passes: int = option(
         1,
@@ -236,7 +238,7 @@ class Config:
         least=1,
         use="patches",
         rare=True,
-        help="How often FENNEL moves every node.",
+        help="Number of passes of FENNEL over the nodes.",
         when="Use 3 to keep more edges inside patches than the published single pass does.",
     )
     min_overlap: int | None = option(
@@ -247,8 +249,8 @@ class Config:
         unset="dim + 1",
         use="patches",
         rare=True,
-        help="Least number of nodes that joined patches share.",
-        when="Lower it where overlaps take too much memory at a large --dim.",
+        help="Minimum number of nodes that two overlapping patches share.",
+        when="Lower it if overlaps take too much memory at a large --dim.",
     )
     target_overlap: int | None = option(
         None,
@@ -258,8 +260,8 @@ class Config:
         unset="2 (dim + 1)",
         use="patches",
         rare=True,
-        help="Number of nodes that joined patches should share.",
-        when="Raise it where patches are aligned and the report shows large residuals.",
+        help="Number of nodes that two overlapping patches should share.",
+        when="Raise it if patches are aligned and the report shows large residuals.",
     )
     patch_degree: float = option(
         4.0,
@@ -267,8 +269,8 @@ class Config:
         above=0,
         use="patches",
         rare=True,
-        help="Mean degree of the patch graph: with how many others a patch overlaps.",
-        when="Raise it where patches are aligned and the report shows large residuals.",
+        help="Average number of patches that a patch overlaps with.",
+        when="Raise it if patches are aligned and the report shows large residuals.",
     )
     most_patch_share: float | None = option(
         None,
@@ -279,14 +281,14 @@ class Config:
         most=1,
         use="patches",
         rare=True,
-        help="Share of the nodes up to which a patch takes in nodes with many edges into it, where more than 20 % of "
-        "the edges would be cut, and --memory allows it; 0 for never. Not with separate encoders.",
-        when="Set it to 0 where patches must stay small.",
+        help="If more than 20 % of the edges would be cut, let patches grow up to this share of all nodes, as far as "
+        "--memory allows; 0 never does. Not with separate encoders.",
+        when="Set it to 0 if patches must stay small.",
     )
     share_encoder: bool | None = option(
         None,
         group="patches",
-        unset="yes but for gae+l2g",
+        unset="yes, except for gae+l2g",
         flags="--share-encoder/--separate-encoders",
         use="synchronised",
         rare=True,
@@ -299,7 +301,7 @@ class Config:
         use="synchronised",
         rare=True,
         help="Train all patches as one block, or one after the other in less memory; the result is the same.",
-        when="Turn it off where memory is short.",
+        when="Turn it off if memory is short.",
     )
     rotate: bool | None = option(
         None,
@@ -327,14 +329,15 @@ class Config:
         use="patches",
         rare=True,
         help="Align patches by scales.",
-        when="Use it with --separate-encoders where vectors of patches differ in length.",
+        when="Use it with --separate-encoders if the vectors of patches differ in length.",
     )
     align_gradient: AlignGradient = option(
         "held",
         group="patches",
         use="synchronised",
         rare=True,
-        help="Alignment held between refreshes, or solved every epoch with the gradient through it.",
+        help="held: the alignment is constant between refreshes; through: it is solved every epoch, and gradients pass "
+        "through it.",
         when="Use through only to study it: it costs accuracy and time.",
     )
     assembly: Literal["mean", "whole"] | None = option(
@@ -345,14 +348,14 @@ class Config:
         use="synchronised",
         rare=True,
         help="Final vectors: mean of the patches, or whole (a last pass of the shared encoder over the graph).",
-        when="Use mean to do as the paper does.",
+        when="Use mean to follow the paper.",
     )
     epochs: int | None = option(
         None,
         paper=200,
         group="training",
         least=0,
-        unset="up to 300, or with --schedule linear 100 or 220",
+        unset="up to 300, with --schedule linear 100 or 220",
         help="Number of epochs.",
         when="Use 30 for a first look. Early stopping may end training sooner, see --patience.",
     )
@@ -362,22 +365,22 @@ class Config:
         group="training",
         above=0,
         help="Learning rate of Adam.",
-        when="Lower it where training ends with exit code 4.",
+        when="Lower it if training ends with exit code 4.",
     )
     patience: int = option(
         10,
         paper=0,
         group="training",
         least=0,
-        help="Validations without improvement before training stops; 0 trains all epochs.",
-        when="Raise it where the validation score still grows when training stops.",
+        help="Stop after this many validations without improvement; 0 trains all epochs.",
+        when="Raise it if the validation score still grows when training stops.",
     )
     seed: int = option(
         0,
         group="training",
         least=0,
         help="Seed of every random choice.",
-        when="Change it to see how far results depend on chance.",
+        when="Change it to see how much results depend on chance.",
     )
     mask: float | None = option(
         None,
@@ -386,26 +389,26 @@ class Config:
         group="training",
         least=0,
         below=1,
-        unset="0.7, 0.5 where patches are cut badly, 0 where all pairs are scored",
+        unset="0.7, 0.5 if patches lose many edges, 0 if all pairs are scored",
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 hides nothing.",
-        when="Set it to 0 if training must be short.",
+        when="Set it to 0 for a short training.",
     )
     negative_sampling: Literal["uniform", "degree", "auto"] | None = option(
         "uniform",
         accurate=None,
         group="training",
-        unset="degree where the first layer has several times as many weights as the graph has arcs",
+        unset="degree if the first layer has far more weights than the graph has edges",
         help="How the second node of a non-edge is drawn: uniform, degree (by its degree to the power 0.75) or auto "
         "(30 epochs of each; the validation edges decide).",
-        when="Use degree where ranks against equally connected nodes matter more than AUC, auto where a fifth more "
-        "time does not matter; auto needs validation edges.",
+        when="Use degree if an edge should rank above non-edges of nodes with the same degree, even if AUC stays the "
+        "same; auto takes a fifth more time and needs validation edges.",
     )
     schedule: Schedule = option(
         "constant",
         accurate="linear",
         group="training",
         rare=True,
-        help="Learning rate constant, or linear: up over a tenth of the epochs, then down to 0.",
+        help="constant learning rate, or linear: it rises for a tenth of the epochs, then falls to 0.",
         when="Use linear for a training of fixed length without early stopping.",
     )
     validate_every: int = option(
@@ -416,13 +419,13 @@ class Config:
         least=1,
         rare=True,
         help="Epochs between two validations.",
-        when="Raise it where validation takes a large part of the time.",
+        when="Raise it if validation takes a large part of the time.",
     )
     mask_by: MaskBy = option(
         "edges",
         group="training",
         rare=True,
-        help="What is hidden: edges at random, or those between random groups of nodes, drawn anew each epoch.",
+        help="What --mask hides: random edges, or the edges between random groups of nodes.",
         when="Rarely worth a change: both are equally good.",
     )
     scope: Scope | None = option(
@@ -433,7 +436,7 @@ class Config:
         use="synchronised",
         rare=True,
         help="Scored pairs: inside each patch, or global (also between patches, on the assembled embedding).",
-        when="Use inside to do as the paper does.",
+        when="Use inside to follow the paper.",
     )
     pairs: Literal["sampled", "all"] | None = option(
         None,
@@ -450,7 +453,7 @@ class Config:
         most=1,
         unset="as many as one step needs",
         rare=True,
-        help="Fraction of the edges to predict that is scored each epoch, with as many non-edges.",
+        help="Fraction of the edges to be predicted that is scored each epoch, with as many non-edges.",
         when="Set it to 1 to score all of them in every epoch.",
     )
     sample_size: int | Literal["sqrt", "authors"] = option(
@@ -469,7 +472,7 @@ class Config:
         group="training",
         rare=True,
         help="Non-edges drawn fresh every epoch, or fixed.",
-        when="Use fixed to do as the authors did for the patch methods.",
+        when="Use fixed to follow the authors, who did so for the patch methods.",
     )
     negatives_per_edge: float = option(
         1.0,
@@ -484,7 +487,7 @@ class Config:
         "cpu",
         group="machine",
         help="Where to compute: cpu, cuda, cuda:1 … This release was tested on CPUs only.",
-        when="Use cuda where there is a GPU; it runs the plain torch kernels.",
+        when="Use cuda if there is a GPU; it runs the plain torch kernels.",
     )
     memory: int | None = option(
         None,
@@ -493,20 +496,20 @@ class Config:
         unset="no limit",
         parse=parse_size,
         help="Memory limit of the run, such as 4GB; what does not fit is kept on disk.",
-        when="Set it where the graph may not fit: see l2g2g plan.",
+        when="Set it if the graph may not fit into memory: see l2g2g plan.",
     )
     threads: int = option(
         0,
         group="machine",
         least=0,
-        help="CPU threads; 0 for all cores (a small graph gets one).",
-        when="Set it to 1 where several runs share a machine.",
+        help="Number of CPU threads; 0 uses all cores (one for a small graph).",
+        when="Set it to 1 if several runs share a machine.",
     )
     backend: Literal["auto", "native", "torch"] = option(
         "auto",
         group="machine",
         rare=True,
-        help="Kernels on the CPU: native (compiled), torch (reference), or auto: native where it is built.",
+        help="Kernels on the CPU: native (compiled), torch (reference), or auto: native if it is built.",
         when="Use torch to compare the two. Other devices always use torch.",
     )
 
@@ -551,7 +554,7 @@ class Config:
         for needed, is_set in (
             ("--directed", self.directed),
             ("--weighted-loss", self.weighted_loss),
-            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling in ("degree", "auto")),
+            (f"--negative-sampling {self.negative_sampling}", self.negative_sampling not in (None, "uniform")),
         ):
             if is_set:
                 raise InputError(f"{needed} needs sampled pairs; {self.method} scores {self.loss_pairs}")
@@ -728,7 +731,7 @@ class Config:
             return self.epochs
         if self.schedule == "constant":
             return 300
-        return 220 if num_edges < 20_000 else 100
+        return next((epochs for edges, epochs in _FALLING_EPOCHS.items() if num_edges < edges), 100)
 
     def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
         """Share of the edges to predict that an epoch scores.

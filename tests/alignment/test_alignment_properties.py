@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from l2g2g.alignment.align import align
 
-BOUNDED = settings(max_examples=30, deadline=None, derandomize=True)
+BOUNDED = settings(max_examples=15, deadline=None, derandomize=True)
 
 
 @st.composite

@@ -56,6 +56,7 @@ def test_a_pair_on_no_cycle_counts_as_good(known):
     assert cycle_residuals(problem_of(data, data.stacked), 1e-6).tolist() == [0.0] * 8
 
 
+@pytest.mark.slow
 def test_residuals_from_moments_are_those_of_the_nodes(known):
     data = known(EDGES, 8, 3, shared=5, noise=0.2)
     problem = problem_of(data, data.stacked)
@@ -65,6 +66,7 @@ def test_residuals_from_moments_are_those_of_the_nodes(known):
     torch.testing.assert_close(found, by_node)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("differentiable", [False, True])
 def test_robust_recovers_a_patch_half_of_whose_pairs_are_wrong(known, differentiable):
     data = known(EDGES, 8, 3, shared=12, noise=0.01)

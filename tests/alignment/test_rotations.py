@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from l2g2g.alignment.hierarchy import chain_groups, cut_into_groups
@@ -61,6 +62,7 @@ def test_groups_are_connected_and_exact_without_noise():
     assert error_of(chain_groups(forest, edges, relative, weights), truth) < 1e-12
 
 
+@pytest.mark.slow
 def test_groups_drift_less_than_a_tree_and_refinement_less_than_both():
     edges, relative, weights, truth = grid_with_noise(30, 3, 0.08)
     forest = grow_forest(edges, weights, torch.ones(900))

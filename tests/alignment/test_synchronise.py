@@ -62,7 +62,10 @@ def test_each_transform_is_optional():
 
 
 @pytest.mark.parametrize("kind", ["ring", "tree", "grid", "random"])
-@pytest.mark.parametrize(("num_patches", "dim"), [(2, 2), (10, 16), (100, 2), (100, 16), (40, 64), (1000, 2)])
+@pytest.mark.parametrize(
+    ("num_patches", "dim"),
+    [(2, 2), (10, 16), (100, 2), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((40, 64), (1000, 2)))],
+)
 @pytest.mark.parametrize(("dtype", "limit"), [(np.float64, 1e-10), (np.float32, 1e-4)])
 def test_exact_recovery(known, kind, num_patches, dim, dtype, limit):
     data = known(kind, num_patches, dim, dtype=dtype)

@@ -95,6 +95,7 @@ def test_what_the_first_row_was_taken_for_is_told(run, edges, friends, tmp_path)
     assert err.splitlines()[0] == f"read {bare}: no header, first row is an edge"
 
 
+@pytest.mark.slow
 def test_what_the_first_row_was_taken_for_is_not_told_to_programs(run, friends, tmp_path, monkeypatch):
     embed = ["embed", friends, "-o", tmp_path / "o.npy", "--method", "gae", "--epochs", 1, "--dim", 3]
     assert run(*embed, "--quiet") == (0, "", "")
@@ -179,6 +180,7 @@ def test_evaluate_prints_one_json_line_per_method_and_seed(run, with_features):
     assert rows[0]["auc"] != rows[4]["auc"]
 
 
+@pytest.mark.slow
 def test_evaluate_one_seed_again_gives_the_same_scores(run, edges):
     arguments = ["evaluate", edges, "-m", "l2g2g", "--seed", 7, "--json", *FAST]
     rows = [json.loads(run(*arguments)[1]) for _ in range(2)]
@@ -214,6 +216,7 @@ def labelled(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["default", "accurate"])  # inner products, and a learned decoder
 def test_all_measures_of_a_labelled_graph(run, labelled, preset):
     chosen = ["--preset", preset, "--method", "gae", "--epochs", 60, "--seed", 0, "--json", "--measures", "all"]
@@ -232,6 +235,7 @@ def test_all_measures_of_a_labelled_graph(run, labelled, preset):
     assert [again[name] for name in FURTHER + HARD] == [row[name] for name in FURTHER + HARD]
 
 
+@pytest.mark.slow
 def test_measures_that_do_not_apply_are_null(run, edges, labelled):
     base = ["evaluate", "--method", "gae", "--json", *FAST]
     plain = json.loads(run(*base, labelled)[1])

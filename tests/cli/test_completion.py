@@ -32,20 +32,26 @@ def test_words_that_begin_alike():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["l2g2g", "neigh"], ["neighbours"]),
         (["l2g2g", "embed", "x", "--method", "l2"], ["l2g2g"]),
-        (["l2g2g", "evaluate", "x", "--preset", "pa"], ["paper"]),
-        (["l2g2g", "plan", "x", "--decoder", "pro"], ["product"]),
-        (["l2g2g", "embed", "x", "--mask-by", "n"], ["nodes"]),
-        (["l2g2g", "evaluate", "x", "--protocol", "h"], ["heldout"]),
-        (["l2g2g", "prepare", "x", "--partition", "s"], ["streaming"]),
         (["l2g2g", "embed", "x", "--checkp"], ["--checkpoint-every"]),
+        *(
+            pytest.param(["l2g2g", *words], expected, marks=pytest.mark.slow)
+            for words, expected in (
+                (["neigh"], ["neighbours"]),
+                (["evaluate", "x", "--preset", "pa"], ["paper"]),
+                (["plan", "x", "--decoder", "pro"], ["product"]),
+                (["embed", "x", "--mask-by", "n"], ["nodes"]),
+                (["evaluate", "x", "--protocol", "h"], ["heldout"]),
+                (["prepare", "x", "--partition", "s"], ["streaming"]),
+            )
+        ),
     ],
 )
 def test_through_the_shell(words, expected, tmp_path):
     assert offered(words, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_data_sets_and_files(tmp_path):
     (tmp_path / "sbm-mine.csv").write_text("a,b\n")
     (tmp_path / "sbm-notes.pdf").write_text("")

@@ -211,6 +211,7 @@ def finished(tmp_path_factory, edges):
     return folder, {(f"n{u}", f"n{v}") for u, v in pairs[hidden]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scorer", ["vectors", "combined", "auto"])
 def test_the_expected_precision_of_a_list_is_near_the_true_one(run, finished, scorer):
     folder, hidden = finished
@@ -230,6 +231,7 @@ def test_the_expected_precision_of_a_list_is_near_the_true_one(run, finished, sc
     assert "are expected to be links, assuming that 11 % as many links are missing as are known" in err
 
 
+@pytest.mark.slow
 def test_pairs_have_the_probabilities_of_the_list(run, finished, tmp_path):
     folder, _ = finished
     _, out, _ = run("predict", folder, "--top", 5, "--json")

@@ -4,22 +4,7 @@ import json
 
 import pytest
 
-from l2g2g.cli import main
-
 FAST = ["--epochs", "3", "--dim", "4", "--threads", "1", "--patience", "0"]
-
-
-@pytest.fixture
-def run(capsys):
-    """Run the command line in this process: (exit code, stdout, stderr)."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
@@ -40,6 +25,7 @@ def test_embed_says_where_its_time_went(run, edges, tmp_path):
     assert any(each["name"] == "training.loop.embed_nodes" for each in found["functions"])
 
 
+@pytest.mark.slow
 def test_evaluate_has_one_profile_per_method_and_the_same_results(run, edges, tmp_path):
     file = tmp_path / "profile.json"
     command = ["evaluate", edges, "-m", "gae", "-m", "fastgae", "--json", *FAST]

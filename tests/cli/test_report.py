@@ -53,6 +53,7 @@ def evaluated(edges, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_report_writes_a_page_and_says_where(embedded, capsys):
     assert call("report", embedded, "--json") == 0
     row = json.loads(capsys.readouterr().out)
@@ -83,7 +84,7 @@ def test_the_page_of_a_run_in_a_browser(embedded, browser):
 
 def test_an_evaluation_has_a_page_for_each_training(evaluated, capsys):
     assert list_trainings(evaluated) == ["gae-seed-3", "l2g2g-seed-3"]
-    assert call("report", evaluated, "--training", "l2g2g-seed-3", "-q") == 0
+    assert call("report", evaluated, "--training", "l2g2g-seed-3", "-q", "--projection", "pca") == 0
     text = (evaluated / "report.html").read_text()
     assert "<b>l2g2g-seed-3</b>" in text
     assert "All trainings of this run" in text
@@ -96,7 +97,7 @@ def test_an_evaluation_has_a_page_for_each_training(evaluated, capsys):
 
 def test_a_saved_model_has_a_page_too(planted, tmp_path, capsys):
     GAE(dim=4, epochs=2, threads=1).fit(planted).save(tmp_path / "model")
-    assert call("report", tmp_path / "model") == 0
+    assert call("report", tmp_path / "model", "--projection", "pca") == 0
     text = (tmp_path / "model" / "report.html").read_text()
     assert 'href="#patches"' not in text  # nothing was partitioned
     assert "decided when training stopped" in text  # pairs that were held back
@@ -157,7 +158,7 @@ def test_clusters_and_classes_are_on_the_map(embedded, tmp_path, browser):
     told = ["--labels", tmp_path / "labels.csv", "-o", tmp_path / "told.parquet", "-q"]
     assert call("classify", embedded, *told) == 0
     tables = ["--nodes", tmp_path / "clusters.csv", "--nodes", tmp_path / "told.parquet"]
-    assert call("report", embedded, *tables, "-o", tmp_path / "page.html", "-q") == 0
+    assert call("report", embedded, *tables, "-o", tmp_path / "page.html", "-q", "--projection", "pca") == 0
     browser.open(tmp_path / "page.html")
     browser.wait_for("document.documentElement.dataset.map === 'ready'")
     titles = browser.evaluate("[...document.querySelectorAll('#map-colour option')].map((one) => one.textContent)")

@@ -80,6 +80,7 @@ def test_a_pinned_split_gives_the_same_bits(ask, files, tmp_path, method, option
     assert other["auc"] != found["auc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_pinned_split_of_a_store_gives_the_same_bits(ask, files, tmp_path, monkeypatch, limited):
     monkeypatch.setattr(storage, "fits_memory", lambda *_: not limited)
@@ -125,6 +126,7 @@ def test_several_seeds_train_on_one_split(ask, files, tmp_path):
     assert rows[0]["auc"] != rows[1]["auc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True])
 def test_another_split_is_not_resumed(run, ask, files, tmp_path, stored):
     graph = [files[2]] if stored else [files[0], "--features", files[1]]

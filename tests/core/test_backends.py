@@ -12,12 +12,7 @@ from l2g2g.graphs.splits import split_links
 from l2g2g.runs.training import run_split
 
 pytest.importorskip("l2g2g.core._native")
-
-
-@pytest.fixture(autouse=True)
-def _restored():
-    yield
-    core.set_backend("auto")
+pytestmark = pytest.mark.usefixtures("usual_backend")
 
 
 @pytest.mark.parametrize(

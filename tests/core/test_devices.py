@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from l2g2g import align, core
+from l2g2g import align
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.splits import split_links
@@ -22,6 +22,8 @@ from l2g2g.runs.training import run_split
 from l2g2g.training.batches import BatchOptions, PatchBatches
 from l2g2g.training.loop import LoopSettings, Training
 from l2g2g.training.patch_source import InducedPatches
+
+pytestmark = pytest.mark.usefixtures("usual_backend")
 
 torchgen = pytest.importorskip("torchgen")
 
@@ -70,12 +72,7 @@ def runs_on_cuda(kernels, name, is_sparse):
     return bool(kernels(name) & (wanted | COMPOSED))
 
 
-@pytest.fixture(autouse=True)
-def _restored():
-    yield
-    core.set_backend("auto")
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "preset", "options"),
     [

@@ -13,7 +13,7 @@ native = pytest.importorskip("l2g2g.core._native")
 SEEDS = range(12)
 
 
-@pytest.fixture(params=[1, 2], autouse=True)
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 2], autouse=True)
 def threads(request):
     before = native.num_threads()
     core.set_num_threads(request.param)

@@ -58,7 +58,7 @@ def test_keys_of_many_patches_are_those_of_each():
 
 
 def test_torch_generators_repeat_and_differ():
-    draw = [torch.randn(8, generator=torch_generator(0, Purpose.NOISE, epoch, 1)) for epoch in (4, 4, 5)]
+    draw = [torch.randn(8, generator=torch_generator(0, Purpose.NOISE, patch)) for patch in (4, 4, 5)]
     assert torch.equal(draw[0], draw[1])
     assert not torch.equal(draw[0], draw[2])
 

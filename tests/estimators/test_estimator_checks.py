@@ -50,6 +50,7 @@ def test_the_page_gives_the_same_reasons():
     assert rows == DO_NOT_APPLY
 
 
+@pytest.mark.slow
 def test_grid_search_over_nodes_scores_the_links_of_new_nodes(noisy):
     folds = KFold(3, shuffle=True, random_state=0)
     search = GridSearchCV(GAE(epochs=40, dim=4, random_state=0, structure="none"), {"lr": [1e-6, 0.05]}, cv=folds)
@@ -60,6 +61,7 @@ def test_grid_search_over_nodes_scores_the_links_of_new_nodes(noisy):
     assert search.best_estimator_.embedding_.shape == (noisy.num_nodes, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["graph", "sparse", "dense"])
 def test_before_a_classifier_new_nodes_are_classified_from_their_links(planted, kind):
     sources = {"graph": planted, "sparse": planted.adjacency, "dense": planted.adjacency.toarray()}

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from l2g2g.core import set_backend
 from l2g2g.evaluation.pair_features import NeighbourEvidence
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_edges, split_links
@@ -24,13 +23,6 @@ EXPECTED = {
     "l3": [2 / 3, 2 / 3, 0, 0, 1 / 3, 0],
     "preferential_attachment": [6, 4, 3, 2, 6, 0],
 }
-
-
-@pytest.fixture(params=["native", "torch"])
-def backend(request):
-    set_backend(request.param)
-    yield request.param
-    set_backend("auto")
 
 
 @pytest.mark.parametrize("feature", EXPECTED)

@@ -71,6 +71,7 @@ def test_a_perfect_embedding_has_rank_one():
     assert (scores.mrr, scores.hits_at_1) == (1, 1)
 
 
+@pytest.mark.slow
 def test_random_vectors_are_at_the_documented_chance(uneven):
     split = split_links(uneven, seed=0)
     found = []

@@ -234,6 +234,7 @@ DIALECTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gae", "l2g2g"])
 def test_dialects_give_the_same_bits(embed, tmp_path, method):
     arguments = ["--method", method, "--patches", "2", "--epochs", "3", "--dim", "3"]

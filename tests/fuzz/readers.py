@@ -263,12 +263,26 @@ def read_labelled(folder):
 
 def read_large(folder):
     """DuckDB reads Parquet files itself: it must refuse what the reader refuses, and give the same graph."""
+    check_stored(only(folder), folder / "store")
+
+
+def read_text_parts(folder):
+    """A folder of parts: in memory and by DuckDB the same graph, or refused by both."""
+    check_stored(folder, folder / "store")
+
+
+def check_stored(path, store):
+    from l2g2g.errors import InputError
     from l2g2g.graphs.duckdb_store import write_large_store
     from l2g2g.graphs.read import read_graph
 
-    path = only(folder)
-    stored = write_large_store(path, folder / "store", memory_bytes=200_000_000, name="edges", made_of={}).to_graph()
+    try:
+        stored = write_large_store(path, store, memory_bytes=200_000_000, name="edges", made_of={}).to_graph()
+    except InputError:
+        read_graph(path)
+        raise AssertionError("read in memory but refused by DuckDB") from None
     graph = read_graph(path)
+    check_graph(graph)
     assert stored.cleaning == graph.cleaning
     assert np.array_equal(stored.adjacency.indices, graph.adjacency.indices)
     assert graph.node_ids is not None
@@ -610,6 +624,11 @@ def targets():
     arrays = (features(), features().astype(np.float64), np.eye(NUM_NODES, dtype=np.int32))
     graphs = npz_graphs()
     sources, far = (np.array(part) for part in zip(*RING, strict=True))
+    edges_parquet = [
+        {"edges.parquet": parquet(source=sources, target=far)},
+        {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
+        {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
+    ]
     saint = {
         "adj_full.npz": saved(adjacency()),
         "feats.npy": m.npy(features().astype(np.float64)),
@@ -651,11 +670,7 @@ def targets():
         ),
         Target(
             "edges as Parquet",
-            [
-                {"edges.parquet": parquet(source=sources, target=far)},
-                {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
-                {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
-            ],
+            edges_parquet,
             read_edges,
             share=2,
             bombs=with_bombs,
@@ -727,6 +742,16 @@ def targets():
             bombs=with_bombs,
         ),
         Target(
+            "text parts",
+            [
+                {f"part-{number}.csv": header + b"".join(lines) for number, lines in enumerate((rows[:9], rows[9:]))}
+                for header in (b"", b"source,target\n", b"person,friend\n")
+                for rows in [text().splitlines(keepends=True), text(names=lambda node: ids[node]).splitlines(True)]
+            ],
+            read_text_parts,
+            share=2,
+        ),
+        Target(
             "labels and categories as text",
             [{"edges.csv": text(), "features.csv": PEOPLE}],
             read_labelled,
@@ -742,11 +767,7 @@ def targets():
         ),
         Target(
             "large edges as Parquet",
-            [
-                {"edges.parquet": parquet(source=sources, target=far)},
-                {"edges.parquet": parquet(source=[ids[u] for u in sources], target=[ids[v] for v in far])},
-                {"edges.parquet": parquet(source=sources, target=far, weight=np.ones(len(far)))},
-            ],
+            edges_parquet,
             read_large,
             share=0.3,
         ),

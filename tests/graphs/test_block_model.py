@@ -26,6 +26,7 @@ def test_every_pair_inside_a_block_has_one_number(size):
     assert all(len(pair) == 2 and max(pair) < size for pair in pairs)
 
 
+@pytest.mark.slow
 def test_every_pair_is_drawn_with_its_own_probability():
     # The last block always has its one edge, so that no draw is without any.
     model = BlockModel([3, 2, 2], [[0.7, 0.2, 0.9], [0.2, 0.4, 0], [0.9, 0, 1]])

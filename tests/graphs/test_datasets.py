@@ -65,6 +65,7 @@ def test_unknown_names_get_a_suggestion(tmp_path):
         load_dataset("pubmed", tmp_path / "missing")
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("name", ["cora-ml", "pubmed", "amazon-photo", "coauthor-cs", "npm-deps"])
 def test_real_graphs_have_the_sizes_that_are_listed(name):
@@ -77,6 +78,7 @@ def test_real_graphs_have_the_sizes_that_are_listed(name):
     )
 
 
+@pytest.mark.slow
 @needs_data
 def test_names_of_nodes_are_text():
     graph = load_dataset("npm-deps", DATA)

@@ -61,7 +61,7 @@ def test_blocks_say_which_arcs_exist(graph, stored):
             num_arcs += len(block.arcs()[0])
         assert num_arcs == graph.num_arcs
     nodes = np.array([3, 7, 20])
-    for one, other in zip(graph.read_ways_of(nodes), stored.read_ways_of(nodes), strict=True):
+    for one, other in zip(graph.read_directions_of(nodes), stored.read_directions_of(nodes), strict=True):
         assert np.array_equal(one, other)
 
 
@@ -95,7 +95,9 @@ def test_splits_are_the_same(graph, stored):
     small = split_edges(stored, seed=3, block_entries=50)
     assert np.array_equal(small.test.negative, one.test.negative)
     nodes = np.arange(0, 60, 7)
-    for one_part, other_part in zip(one.train.read_ways_of(nodes), other.train.read_ways_of(nodes), strict=True):
+    for one_part, other_part in zip(
+        one.train.read_directions_of(nodes), other.train.read_directions_of(nodes), strict=True
+    ):
         assert np.array_equal(one_part, other_part)
 
 

@@ -1,5 +1,8 @@
 """Preparation by DuckDB: folders of parts, what stays after an interruption, memory, and a machine without DuckDB."""
 
+import resource
+
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -139,3 +142,37 @@ def test_a_part_that_cannot_be_decoded_is_bad_input(tmp_path):
     with pytest.raises(InputError, match=r"damaged|cannot|not"):
         prepare(parts, tmp_path / "store")
     assert not (tmp_path / "store" / "graph").exists()
+
+
+def test_a_limit_of_the_system_is_told_as_what_it_is(tmp_path):
+    np.save(tmp_path / "e.npy", GENERATOR.integers(0, 30_000, (200_000, 2)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+    try:
+        with pytest.raises(ResourceError, match=r"File too large.*; raise the limit of file sizes \(ulimit -f\)"):
+            prepare(tmp_path / "e.npy", tmp_path / "store")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert prepare(tmp_path / "e.npy", tmp_path / "store").num_nodes == 30_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "remedy"),
+    [
+        ("IOException", "Could not write file 'a': No space left on device", "; free some space"),
+        ("IOException", "Cannot open file 'a': Permission denied", "; allow reading and writing there"),
+        ("IOException", "Cannot open file 'a': Too many open files", r"; raise the limit of open files \(ulimit -n\)"),
+        ("IOException", "Could not set lock on file 'a': Conflicting lock is held", "; another process uses it"),
+        ("IOException", "Could not read from file 'a': Input/output error", "; the disk or the file may be damaged"),
+        ("OutOfMemoryException", "failed to offload; limit 'max_temp_directory_size'", "left on this disk; free some"),
+    ],
+)
+def test_the_remedy_fits_the_cause(tmp_path, monkeypatch, kind, said, remedy):
+    def fail(*given):
+        raise getattr(duckdb, kind)(said)
+
+    (tmp_path / "e.csv").write_text("1,2\n2,3\n")
+    monkeypatch.setattr(duckdb_store._Preparation, "_number", fail)
+    with pytest.raises(ResourceError, match=remedy) as caught:
+        prepare(tmp_path / "e.csv", tmp_path / "store")
+    assert kind == "OutOfMemoryException" or said in str(caught.value)

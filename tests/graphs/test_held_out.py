@@ -30,6 +30,7 @@ def coarse(monkeypatch):
     monkeypatch.setattr(held_out, "hash_node_pairs", hash_coarsely)
 
 
+@pytest.mark.slow
 def test_the_hash_is_that_of_the_formula_and_of_no_other_pair():
     pairs = np.array([[0, 1], [1, 0], [3, 2**31 - 1]])
     found = hash_node_pairs(pairs[:, 0], pairs[:, 1], stream_key(7, Purpose.SPLIT))
@@ -59,6 +60,7 @@ def test_ties_go_by_the_nodes(coarse, size):
         assert chosen == set(expected[:count])
 
 
+@pytest.mark.slow
 def test_many_pairs_and_few_wanted_need_one_pass():
     u, v = np.triu_indices(2000, 1)
     passes = []

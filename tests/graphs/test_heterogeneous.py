@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from l2g2g.evaluation.limits import best_link_scores
+from l2g2g.evaluation.links import best_link_scores
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.heterogeneous import NUM_EDGES, NUM_NODES, VARIANTS
 from l2g2g.graphs.splits import split_links
@@ -14,6 +14,7 @@ def graphs():
     return {name: load_dataset(name) for name in VARIANTS}
 
 
+@pytest.mark.slow
 def test_all_have_the_same_size_and_a_known_limit(graphs):
     for name, graph in graphs.items():
         assert (graph.num_nodes, graph.num_edges, graph.num_features) == (NUM_NODES, NUM_EDGES, 100), name
@@ -21,6 +22,7 @@ def test_all_have_the_same_size_and_a_known_limit(graphs):
         assert 0.75 < best < 0.999, name
 
 
+@pytest.mark.slow
 def test_the_plain_one_is_sbm_small(graphs):
     best = [
         best_link_scores(graph.block_model, split_links(graph).test).auc

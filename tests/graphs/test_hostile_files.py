@@ -138,6 +138,7 @@ def bomb(path, kind):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rows", "lists", "names"])
 def test_parquet_bombs_are_refused_before_they_are_unpacked(tmp_path, kind):
     path = bomb(tmp_path / "e.parquet", kind)

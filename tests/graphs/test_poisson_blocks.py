@@ -18,6 +18,7 @@ def test_edge_probability_by_hand():
     assert found == pytest.approx([*(1 - np.exp(-rates)), 0.0])
 
 
+@pytest.mark.slow
 def test_edges_fall_as_often_as_the_model_says():
     model, num_draws = PoissonBlockModel(MEMBERSHIPS, RATES), 3000
     generator = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.write import write_embedding
 
-BOUNDED = settings(max_examples=40, deadline=None, derandomize=True)
+BOUNDED = settings(max_examples=15, deadline=None, derandomize=True)
 NUMBERS = st.integers(0, 2**63 - 1)
 # Names that no reader takes for numbers, comments or quotes: those are tested where they are.
 NAMES = st.text(st.characters(categories=("L", "Nd")), min_size=1, max_size=12).map(lambda name: f"n{name}")
@@ -46,7 +46,7 @@ def write(folder, ending, pairs):
     return path
 
 
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".txt", ".parquet"])
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".txt", ".parquet"])
 @pytest.mark.parametrize("ids", [NUMBERS, NAMES], ids=["numbers", "names"])
 def test_every_edge_comes_back_and_no_other(tmp_path_factory, ending, ids):
     folder = tmp_path_factory.mktemp("graphs")
@@ -74,6 +74,7 @@ def test_the_order_of_the_rows_does_not_change_the_graph(tmp_path_factory, pairs
     assert edge_set(read_graph(write(folder, ".csv", pairs))) == edge_set(read_graph(write(folder, ".csv", turned)))
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(pairs=edges_of(st.integers(0, 9)), width=st.integers(1, 4), seed=st.integers(0, 99))
 def test_features_follow_their_nodes_through_every_format(tmp_path_factory, pairs, width, seed):

@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 
-BOUNDED = settings(max_examples=60, deadline=None, derandomize=True)
+BOUNDED = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 @st.composite

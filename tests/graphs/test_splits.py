@@ -196,6 +196,7 @@ def test_equal_hashes_are_split_by_their_nodes(monkeypatch):
     assert edges_of(split.train.adjacency) == {(u, u + 1) for u in range(5, 39)}
 
 
+@pytest.mark.slow
 def test_which_edges_are_held_out_is_uniform():
     """Of a ring of 20, each edge is validation in 1 of 20 seeds and test in 2."""
     ring = Graph.from_arcs(np.arange(20), (np.arange(20) + 1) % 20)
@@ -224,20 +225,6 @@ def test_refusals_name_the_numbers(planted):
         split_links(planted, protocol="both")
     with pytest.raises(InputError, match=r"at least 0 and below 1, not 1\.5"):
         split_links(planted, test_fraction=1.5)
-
-
-@pytest.fixture(scope="module")
-def arrows(planted):
-    """The planted graph with a direction for each edge, and both for some."""
-    sources, targets = planted.edges()
-    way = np.random.default_rng(0).random(len(sources))
-    forth, back = way < 0.6, way > 0.5
-    return Graph.from_arcs(
-        np.concatenate([sources[forth], targets[back]]),
-        np.concatenate([targets[forth], sources[back]]),
-        num_nodes=planted.num_nodes,
-        directed=True,
-    )
 
 
 def arcs_of(matrix):

@@ -94,6 +94,7 @@ def test_names(kind, tmp_path):
     compare(tmp_path, edges_file(tmp_path, kind, as_names(PAIRS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [".csv", ".parquet"])
 def test_large_integers_and_integers_beyond_64_bits(kind, tmp_path):
     compare(tmp_path, edges_file(tmp_path, kind, PAIRS * 10**15))
@@ -127,8 +128,15 @@ def test_sparse_features(tmp_path):
     compare(tmp_path, edges_file(tmp_path, ".parquet"), tmp_path / "f.npz")
 
 
-@pytest.mark.parametrize("kind", [".csv", ".parquet", "lists"])
-@pytest.mark.parametrize("ids", ["integers", "names", "text features", "text edges"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "ids"),
+    [
+        *((".csv", ids) for ids in ("integers", "names", "text features", "text edges")),
+        *((".parquet", ids) for ids in ("integers", "text features")),
+        *(("lists", ids) for ids in ("names", "text edges")),
+    ],
+)
 def test_features_by_id(kind, ids, tmp_path):
     order = GENERATOR.permutation(95)
     vectors = GENERATOR.normal(size=(95, 5)).astype(np.float32)

@@ -22,7 +22,7 @@ NUM_ROWS = 130
 TOLERANCE = 2e-5
 
 
-@pytest.fixture(params=[1, 2], autouse=True)
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 2], autouse=True)
 def threads(request):
     before = core.num_threads()
     core.set_num_threads(request.param)
@@ -231,14 +231,11 @@ def test_dense_propagated_features_of_16_bits_are_left_to_torch(passes):
     assert not passes
 
 
-def test_the_torch_backend_encodes_alike(passes):
+def test_the_torch_backend_encodes_alike(usual_backend, passes):
     encoder, found = make_encoder(skip=True), []
-    try:
-        for backend in ("native", "torch"):
-            core.set_backend(backend)
-            found.append(value_and_gradients(encoder, inputs_of("thinned", adjacency_of())))
-    finally:
-        core.set_backend("auto")
+    for backend in ("native", "torch"):
+        core.set_backend(backend)
+        found.append(value_and_gradients(encoder, inputs_of("thinned", adjacency_of())))
     assert len(passes) == 1
     for one, other in zip(*found, strict=True):
         assert (one - other).abs().max() < TOLERANCE * other.abs().max()

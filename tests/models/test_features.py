@@ -160,15 +160,12 @@ def test_dense_and_sparse_features_lose_the_same_entries(bags):
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_the_torch_backend_drops_the_same_entries(bags, sparse):
+def test_the_torch_backend_drops_the_same_entries(usual_backend, bags, sparse):
     found = []
-    try:
-        for backend in ("auto", "torch"):
-            core.set_backend(backend)
-            table = table_of(bags if sparse else bags.toarray())
-            found.append(to_dense(table.dropped(0.5, seed=0, epoch=0)))
-    finally:
-        core.set_backend("auto")
+    for backend in ("auto", "torch"):
+        core.set_backend(backend)
+        table = table_of(bags if sparse else bags.toarray())
+        found.append(to_dense(table.dropped(0.5, seed=0, epoch=0)))
     assert np.allclose(*found, rtol=1e-6, atol=0)
     assert ((found[0] == 0) == (found[1] == 0)).all()
 

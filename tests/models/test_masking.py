@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g import core
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.patches.overlap import make_patches, whole_graph
@@ -25,15 +24,6 @@ def weighted(planted):
 @pytest.fixture(scope="module")
 def patch_set(planted):
     return make_patches(planted, partition(planted.adjacency, 4), min_overlap=8, target_overlap=16)
-
-
-@pytest.fixture(params=["native", "torch"])
-def backend(request):
-    if request.param == "native" and not core.is_built():
-        pytest.skip("the compiled core is not built")
-    core.set_backend(request.param)
-    yield request.param
-    core.set_backend("auto")
 
 
 def stacked(patch_set, adjacency):

@@ -120,17 +120,14 @@ def test_native_and_torch_routes_agree(width, threads):
         core.set_num_threads(before)
 
 
-def test_the_torch_backend_computes_float32_too():
+def test_the_torch_backend_computes_float32_too(usual_backend):
     edges, others = arcs_of(random_matrix(20, True), [0.1]), list_of(random_matrix(20, False, 3), [0.2])
     left = torch.randn(20, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
     found = []
-    try:
-        for backend in ("auto", "torch"):
-            core.set_backend(backend)
-            loss = reconstruction_loss(left, edges, others)
-            found.append((loss.detach(), *torch.autograd.grad(loss, left)))
-    finally:
-        core.set_backend("auto")
+    for backend in ("auto", "torch"):
+        core.set_backend(backend)
+        loss = reconstruction_loss(left, edges, others)
+        found.append((loss.detach(), *torch.autograd.grad(loss, left)))
     for one, other in zip(*found, strict=True):
         assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
 
@@ -230,9 +227,7 @@ def test_sums_of_several_lists_are_added():
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@pytest.mark.parametrize("backend", ["auto", "torch"])
-def test_the_gradient_of_a_decoder_is_that_of_autograd(kind, backend, monkeypatch):
-    monkeypatch.setattr(core, "_backend", backend)
+def test_the_gradient_of_a_decoder_is_that_of_autograd(kind, backend):
     decoder = DECODERS[kind](4, learn_bias=True, generator=torch.Generator().manual_seed(0))
     edges, others = (list_of(random_matrix(12, False, seed), np.full(1, 0.1, np.float32)) for seed in (0, 1))
     vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from l2g2g.core import set_backend
 from l2g2g.graphs.graph import RowBlock
 from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
 from l2g2g.models.local_rows import LocalRows, balance_rows
@@ -28,13 +27,6 @@ class Rows:
         for low in range(self.low, self.high):
             row = self.matrix[low : low + 1]
             yield RowBlock(low, low + 1, row.indptr.astype(np.int64), row.indices.astype(np.int32), 0, row.data)
-
-
-@pytest.fixture(params=["native", "torch"])
-def backend(request):
-    set_backend(request.param)
-    yield request.param
-    set_backend("auto")
 
 
 def whole(mean):

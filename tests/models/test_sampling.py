@@ -17,12 +17,6 @@ from l2g2g.models.sampling import NegativeDraws, plan_negatives, sample_nodes_by
 needs_core = pytest.mark.skipif(not core.is_built(), reason="the compiled core is not built")
 
 
-@pytest.fixture
-def restored():
-    yield
-    core.set_backend("auto")
-
-
 def block_diagonal(blocks):
     matrix = sp.csr_array(sp.block_diag([sp.csr_array(block) for block in blocks], format="csr"))
     matrix.eliminate_zeros()
@@ -92,6 +86,7 @@ def test_never_an_excluded_pair_nor_the_diagonal_nor_another_patch(how):
     assert counts.sum() > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "num_rounds"), [(13, 2), (37, 1), (48, 3)], ids=["one tile", "a short last tile", "full tiles"]
 )
@@ -198,7 +193,7 @@ def test_where_nearly_all_pairs_are_excluded_the_rest_is_found_evenly():
 
 
 @pytest.mark.parametrize("how", ["uniform", "degree"])
-def test_native_and_torch_draw_the_same_pairs(restored, how):
+def test_native_and_torch_draw_the_same_pairs(usual_backend, how):
     found = []
     for backend in ("auto", "torch"):
         core.set_backend(backend)

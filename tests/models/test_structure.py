@@ -40,6 +40,7 @@ def test_leading_columns_are_eigenvectors(planted):
     assert cosines.min() > 0.999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_every_column_of_a_grid_has_converged(weighted):
     """Eigenvalues of a grid lie close together near 1, where a few products with the matrix find nothing."""

@@ -89,6 +89,7 @@ def test_fewer_where_there_are_fewer():
     assert pairs_of(top_links(factors_by(np.eye(3), "inner"), 10, full)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_groups")
 def test_where_it_ends_early_the_recall_is_estimated():
     vectors = np.random.default_rng(0).normal(size=(1000, 6))

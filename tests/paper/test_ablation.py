@@ -83,6 +83,7 @@ def test_verdicts(effect, verdict):
     assert effect.verdict == verdict
 
 
+@pytest.mark.slow
 def test_the_tables_hold_the_figures_and_the_failures(make_row, tmp_path):
     def run(variant, seed, **fields):
         return make_row("a", "default", options={**variant.options, "epochs": ablation.EPOCHS}, seed=seed, **fields)
@@ -102,6 +103,7 @@ def test_the_tables_hold_the_figures_and_the_failures(make_row, tmp_path):
     assert "negatives: fixed" in (tmp_path / f"{picture.name}.svg").read_text()
 
 
+@pytest.mark.slow
 def test_the_docs_show_the_tables_of_the_committed_lines():
     evidence = read_evidence(DOCS / "results" / "reproduce", quick=False)
     assert {row["cell"]["dataset"] for row in evidence.of("ablation")} == set(ablation.DATASETS)

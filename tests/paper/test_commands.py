@@ -80,6 +80,7 @@ def test_methods_that_a_study_does_not_have_are_told(capfd, tmp_path):
     assert "nothing to run: patches has no cell with these --methods and --datasets" in err
 
 
+@pytest.mark.slow
 def test_where_no_cell_goes_well_the_command_fails_too(capfd, data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(patches, "QUICK_COUNTS", (5000,))
     command = ["patches", "--datasets", "tiny", "--quick", "--data-dir", data_dir, "--methods", "l2g2g"]

@@ -240,6 +240,7 @@ def test_killed_in_the_middle_and_started_again_the_report_is_the_same(capfd, da
     assert scores(tmp_path / "killed") == scores(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_failed_cells_are_in_the_report(capfd, data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(patches, "QUICK_COUNTS", (2, 5000))
     command = ["patches", "--datasets", "tiny", "--quick", "--data-dir", data_dir, "--methods", "l2g2g"]
@@ -264,6 +265,7 @@ def test_the_report_is_put_between_the_marks(tmp_path):
         insert_report(document, target, "figures")
 
 
+@pytest.mark.slow
 def test_the_docs_hold_the_report_of_the_committed_lines():
     folder = DOCS / "results" / "reproduce"
     document = build_document(read_evidence(folder, quick=False), (folder / COMMANDS).read_text().splitlines())
@@ -274,6 +276,7 @@ def test_the_docs_hold_the_report_of_the_committed_lines():
         assert (folder / "figures" / f"{chart.name}.svg").is_file()
 
 
+@pytest.mark.slow
 def test_lines_of_another_preset_are_told(capfd, data_dir, tmp_path):
     command = ["performance", "--datasets", "tiny", "--methods", "gae", "--seeds", 1, "--data-dir", data_dir, "--quick"]
     assert run(capfd, *command, "--threads", 1, "--out", tmp_path)[0] == 0

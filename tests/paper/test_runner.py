@@ -114,6 +114,7 @@ def test_a_long_cell_that_was_killed_goes_on_from_its_checkpoint(data_dir, tmp_p
     assert row["seconds"]["total"] > row["seconds"]["epoch_median"] * 400 * 0.5
 
 
+@pytest.mark.slow
 def test_what_another_version_kept_is_dropped_and_the_cell_starts_anew(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr("l2g2g.paper.cells.CHECKPOINT_SECONDS", 0.0)
     first, second = (

@@ -160,6 +160,7 @@ def test_times_have_a_band_from_the_fastest_repetition_to_the_slowest(study, mak
     assert "fastest repetition to the slowest" in chart.caption
 
 
+@pytest.mark.slow
 def test_no_study_draws_a_panel_without_points(make_row, tmp_path):
     rows = [make_row("a", "l2g2g", protocol="paper", options={"patches": count}) for count in (2, 3)]
     rows.append(make_row("yelp-like", "l2g2g", options=patches.options_of("yelp-like", 2, False)))

@@ -4,18 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.core import set_backend
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.parallel.node_table import Assemble, ListedOwners, NodeTable, Placement, RangeOwners
 
 from .threads import run_ranks
-
-
-@pytest.fixture(params=["native", "torch"])
-def backend(request):
-    set_backend(request.param)
-    yield request.param
-    set_backend("auto")
 
 
 def normal(*shape, seed=0):

@@ -93,9 +93,10 @@ def grow(graph, labels, giver, taker, quota):
     return queue
 
 
-@pytest.mark.parametrize("num_edges", [120, 400, 1500])  # the first falls into pieces: its boundaries are too short
+# A graph of 120 edges falls into pieces: its boundaries are too short.
+@pytest.mark.parametrize("num_edges", [120, 400, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("wanted", [1, 10, 40])
-@pytest.mark.parametrize("method", ["metis", "random"])
+@pytest.mark.parametrize("method", ["metis", pytest.param("random", marks=pytest.mark.slow)])
 def test_growth_is_its_definition_from_memory_and_from_small_blocks_of_a_store(
     num_edges, wanted, method, tmp_path, monkeypatch
 ):

@@ -29,11 +29,9 @@ def test_rows_name_the_same_node_for_random_patches_and_sparse_ids():
         assert overlaps.num_pairs == expected
 
 
-def test_given_pairs_and_minimum_overlap():
+def test_only_given_pairs_are_looked_at():
     patches = [np.array([0, 1, 2]), np.array([1, 2, 3]), np.array([2, 3, 4])]
     assert index_overlaps(patches, pairs=np.array([[2, 1], [1, 0], [0, 1]])).edges.tolist() == [[0, 1], [1, 2]]
-    assert index_overlaps(patches, min_overlap=2).edges.tolist() == [[0, 1], [1, 2]]
-    assert index_overlaps(patches, pairs=np.array([[0, 2]]), min_overlap=2).num_pairs == 0
 
 
 def test_buckets_cover_every_entry_once_with_little_padding():

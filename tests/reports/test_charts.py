@@ -6,6 +6,8 @@ import pytest
 
 from l2g2g.reports.charts import Chart, Panel, Series, around, count_labels, draw_chart, log_ticks
 
+pytestmark = pytest.mark.slow  # of matplotlib
+
 
 @pytest.fixture
 def chart():

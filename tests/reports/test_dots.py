@@ -1,5 +1,7 @@
 """Dots: every label and graph is on the figure, and the same differences give the same file."""
 
+import pytest
+
 from l2g2g.reports.dots import DotGroup, DotRow, plot_differences
 
 GROUPS = [
@@ -8,6 +10,7 @@ GROUPS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_figure_says_what_it_shows_and_repeats_itself(tmp_path):
     paths = [tmp_path / "one.svg", tmp_path / "two.svg", tmp_path / "one.png"]
     plot_differences(GROUPS, [paths[0], paths[2]], xlabel="points", title="What matters")

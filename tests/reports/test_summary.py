@@ -24,7 +24,7 @@ def test_how_good_how_sure_how_long_and_what_was_cleaned(scored):
     assert "Cleaned from the input: 3 self-loops dropped." in text
     assert "Peak memory: 1.00 GiB." in text
     assert "(0.5 before alignment)" in text
-    assert cards(scored)[0] == ("90.00 %", "AUC, 95 % within 85.00 % to 94.00 %")
+    assert cards(scored)[0] == ("90.00 %", "AUC, 95 % interval 85.00 % to 94.00 %")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_patches(scored):
     text = " ".join(summarise(replace(scored, patches=PatchFacts([40]))))
     assert "patch" not in text
     unaligned = replace(scored, settings={**scored.settings, "rotate": None})
-    assert "of which 1 pairs overlap." in " ".join(summarise(unaligned))
+    assert "; 1 pair overlaps." in " ".join(summarise(unaligned))
     assert "apart on average" not in " ".join(summarise(unaligned))
     joined = replace(scored.patches, num_joined=1, final_pass=True, before=0.25)
     text = " ".join(summarise(replace(scored, patches=joined)))

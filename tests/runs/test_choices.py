@@ -42,6 +42,7 @@ def grid():
     return Graph.from_arcs(sources, targets, num_nodes=side * side, name="grid")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gae", "l2g2g"])
 def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     trained, _ = evaluate_graph(grid, make_config(method, structure="none", patches=4))
@@ -56,6 +57,7 @@ def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     assert row["dim"] == run.embedding.shape[1] == 16
 
 
+@pytest.mark.slow
 def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
     config = make_config("gae", "accurate", epochs=10)
     row, run = evaluate_graph(grid, config)
@@ -78,6 +80,7 @@ def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
     assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
 
 
+@pytest.mark.slow
 def test_another_seed_chooses_the_same(grid):
     rows = [evaluate_graph(grid, make_config("gae", seed=seed))[0] for seed in (1, 2)]
     assert [row["structure"] for row in rows] == ["spectral"] * 2
@@ -167,6 +170,7 @@ def test_a_signed_model_is_saved_and_gives_new_nodes_vectors(documents, tmp_path
     assert scores[200:][topic].mean() > scores[200:][~topic].mean() > scores[:200].mean()
 
 
+@pytest.mark.slow
 def test_beside_features_structure_gets_a_first_look(grid, planted):
     noise = np.random.default_rng(0).normal(size=(grid.num_nodes, 3)).astype(np.float32)
     row, _ = evaluate_graph(replace(grid, features=noise), make_config("gae"))
@@ -273,6 +277,7 @@ def test_after_a_bad_cut_patches_are_wider_fewer_edges_hidden_and_the_assembly_c
     assert stored["auc"] == pytest.approx(row["auc"], abs=5e-3)
 
 
+@pytest.mark.slow
 def test_signed_vectors_go_on_when_the_graph_grows(documents, tmp_path):
     model = L2G2G(dim=8, structure="spectral", epochs=2).fit(documents)
     assert model.config_.decoder == "signed"

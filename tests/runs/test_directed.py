@@ -47,6 +47,7 @@ def store(graph, tmp_path_factory):
     return write_graph(graph, tmp_path_factory.mktemp("directed") / "store")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_limit_does_not_change_the_result(store, monkeypatch, name):
     config = make_config(**{**SMALL, **OPTIONS[name]})

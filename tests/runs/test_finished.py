@@ -115,6 +115,7 @@ def test_estimators_keep_records_too(noisy, tmp_path):
     assert (saved.edges + saved.edges.T != (noisy.adjacency != 0)).nnz == 0
 
 
+@pytest.mark.slow
 def test_a_graph_on_disk_gives_the_same(noisy, tmp_path):
     stored = write_graph(noisy, tmp_path / "store")
     run, _ = embed(noisy, tmp_path / "run", validation=0.0)

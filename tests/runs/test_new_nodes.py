@@ -1,11 +1,13 @@
 """New nodes: known vectors stay to the bit, and new ones land where they would have been."""
 
 from dataclasses import replace
+from functools import cache
 
 import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.evaluation.links import evaluate_links
@@ -29,6 +31,8 @@ CASES = {
     "blended": GAE(dim=4, epochs=40, structure="blend"),
 }
 
+QUICK = ("gae", "whole pass", "mean of patches", "separate encoders")
+
 
 @pytest.fixture(scope="module")
 def mixed(noisy):
@@ -42,6 +46,12 @@ def known(mixed):
     return mixed.induce(np.arange(mixed.num_nodes - NUM_NEW))
 
 
+@pytest.fixture(scope="module")
+def fitted(known):
+    """A model of the known nodes by its name in CASES, trained once."""
+    return cache(lambda case: clone(CASES[case]).fit(known))
+
+
 def links_of_new(graph, num_known):
     """Links of new nodes, and as many pairs of them without one."""
     edges = np.stack(graph.edges(), axis=1).astype(np.int64)
@@ -50,9 +60,11 @@ def links_of_new(graph, num_known):
     return Pairs(edges, other)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, case):
-    model = CASES[case].fit(known)
+@pytest.mark.parametrize(
+    "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
+def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, fitted, case):
+    model = fitted(case)
     vectors = model.transform(mixed)
     assert vectors.shape == (mixed.num_nodes, model.config_.dim)
     assert vectors.dtype == np.float32
@@ -68,10 +80,12 @@ def test_known_vectors_stay_and_new_ones_find_their_neighbours(mixed, known, cas
     assert here > evaluate_links(spoiled, pairs, scorer).auc + 0.05
 
 
-@pytest.mark.parametrize("case", ["gae", "whole pass", "mean of patches", "separate encoders", "paper", "blended"])
-def test_a_copy_of_a_known_node_lands_on_it(known, case):
+@pytest.mark.parametrize(
+    "case", [*QUICK, *(pytest.param(case, marks=pytest.mark.slow) for case in ("paper", "blended"))]
+)
+def test_a_copy_of_a_known_node_lands_on_it(known, fitted, case):
     """New nodes with the features and neighbours of known ones; patches and frames must be the same for both."""
-    model = CASES[case].fit(known)
+    model = fitted(case)
     nodes = np.arange(0, known.num_nodes, 7)
     twins = NewNodes(
         sp.csr_array(known.adjacency[nodes]),

@@ -52,6 +52,7 @@ def test_a_sample_has_the_shape_of_the_graph():
     assert sparse.features.nnz / sparse.num_nodes == pytest.approx(5, rel=0.2)
 
 
+@pytest.mark.slow
 def test_time_grows_with_the_graph_and_shrinks_with_ranks(quick):
     config = make_config(threads=1, epochs=100, patience=0)
     small, large = (make_plan(replace(LARGE, num_nodes=n, num_edges=10 * n), config) for n in (10**6, 2 * 10**6))
@@ -63,6 +64,7 @@ def test_time_grows_with_the_graph_and_shrinks_with_ranks(quick):
         assert shared["partition"] == large.seconds["partition"]
 
 
+@pytest.mark.slow
 def test_messages_take_the_time_of_the_network_and_memory_falls_with_ranks(quick):
     config = make_config(threads=1, epochs=10, patience=0)
     stored = replace(LARGE, on_disk=True)  # otherwise the first rank has to read it
@@ -77,6 +79,7 @@ def test_messages_take_the_time_of_the_network_and_memory_falls_with_ranks(quick
     assert spread.seconds["exchange"] < near.seconds["exchange"]
 
 
+@pytest.mark.slow
 def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
     free = make_plan(LARGE, make_config(threads=1))
     limited = make_plan(LARGE, make_config(threads=1, memory="3GB"))
@@ -90,8 +93,8 @@ def test_a_limit_puts_the_graph_on_disk_and_cuts_it_finer(quick):
         make_plan(LARGE, make_config(threads=1, memory="600MB"))
 
 
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize(("in_memory", "directed"), [(True, False), (False, True)])
 def test_a_sample_is_trained(in_memory, directed):
     sizes = GraphSizes("tiny", 600, 2000, 8, 8.0)
     seconds = Sample.of(sizes, make_config(threads=1, dim=4, directed=directed)).measure(in_memory)
@@ -114,6 +117,7 @@ def test_on_the_command_line(quick, tmp_path, planted):
     assert told.stdout.startswith("reddit-like: 10 patches in memory")
 
 
+@pytest.mark.slow
 def test_directions_take_memory_and_are_checked(quick, tmp_path, planted):
     directed = make_config(threads=1, directed=True)
     assert Sample.of(LARGE, directed).graph.directed
@@ -144,6 +148,7 @@ def test_only_long_runs_are_announced(quick, monkeypatch, planted):
     assert "planted" in line
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_small_graph_is_near_its_run():
     """The seconds of an epoch, within a wide factor on a busy machine; memory a test process cannot tell."""
     from l2g2g.runs.embed import embed_graph

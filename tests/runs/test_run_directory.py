@@ -157,6 +157,7 @@ def test_a_second_run_is_refused_while_the_first_lasts(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_the_lock_dies_with_its_process(tmp_path):
     hold = "import sys, time; from l2g2g.runs.run_directory import open_run\n"
     hold += "with open_run(sys.argv[1]): print('held', flush=True); time.sleep(60)"
@@ -178,6 +179,7 @@ def test_places_that_cannot_be_written_to(tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_evaluations_keep_every_training_apart(noisy, tmp_path):
     def evaluate(folder, *, resume=False, stop=None, seeds=(0, 1)):
         def on_epoch(report):

@@ -46,6 +46,7 @@ def run(arguments):
     return result.exit_code, result.stdout, result.exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "options"),
     [
@@ -287,12 +288,16 @@ def test_an_edge_list_goes_through_a_store_that_is_gone_afterwards(plain, tmp_pa
     monkeypatch.setattr(storage.tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     output = tmp_path / "out.csv"
-    code, _, error = run(["embed", str(path), "-o", str(output), "--memory", "100GB", *small_options()])
-    assert code == 0, error
+    command = ["embed", str(path), "-o", str(output), "--memory", "100GB", *small_options()]
+    result = CliRunner().invoke(cli.app, command)
+    assert result.exit_code == 0, result.exception
     ids, vectors = read_embedding(output)
     assert vectors.shape == (120, 4)
     assert sorted(ids.tolist()) == sorted(f"n{node}" for node in range(120))
     assert list((tmp_path / "scratch").iterdir()) == []
+    told = [line for line in result.stderr.splitlines() if line.startswith("preparing: ")]
+    steps = ("reading edges", "numbering nodes", "joining node numbers to edges", "sorting edges")
+    assert told == [f"preparing: {step} …" for step in steps]
 
 
 def test_in_a_run_directory_the_store_stays_and_is_used_to_resume(plain, tmp_path, monkeypatch, from_disk):
@@ -300,7 +305,11 @@ def test_in_a_run_directory_the_store_stays_and_is_used_to_resume(plain, tmp_pat
     monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 10**12)
     arguments = ["embed", str(path), "-o", str(tmp_path / "out.csv"), "--memory", "100GB", *small_options()]
     arguments += ["--run-dir", str(tmp_path / "run"), "--json"]
-    assert run(arguments)[0] == 0
+    code, printed, _ = run(arguments)
+    assert code == 0
+    seconds = json.loads(printed)["seconds"]
+    assert {"read", "number", "sort"} <= set(seconds)  # stages of the preparation, each by itself
+    assert min(seconds["read"], seconds["number"], seconds["sort"]) > 0
     sha = open_graph(tmp_path / "run" / "store").sha256
     code, printed, error = run([*arguments, "--resume"])
     assert code == 0, error
@@ -385,6 +394,7 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
     assert rows[0]["num_patches"] == rows[1]["num_patches"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
 def test_all_measures_of_a_store_are_those_of_memory(noisy, tmp_path, monkeypatch, protocol):
     """The same split and the same patches; ranks among candidates, and a probe of the labels."""

@@ -33,6 +33,7 @@ def ring():
     return directed_blocks(0.3, 0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gae", "l2g2g"])
 def test_the_asymmetric_decoder_learns_directions_and_no_other_can(ring, method):
     rows = {
@@ -46,6 +47,7 @@ def test_the_asymmetric_decoder_learns_directions_and_no_other_can(ring, method)
     assert rows[None]["num_arcs"] == ring.arcs.nnz
 
 
+@pytest.mark.slow
 def test_a_direction_drawn_by_chance_cannot_be_learned():
     """What is held out tells nothing about itself: neither its reverse nor the mask."""
     graph = directed_blocks(0.12, 0.12)
@@ -117,6 +119,7 @@ def weak(planted):
     return replace(planted, features=noise, name="weak")
 
 
+@pytest.mark.slow
 def test_structure_helps_features_that_say_nothing_and_auto_finds_it(weak, planted):
     rows = {
         choice: evaluate_graph(weak, make_config("gae", structure=choice, structure_width=8, epochs=60, **FAST))[0]

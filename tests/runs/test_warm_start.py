@@ -113,6 +113,7 @@ def test_what_the_run_had_decided_stays():
     assert check_continues(replace(config, structure="blend"), config).structure == "blend"
 
 
+@pytest.mark.slow
 def test_columns_that_know_the_edges_are_not_validated_on_them(grown, before):
     """They would tell an edge that is held back from others at once, and training would never end."""
     model = GAE(dim=4, structure="blend", patience=2).fit(before)

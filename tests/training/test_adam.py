@@ -1,10 +1,12 @@
 """Our Adam against torch's."""
 
+import pytest
 import torch
 
 from l2g2g.training.adam import Adam
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_torch():
     generator = torch.Generator().manual_seed(0)
     start = [torch.randn(4, 3, generator=generator), torch.randn((), generator=generator)]

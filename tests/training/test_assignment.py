@@ -42,6 +42,7 @@ def test_unequal_loads_are_exchanged():
     assert np.bincount(ranks, loads).max() <= 1.01 * 100
 
 
+@pytest.mark.slow
 def test_many_patches():
     side = np.arange(2500).reshape(50, 50)
     edges = np.concatenate(

@@ -45,7 +45,7 @@ def weighted(noisy):
     return Graph.from_arcs(sources, targets, weights, num_nodes=noisy.num_nodes, features=noisy.features, name="w")
 
 
-@pytest.fixture(scope="module", params=["noisy", "planted", "weighted"])
+@pytest.fixture(scope="module", params=["noisy", "planted", pytest.param("weighted", marks=pytest.mark.slow)])
 def stored(request, tmp_path_factory):
     """A graph on disk, its patches on disk, and the same patches in memory."""
     graph = request.getfixturevalue(request.param)
@@ -234,7 +234,12 @@ def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
 )
 @pytest.mark.parametrize(
     ("keep_bytes", "kept_bytes"),
-    [(0, None), (40_000, None), (STATES, KeptBytes(10**6, 10**6, 1)), (STATES + EDGES, KeptBytes(1, 1, 1, 10**6))],
+    [
+        (0, None),
+        pytest.param(40_000, None, marks=pytest.mark.slow),
+        pytest.param(STATES, KeptBytes(10**6, 10**6, 1), marks=pytest.mark.slow),
+        pytest.param(STATES + EDGES, KeptBytes(1, 1, 1, 10**6), marks=pytest.mark.slow),
+    ],
     ids=["nothing", "some", "states", "states and edges"],
 )
 def test_training_is_that_of_memory(stored, scope, mask, options, loop, keep_bytes, kept_bytes):

@@ -98,6 +98,7 @@ def test_one_block_and_patch_by_patch_have_the_same_gradients(split, patch_set, 
     assert max(float(gradient.abs().max()) for gradient in together[1]) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["l2g2g", "vl2g2g"])
 def test_whole_trainings_agree_in_one_block_and_patch_by_patch(noisy, method):
     # Translations only: rotations of a hardly trained model have near-equal optima, and rounding may choose.
@@ -200,6 +201,7 @@ def test_a_training_across_patches_follows_its_rotations(noisy):
     assert abs(still[-1] - turned[-1]) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [True, False], ids=["shared", "separate"])
 def test_training_through_the_alignment_learns_and_differs_from_held(noisy, share):
     options = {"dim": 4, "patches": 3, "epochs": 30, "refresh_every": 1, "patience": 0, "share_encoder": share}

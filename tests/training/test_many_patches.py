@@ -47,6 +47,7 @@ def error_after(grid, **options):
     return float((found - left @ right).square().sum((1, 2)).mean().sqrt())
 
 
+@pytest.mark.slow
 def test_a_refresh_of_many_patches(grid, monkeypatch):
     by_groups = error_after(grid, **loop._REFRESH)
     monkeypatch.setattr(loop, "_MANY_PATCHES", 10**6)
@@ -55,5 +56,6 @@ def test_a_refresh_of_many_patches(grid, monkeypatch):
     assert by_groups < 0.6 * by_tree
 
 
+@pytest.mark.slow
 def test_the_final_alignment_of_many_patches(grid):
     assert error_after(grid) < 0.45

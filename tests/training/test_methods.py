@@ -42,6 +42,7 @@ def test_every_method_gives_one_finite_vector_per_node(noisy, method):
     assert len(run.trained.model.encoders) == (3 if method == "gae+l2g" else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("features", [True, False], ids=["features", "no features"])
 def test_a_seed_gives_the_same_bits_and_another_seed_others(noisy, plain, method, features):
@@ -60,7 +61,7 @@ def test_isolated_nodes_and_islands_have_finite_vectors(islands, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("preset", "margin"), [("default", 0.03), ("paper", 0.10)])
+@pytest.mark.parametrize(("preset", "margin"), [("default", 0.03), pytest.param("paper", 0.10, marks=pytest.mark.slow)])
 def test_training_beats_no_training_by_a_margin(village, method, preset, margin):
     # Without features the encoder starts from eigenvectors, which know most of the blocks untrained.
     graph = replace(village, features=None) if preset == "default" else village
@@ -75,7 +76,9 @@ def test_training_beats_no_training_by_a_margin(village, method, preset, margin)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("mask", "most"), [(0.0, 0.93), (None, 0.75)], ids=["all edges seen", "default"])
+@pytest.mark.parametrize(
+    ("mask", "most"), [(0.0, 0.93), pytest.param(None, 0.75, marks=pytest.mark.slow)], ids=["all edges seen", "default"]
+)
 def test_the_loss_falls(village, method, mask, most):
     # Hidden edges cannot be told from features that are pure noise; from the structure they can.
     graph = replace(village, features=None) if mask is None else village
@@ -105,6 +108,7 @@ def test_alignment_makes_separate_encoders_agree_on_shared_nodes(noisy):
     assert np.abs(merged.numpy() - run.embedding).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_pairs_between_patches_are_worth_their_place_in_the_loss(village):
     """METIS cuts at the blocks: a loss inside patches never meets the non-edges between them, and cannot tell them."""
     graph = replace(village, features=None)
@@ -142,6 +146,7 @@ def test_kept_edges_and_duplication_are_reported(village):
     assert row["largest_patch_nodes"] == run.patch_set.sizes.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gae", "l2g2g", "gae+l2g"])
 def test_masks_between_groups_of_nodes_teach(village, method):
     graph = replace(village, features=None)

@@ -250,6 +250,7 @@ def test_the_global_loss_scores_edges_that_no_patch_holds(split, patch_set, glob
 # --- a share of the pairs ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [0.0, 0.6])
 @pytest.mark.parametrize("fraction", [0.3, 0.05])
 def test_a_share_of_the_pairs_has_the_full_loss_as_its_mean(split, patch_set, mask, fraction):

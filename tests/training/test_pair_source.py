@@ -20,22 +20,6 @@ from l2g2g.training.pair_source import PairOptions, PatchEdges, make_pairs, one_
 from l2g2g.training.rows import TrainingRows
 
 
-@pytest.fixture(scope="module")
-def one_way(planted):
-    """The planted graph as arcs: most point to the larger number, some to the smaller, some both ways."""
-    sources, targets = planted.edges()
-    way = np.random.default_rng(0).random(len(sources))
-    forth, back = way < 0.8, way > 0.7
-    return Graph.from_arcs(
-        np.concatenate([sources[forth], targets[back]]),
-        np.concatenate([targets[forth], sources[back]]),
-        num_nodes=planted.num_nodes,
-        features=planted.features,
-        directed=True,
-        name="one way",
-    )
-
-
 def pairs_of(graph, held_out, options, patch_set=None, arcs=None):
     patch_set = patch_set or whole_graph(graph.num_nodes)
     patches = np.arange(patch_set.num_patches)
@@ -120,8 +104,8 @@ def test_reverses_of_one_way_arcs():
 
 
 @pytest.mark.parametrize("num_patches", [1, 3])
-def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
-    split = split_links(one_way, seed=0)
+def test_arcs_and_their_reverses_in_an_epoch(arrows, num_patches):
+    split = split_links(arrows, seed=0)
     train = split.train
     patch_set = whole_graph(train.num_nodes)
     if num_patches > 1:
@@ -152,8 +136,8 @@ def test_arcs_and_their_reverses_in_an_epoch(one_way, num_patches):
     assert num_reversed > 400
 
 
-def test_the_whole_graph_as_pairs_of_arcs(one_way):
-    split = split_links(one_way, seed=0)
+def test_the_whole_graph_as_pairs_of_arcs(arrows):
+    split = split_links(arrows, seed=0)
     how = {"options": PairOptions(reversed_share=0.5), "arcs": split.train.arcs}
     pairs = pairs_of(split.train, split.held_out, **how)
     assert isinstance(pairs.edges, PairList)  # an arc counts in its own direction alone
@@ -162,11 +146,11 @@ def test_the_whole_graph_as_pairs_of_arcs(one_way):
     assert (split.train.arcs.toarray()[rows, columns] > 0).all()
 
 
-def test_symmetric_decoders_get_no_reversed_arcs(one_way):
-    source = pairs_of(one_way, keep_all(one_way).held_out, PairOptions(), arcs=one_way.arcs)
+def test_symmetric_decoders_get_no_reversed_arcs(arrows):
+    source = pairs_of(arrows, keep_all(arrows).held_out, PairOptions(), arcs=arrows.arcs)
     _, negatives = source.draw(**how_to_draw(ObjectiveSettings(mask=0.4), 0))
     rows, columns = ends(negatives)
-    assert not (one_way.adjacency.toarray()[rows, columns] > 0).any()
+    assert not (arrows.adjacency.toarray()[rows, columns] > 0).any()
 
 
 def test_negatives_by_degree_are_never_known(planted):

@@ -18,7 +18,6 @@ from l2g2g.alignment.polar import Route
 from l2g2g.alignment.residuals import Residuals
 from l2g2g.alignment.solve import Weights
 from l2g2g.alignment.streaming import SharedNodes, measure_residuals, stream_embedding
-from l2g2g.alignment.summary import describe
 from l2g2g.alignment.synchronise import synchronise
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.patches.overlap_index import OverlapIndex
@@ -56,7 +55,7 @@ class AlignedEmbedding:
 
     def summary(self, worst: int = 5) -> str:
         """Return a readable account: overlaps, residuals, the worst pairs, what was joined or left apart."""
-        return describe(self, worst)
+        return _describe(self, worst)
 
 
 def align(
@@ -207,3 +206,34 @@ def _say_disconnected(components: np.ndarray) -> str:
         f"the patches fall into {len(sizes)} parts that share no nodes (patch {alone} is in a part of {sizes.min()}); "
         "give them shared nodes, lower min_overlap, or allow disconnected='separate'"
     )
+
+
+def _describe(aligned: AlignedEmbedding, worst: int) -> str:
+    """Return several lines: sizes, overlaps, residuals, the worst pairs, what was joined, dropped or left apart."""
+    residuals = aligned.residuals
+    num_nodes, dim = aligned.embedding.shape
+    pairs, distances = np.asarray(residuals.pairs), np.asarray(residuals.per_pair)
+    sizes = aligned.overlap_sizes
+    lines = [f"{num_nodes:,} nodes in {dim} dimensions from {len(aligned.components):,} patches"]
+    if len(sizes):
+        spread = f"{sizes.min():,} to {sizes.max():,} (median {np.median(sizes):,.0f})"
+        lines.append(f"{len(sizes):,} pairs of patches share {spread} nodes each")
+        change = f"{residuals.before:.4g} before, {residuals.after:.4g} after"
+        lines.append(f"root mean square distance of shared nodes: {change}")
+        order = np.argsort(-distances, kind="stable")[:worst]
+        lines.append("worst pairs:")
+        for pair in order:
+            i, j = pairs[pair]
+            lines.append(f"  patches {i} and {j}: {distances[pair]:.4g} over {sizes[pair]:,} shared nodes")
+    else:
+        lines.append("no two patches share a node; every patch is as it came")
+    if len(aligned.dropped_pairs):
+        shown = ", ".join(f"{i}-{j}" for i, j in aligned.dropped_pairs[:worst].tolist())
+        lines.append(f"{len(aligned.dropped_pairs):,} pairs dropped for sharing too few nodes: {shown}")
+    parts = int(aligned.components.max()) + 1
+    if parts > 1:
+        lines.append(f"the patches fall into {parts:,} parts without shared nodes, each in a frame of its own")
+    if aligned.isolated:
+        shown = ", ".join(map(str, aligned.isolated[:worst]))
+        lines.append(f"{len(aligned.isolated):,} isolated patches: {shown}")
+    return "\n".join(lines)

@@ -46,12 +46,12 @@ def chain_groups(forest: PatchForest, edges: Tensor, relative: Tensor, weights: 
     return rotations @ between[groups]
 
 
-def cut_into_groups(forest: PatchForest, height: int = _GROUP_HEIGHT) -> Tensor:
-    """Cut every tree at each ``height``-th level: (num_patches,) int64 group of each patch, all groups connected."""
+def cut_into_groups(forest: PatchForest) -> Tensor:
+    """Cut every tree at each third level: (num_patches,) int64 group of each patch, all groups connected."""
     depths = _depths(forest)
     heads = torch.arange(len(depths), device=depths.device)
-    for _ in range(height - 1):
-        heads = torch.where(depths[heads] % height == 0, heads, forest.parents[heads])
+    for _ in range(_GROUP_HEIGHT - 1):
+        heads = torch.where(depths[heads] % _GROUP_HEIGHT == 0, heads, forest.parents[heads])
     return torch.unique(heads, return_inverse=True)[1]
 
 

@@ -36,8 +36,8 @@ def pair_distances(aligned: Tensor, overlaps: OverlapIndex) -> Tensor:
     return (aligned[overlaps.first_rows].double() - aligned[overlaps.second_rows].double()).square().sum(1)
 
 
-def root_mean_by(squares: Tensor, owners: Tensor, num_owners: int) -> Tensor:
-    """Root of the mean of squares (n,) over each owner; 0 for owners of nothing."""
-    zeros = torch.zeros(num_owners, dtype=squares.dtype, device=squares.device)
-    counts = torch.bincount(owners, minlength=num_owners).clamp(min=1)
-    return (zeros.index_add(0, owners, squares) / counts).sqrt()
+def root_mean_by(squares: Tensor, groups: Tensor, num_groups: int) -> Tensor:
+    """(num_groups,) root of the mean square of each group, 0 for an empty one. squares, groups: (num_values,)."""
+    zeros = torch.zeros(num_groups, dtype=squares.dtype, device=squares.device)
+    counts = torch.bincount(groups, minlength=num_groups).clamp(min=1)
+    return (zeros.index_add(0, groups, squares) / counts).sqrt()

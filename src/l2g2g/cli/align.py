@@ -27,7 +27,7 @@ WeightsOption = Annotated[
 RobustOption = Annotated[bool, typer.Option("--robust", help="Give less weight to nodes and pairs that fit badly.")]
 
 party = App(
-    help="Align embeddings of parties that share only the vectors of their common nodes.",
+    help="Align embeddings of several parties that exchange only the vectors of common nodes.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -53,7 +53,7 @@ def align(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Bring embeddings trained apart into one space by the nodes they share."""
+    """Align embeddings that were trained separately, by the nodes they share."""
     _check_choice("weights", weights, WEIGHTS)
     _check_choice("assembly", assembly, ASSEMBLIES)
     from l2g2g.graphs.read_embedding import read_embedding
@@ -132,7 +132,7 @@ def solve_parties(
     scale: ScaleOption = False,
     robust: RobustOption = False,
 ) -> None:
-    """At the coordinator: solve from the exports; one transform for every party."""
+    """At the coordinator: compute one transform for each party from the exports."""
     from l2g2g.alignment.parties import solve_transforms
 
     transforms = solve_transforms(list(exports), rotate=rotate, translate=translate, scale=scale, robust=robust)
@@ -149,7 +149,7 @@ def apply_party(
     transform: Annotated[Path, typer.Argument(help="Its transform from the coordinator.")],
     output: OutputOption,
 ) -> None:
-    """At a party: bring its own embedding into the common frame."""
+    """At a party: transform its own embedding into the common coordinates."""
     from l2g2g.alignment.parties import apply_transform
     from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.graphs.write import check_output, write_embedding

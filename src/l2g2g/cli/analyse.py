@@ -32,7 +32,7 @@ def cluster(
     method: Annotated[
         str,
         typer.Option(
-            help="kmeans, or hdbscan: by density, with nodes in no cluster (at most 50,000 nodes).",
+            help="kmeans, or hdbscan, which leaves sparse nodes without a cluster (at most 50,000 nodes).",
             autocompletion=complete_words(("kmeans", "hdbscan")),
         ),
     ] = "kmeans",
@@ -57,7 +57,7 @@ def cluster(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Group nodes whose vectors point the same way; says how good the groups are (silhouette, modularity).
+    """Group nodes with similar vectors, and measure how good the groups are.
 
     The table has id, cluster (0 is the largest, -1 is none) and similarity (cosine to the centre of the cluster).
     `l2g2g report EMBEDDING --nodes TABLE` shows it on the map.
@@ -118,7 +118,7 @@ def classify(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Predict the class of every node from the labels of some, with cross-validated accuracy.
+    """Predict the class of every node from the labels of some, and measure the accuracy.
 
     The table has id, label, predicted and confidence; a labelled node is predicted by a classifier that has not seen
     its label. `l2g2g report EMBEDDING --nodes TABLE` shows it on the map.

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,12 +28,9 @@ from l2g2g.cli.report import explore, report
 from l2g2g.cli.split import split
 from l2g2g.errors import Interrupted, L2G2GError, NumericalError, ResourceError, find_interruption
 
-if TYPE_CHECKING:
-    pass
-
 app = App(
     name="l2g2g",
-    help="One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation.",
+    help="Compute one vector per node for a graph of any size, and measure how good the vectors are.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -46,7 +43,7 @@ def common(
     version: Annotated[bool, typer.Option("--version", help="Print the version and the environment.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """One vector per node for graphs of any size: patches, graph autoencoders, and their synchronisation."""
+    """Compute one vector per node for a graph of any size, and measure how good the vectors are."""
     if version:
         from l2g2g.runs.environment import describe_environment
 
@@ -122,6 +119,14 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, _usage(error), 2, debug)
 
 
+# What typer's parser says, and what people type for options of another name.
+_PLAIN_WORDS = {
+    "Input should be a valid integer, unable to parse string as an integer": "it must be a whole number",
+    "Input should be a valid number, unable to parse string as a number": "it must be a number",
+}
+_MEANT = {"--labels": "--features FILE --label-column NAME"}
+
+
 class _LogLines(logging.Handler):
     """Shows every record of the log as a line on stderr."""
 
@@ -166,8 +171,12 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 def _usage(error: Any) -> str:
     """What typer's parser could not make sense of, what may be meant, and where it is written down."""
     message = error.format_message().rstrip(".")
+    for said, meant in _PLAIN_WORDS.items():
+        message = message.replace(said, meant)
     near = getattr(error, "possibilities", None)
-    if near:
+    if getattr(error, "option_name", None) in _MEANT:
+        message = f"{error.message.rstrip('.')}; use {_MEANT[error.option_name]}"
+    elif near:
         message = f"{error.message.rstrip('.')}; did you mean {near[0]}?"
     context = getattr(error, "ctx", None)
     return message if context is None else f"{message} (options: {context.command_path} --help)"

@@ -10,6 +10,7 @@ import typer
 from l2g2g.cli.completion import BASELINE_NAMES, complete_graph, complete_words
 from l2g2g.cli.help import panel_name
 from l2g2g.cli.training_options import table_option
+from l2g2g.graphs.formats import WHOLE_GRAPHS
 from l2g2g.methods import METHODS
 
 _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
@@ -18,8 +19,8 @@ _INPUT, _OUTPUT = panel_name("input"), panel_name("output")
 def _graph() -> Any:
     return typer.Argument(
         metavar="GRAPH",
-        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of Parquet parts), .npz, .mtx, .graphml, the "
-        "name of a data set, or a store (l2g2g prepare).",
+        help="An edge list (.csv/.tsv/.txt[.gz]/.parquet, or a folder of .csv or .parquet parts), "
+        f"{', '.join(WHOLE_GRAPHS)}, the name of a data set, or a store (l2g2g prepare).",
         autocompletion=complete_graph,
     )
 
@@ -32,7 +33,7 @@ FeaturesOption = Annotated[
 ]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of named data sets, as cora-ml.npz or cora_ml.npz.", rich_help_panel=_INPUT),
+    typer.Option(help="Folder with the files of named data sets (cora-ml.npz or cora_ml.npz).", rich_help_panel=_INPUT),
 ]
 MethodOption = Annotated[str | None, table_option("method", "-m")]
 MethodsOption = Annotated[
@@ -66,8 +67,11 @@ OutputOrPartsOption = Annotated[
 TrainingOption = Annotated[
     str | None,
     typer.Option(
-        help="Which training of an evaluation, as METHOD-seed-S; without it the first.", rich_help_panel=_INPUT
+        help="If the run has several trainings: which one, as METHOD-seed-S. Default: the first.",
+        rich_help_panel=_INPUT,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines only.", rich_help_panel=_OUTPUT)]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Silence all but errors.", rich_help_panel=_OUTPUT)]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON lines only.", rich_help_panel=_OUTPUT)
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_OUTPUT)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +37,11 @@ from l2g2g.cli.table_flags import takes_tables
 from l2g2g.cli.tracking import check_tracking, watch_training
 from l2g2g.cli.training_options import takes_settings
 
+if TYPE_CHECKING:
+    from l2g2g.graphs.graph_store import GraphStore
+    from l2g2g.runs.run import Run
+    from l2g2g.runs.stopwatch import Stopwatch
+
 _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, counted in it already
 
 
@@ -59,7 +64,7 @@ def embed(
         bool,
         typer.Option(
             "--validation/--no-validation",
-            help="Keep 5 % of the edges for validation, which ends training early.",
+            help="Hold out 5 % of the edges during training, to stop it in time and to report a score.",
             rich_help_panel=panel_name("training"),
         ),
     ] = True,
@@ -71,7 +76,7 @@ def embed(
     run: Any = None,
     **options: Any,
 ) -> None:
-    """Embed a graph: read, cut, train, align, write one vector per node."""
+    """Embed a graph: train on it and write one vector per node."""
     from l2g2g.graphs.embedding_parts import check_output, is_parts, write_output, write_parts
 
     first, in_parts = communicator.is_first, is_parts(output)
@@ -93,7 +98,6 @@ def embed(
     from l2g2g.graphs.stored_ids import node_ids_of
     from l2g2g.runs.embed import embed_graph
     from l2g2g.runs.finished import keep_run
-    from l2g2g.runs.resources import peak_memory
     from l2g2g.runs.stopwatch import Stopwatch
 
     clock, before, movement = Stopwatch(), None, None
@@ -131,31 +135,35 @@ def embed(
             if not in_parts:
                 write_output(output, done.embedding, node_ids)
             first_id = 0 if node_ids is None else node_ids[:1].tolist()[0]
-        seconds = {**clock.seconds, **done.seconds}
-        seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
-        row = {
-            **done.describe(),
-            "num_nodes": loaded.num_nodes,
-            "num_edges": loaded.num_edges,
-            "seconds": seconds,
-            "peak_memory_bytes": peak_memory(),
-            **done.describe_validation(),
-            "output": output,
-            **({} if movement is None else {"warm_start": str(warm_start), **movement.describe()}),
-        }
+        moved = {} if movement is None else {"warm_start": str(warm_start), **movement.describe()}
+        row = {**_describe(loaded, done, clock, output), **moved}
         keep_run(directory, "embed", loaded, done, row, arguments=context.obj)
     note_run(row)
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
-        typer.echo(
-            f"{output}: {loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}, "
-            f"{done.trained.history.num_epochs} epochs, {seconds['total']:.1f} s"
-        )
-        typer.echo(done.tell_validation())
-        if movement is not None:
-            typer.echo(movement.summary())
-        typer.echo(f"next: {_next_command(output, run.run_dir, first_id)}")
+        size = f"{loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}"
+        took = f"{done.trained.history.num_epochs} epochs, {row['seconds']['total']:.1f} s"
+        lines = [f"{output}: {size}, {took}", done.tell_validation()]
+        lines += [] if movement is None else [movement.summary()]
+        typer.echo("\n".join([*lines, f"next: {_next_command(output, run.run_dir, first_id)}"]))
+
+
+def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: str) -> dict[str, Any]:
+    """The line of `--json`."""
+    from l2g2g.runs.resources import peak_memory
+
+    seconds = {**clock.seconds, **done.seconds}
+    seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)
+    return {
+        **done.describe(),
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(),
+        **done.describe_validation(),
+        "output": output,
+    }
 
 
 def _next_command(output: str, run_dir: Path | None, first_id: object) -> str:

@@ -46,7 +46,7 @@ def evaluate(
     protocol: Annotated[
         str,
         typer.Option(
-            help="heldout, or paper (the authors' evaluation).",
+            help="How edges are held out and scored: heldout, or paper (the authors' evaluation).",
             rich_help_panel=panel_name("training"),
             autocompletion=complete_words(("heldout", "paper")),
         ),
@@ -54,8 +54,8 @@ def evaluate(
     measures: Annotated[
         str,
         typer.Option(
-            help="auc (and AP), or all: also MRR and Hits@k against degree-matched and against hard negatives and, "
-            "with labels, a linear probe.",
+            help="auc (with AP), or all: also MRR and Hits@k among degree-matched and among hard negatives, and with "
+            "labels the accuracy of a linear classifier.",
             rich_help_panel=panel_name("output"),
             autocompletion=complete_words(("auc", "all")),
         ),
@@ -63,15 +63,18 @@ def evaluate(
     scorer: Annotated[
         str,
         typer.Option(
-            help="Score of a pair: vectors, combined (with pair features, weighted on validation pairs), or auto: "
-            "what validation pairs prefer.",
+            help="How pairs are scored: vectors, combined (vectors and common neighbours, weighted by the validation "
+            "pairs), or auto: whichever is better on the validation pairs.",
             rich_help_panel=panel_name("output"),
             autocompletion=complete_words(("vectors", "combined", "auto")),
         ),
     ] = "vectors",
     preset: PresetOption = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Run the seeds 0 … N-1.", rich_help_panel=panel_name("training"))
+        int | None,
+        typer.Option(
+            help="Repeat with the seeds 0 to N-1 and report the mean.", rich_help_panel=panel_name("training")
+        ),
     ] = None,
     seed: SeedOption = None,
     split: SplitOption = None,
@@ -83,7 +86,7 @@ def evaluate(
     run: Any = None,
     **options: Any,
 ) -> None:
-    """Split, train and score one or several methods on held-out links.
+    """Measure how well methods predict held-out links: split the edges, train, score.
 
     With --split DIR --embedding FILE and without GRAPH, score vectors that were made elsewhere.
     """
@@ -143,12 +146,15 @@ def evaluate(
 
 
 def _print_tables(rows: list[dict[str, Any]], *, directed: bool, measures: str) -> None:
-    from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores
+    from l2g2g.evaluation.baselines import BASELINES
+    from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores, tell_best
 
     renderers = [render_scores, *([render_directions] if directed else [])]
     renderers += [render_measures, render_hard_ranks] if measures == "all" else []
     for render in renderers:
         Console().print(render(rows))
+    if len({row["method"] for row in rows}) > 1:
+        typer.echo(tell_best(rows, BASELINES))
 
 
 def _check_words(protocol: str, measures: str, scorer: str) -> None:

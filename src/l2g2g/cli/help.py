@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.markup import escape
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from l2g2g.options import Group
 
@@ -38,6 +38,14 @@ class Command(TyperCommand):
         """Print the help with all options."""
         self._shown(self.params).print_help(ctx, formatter)
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What the usage line shows: GRAPH, not {GRAPH}."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """As typer's, which adds --help here."""
+        return [_for_screen(each) for each in super().get_params(ctx)]
+
     def _shown(self, params: list[Any]) -> Command:
         """A copy for the screen: these options in order, with brackets that are not taken for markup."""
         shown = copy.copy(self)
@@ -51,8 +59,19 @@ class Command(TyperCommand):
         return shown
 
 
+class CommandGroup(TyperGroup):
+    """Commands, whose own options show no type where they are switches."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """As typer's."""
+        return [_for_screen(each) for each in super().get_params(ctx)]
+
+
 class App(typer.Typer):
     """A typer whose commands show their help as `Command` does."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"cls": CommandGroup, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Any:
         """As typer's."""
@@ -74,9 +93,20 @@ HelpAllOption = Annotated[
         is_eager=True,
         expose_value=False,
         callback=_show_all,
-        help="Show all options, also those that are rarely changed.",
+        help="Show all options, including those that are rarely changed.",
     ),
 ]
+
+
+def _for_screen(param: Any) -> Any:
+    """A switch takes no value: it must not look as if it took a <bool>."""
+    if getattr(param, "is_flag", False):
+        param.display_type_rich = _show_nothing
+    return param
+
+
+def _show_nothing(ctx: Any) -> None:
+    return None
 
 
 def _is_rare(param: Any) -> bool:

@@ -44,14 +44,18 @@ def say_plan(loaded: GraphStore, config: Config, silent: bool) -> None:
 
 @contextmanager
 def show_steps(silent: bool) -> Iterator[Progress]:
-    """A progress bar on a terminal for the rows of each step of a preparation."""
+    """A progress bar on a terminal for the rows of each step of a preparation; elsewhere a line for each step."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=silent or not screen.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
+        told: list[str] = []
 
         def show(step: str, done: int, total: int) -> None:
+            if bar.disable and not silent and told[-1:] != [step]:
+                say(f"preparing: {step} …")
+            told[:] = [step]
             bar.update(task, description=step, completed=done, total=total or None, visible=True)
 
         yield show

@@ -31,14 +31,15 @@ NewGraphOption = Annotated[
     bool,
     typer.Option(
         "--new-graph",
-        help="With --model: take every node for a new one, even if its id is known.",
+        help="With --model: treat all nodes as new, even if the model knows their ids.",
         rich_help_panel=_PANEL,
     ),
 ]
 WarmStartOption = Annotated[
     Path | None,
     typer.Option(
-        help="A finished run: continue training on a graph that has grown, in its coordinates.", rich_help_panel=_PANEL
+        help="A finished run: continue its training on a graph that has grown, in the same coordinates.",
+        rich_help_panel=_PANEL,
     ),
 ]
 

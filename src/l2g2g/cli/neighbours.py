@@ -47,7 +47,7 @@ def neighbours(
         ),
     ] = "cosine",
     exact: Annotated[
-        bool, typer.Option("--exact", help="Compare with every node; without it an index where that is faster.")
+        bool, typer.Option("--exact", help="Compare with every node, also if an approximate index would be faster.")
     ] = False,
     index: Annotated[
         Path | None,
@@ -58,7 +58,7 @@ def neighbours(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """The nearest nodes of some nodes, or of all.
+    """Find the nearest nodes of some nodes, or of all nodes.
 
     With --index FILE and no node the index is written for others to use: a file of usearch, whose keys are the row
     numbers of the embedding.
@@ -100,16 +100,14 @@ def neighbours(
 def predict(
     out: EmbeddingArgument,
     pairs: Annotated[
-        Path | None, typer.Option(help="Pairs to be scored: two columns of ids (.csv, .tsv, .txt or .parquet).")
+        Path | None, typer.Option(help="Pairs to score: two columns of ids (.csv, .tsv, .txt or .parquet).")
     ] = None,
-    top: Annotated[int | None, typer.Option(help="Find this many of the likeliest missing links.")] = None,
+    top: Annotated[int | None, typer.Option(help="Find this many of the most likely missing links.")] = None,
     graph: Annotated[
         str | None,
-        typer.Option(help="The graph whose edges are known; a run directory has them, without features."),
+        typer.Option(help="The graph with the known edges; not needed for a run directory."),
     ] = None,
-    features: Annotated[
-        Path | None, typer.Option(help="With --graph: node features, where the graph's file has none; see embed.")
-    ] = None,
+    features: Annotated[Path | None, typer.Option(help="With --graph: node features, as for embed.")] = None,
     scorer: Annotated[
         str,
         typer.Option(
@@ -168,7 +166,7 @@ def predict(
     columns: dict[str, np.ndarray] = {
         "source": published.node_ids[found.links.sources],
         "target": published.node_ids[found.links.targets],
-        "probability": found.probabilities,
+        "probability": found.probabilities.astype("float32"),  # no more digits than the score has
         "score": found.links.scores,
     }
     if output is not None:

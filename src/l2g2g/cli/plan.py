@@ -45,18 +45,20 @@ def plan(
     hosts: Annotated[
         int,
         typer.Option(
-            help="Machines like this one that the ranks are spread over.", min=1, rich_help_panel=panel_name("machine")
+            help="Number of machines like this one that share the processes.",
+            min=1,
+            rich_help_panel=panel_name("machine"),
         ),
     ] = 1,
     network: Annotated[
         str,
-        typer.Option(help="Bytes that hosts send each other in a second.", rich_help_panel=panel_name("machine")),
+        typer.Option(help="Network speed between hosts, in bytes per second.", rich_help_panel=panel_name("machine")),
     ] = "1.25GB",
     as_json: JsonOption = False,
     tables: Any = None,
     **options: Any,
 ) -> None:
-    """Estimate patches, memory, disk and time of a run, from a few seconds of work on this machine."""
+    """Estimate patches, memory, disk and time of a run; takes a few seconds."""
     from l2g2g.config import make_config, parse_size
     from l2g2g.errors import InputError
     from l2g2g.runs.plan import make_plan

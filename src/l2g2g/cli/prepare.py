@@ -32,12 +32,13 @@ def prepare(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Only check a store, or a folder of edges.parquet and nodes.parquet, from elsewhere."
+            "--check",
+            help="Write nothing; check a store, or a folder of edges.parquet and nodes.parquet, of another program.",
         ),
     ] = False,
     store: Annotated[Path | None, typer.Option(help="Directory of the store.")] = None,
     features: FeaturesOption = None,
-    memory: Annotated[str, typer.Option(help="Memory that this may take, as 4GB or 500MB.")] = "4GB",
+    memory: Annotated[str, typer.Option(help="Memory limit, such as 4GB or 500MB.")] = "4GB",
     partition: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +50,7 @@ def prepare(
     patches: Annotated[
         int | None, typer.Option(help="Number of patches.", show_default="by the number of nodes")
     ] = None,
-    dim: Annotated[int, typer.Option(help="Dimensions that the overlaps must do for: 2 (dim + 1) nodes each.")] = 16,
+    dim: Annotated[int, typer.Option(help="Largest --dim of later runs: overlaps get 2 (dim + 1) nodes.")] = 16,
     seed: Annotated[int, table_option("seed")] = 0,
     data_dir: DataDirOption = None,
     directed: Annotated[bool, table_option("directed")] = False,
@@ -57,7 +58,7 @@ def prepare(
     quiet: QuietOption = False,
     tables: Any = None,
 ) -> None:
-    """Write a graph of any size and its patches to disk, in bounded memory. What is there already is used again."""
+    """Write a graph of any size and its patches to disk, within a memory limit, for later runs."""
     if check:
         _check(graph, {"--store": store, "--features": features}, as_json=as_json, quiet=quiet)
         return

@@ -92,17 +92,15 @@ def record() -> Iterator[Recording]:
     import torch
 
     recording = Recording()
-    modules = _load_layers()
+    originals = _functions_of(_load_layers()) + _native_kernels()
+    loaded = _loaded_modules()
     places: list[tuple[Any, str, Any]] = []
-    originals = _functions_of(modules) + _native_kernels()
     for owner, name, label, value in originals:
         function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
         wrapped: Any = recording.wrap(label, function)
         if isinstance(value, staticmethod | classmethod):
             wrapped = type(value)(wrapped)
-        users = (
-            [owner] if inspect.isclass(owner) else [each for each in _loaded_modules() if vars(each).get(name) is value]
-        )
+        users = [owner] if inspect.isclass(owner) else [each for each in loaded if vars(each).get(name) is value]
         places += [(user, name, value) for user in users]
         for user in users:
             setattr(user, name, wrapped)

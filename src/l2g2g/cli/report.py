@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.cli.browser import open_browser
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.completion import complete_words
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 SourceArgument = Annotated[
     Path,
     typer.Argument(
-        help="A run directory, a folder of model.save, or any embedding file (.parquet, also a folder of parts, .csv, "
-        ".npy, .txt).",
+        help="A run directory, a model saved from Python, or any embedding file (.parquet, also a folder of parts, "
+        ".csv, .npy, .txt).",
         metavar="EMBEDDING",
     ),
 ]
@@ -65,7 +66,7 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write one offline page about a run or an embedding file: a map, scores, curves, settings."""
+    """Write an HTML page about a run or an embedding file: map, scores, curves, settings."""
     from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.graphs.write import check_place, write_text
     from l2g2g.reports.layout import open_layout
@@ -99,16 +100,18 @@ def report(
 
 def explore(
     embedding: SourceArgument,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any that is free.")] = 0,
+    port: Annotated[
+        int, typer.Option(help="Port on 127.0.0.1, which only this machine can reach; 0 takes any free one.")
+    ] = 0,
     nodes: NodesOption = None,
     graph: GraphOption = None,
     projection: ProjectionOption = "auto",
     data_dir: DataDirOption = None,
     training: TrainingOption = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser, where there is a screen.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open the browser if there is a screen.")] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Serve the page on this machine only, with neighbours searched on request. Ctrl-C ends it.
+    """Open the report in the browser, with neighbour search. Ctrl-C ends it.
 
     PCA is shown at once, and t-SNE as soon as it is computed.
     """
@@ -128,7 +131,7 @@ def explore(
     page = render_run(record, places, _columns(record), answers="live", others=others)
     with make_server(page, Partners(record), port, pending) as server:
         typer.echo(server.address)
-        is_open = browser and open_browser(server.address)
+        is_open = browser and _open_browser(server.address)
         if not quiet:
             what = "opened in the browser" if is_open else "open this address in a browser on this machine"
             typer.echo(f"{what}; Ctrl-C ends it", err=True)
@@ -184,3 +187,19 @@ def _columns(record: RunRecord) -> list[MapColumn]:
         return make_columns(record)
     clusters = find_clusters(record.vectors, record.node_ids, edges=record.edges)
     return make_columns(record, clusters.numbers, name_clusters(clusters, record.label_texts(), record.degrees))
+
+
+def _open_browser(address: str) -> bool:
+    """Open an address in the user's browser; False where there is no screen, or no browser.
+
+    A browser in the terminal would take the terminal away from the command that serves the page.
+    """
+    import webbrowser
+
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform in ("darwin", "win32")
+    if not screen or not sys.stdout.isatty():
+        return False
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False

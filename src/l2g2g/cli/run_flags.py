@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _OUTPUT, _RARE_OUTPUT = panel_name("output"), panel_name("output", rare=True)
 _RunDirOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Directory that keeps the run, for report and predict, and to resume it.", rich_help_panel=_OUTPUT
-    ),
+    typer.Option(help="Folder to save the run in, for report, predict and --resume.", rich_help_panel=_OUTPUT),
 ]
-_ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume the run in --run-dir.", rich_help_panel=_OUTPUT)]
+_ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Continue the interrupted run in --run-dir.", rich_help_panel=_OUTPUT)
+]
 _CheckpointOption = Annotated[
     float | None,
     typer.Option(
-        help="Minimum seconds between checkpoints in --run-dir; 0 for every epoch.",
+        help="Minimum seconds between two checkpoints in --run-dir; 0 writes one every epoch.",
         show_default="1",
         rich_help_panel=_RARE_OUTPUT,
     ),
@@ -90,7 +90,8 @@ class RunFlags:
             with clock.measure("read"):
                 how: dict[str, Any] = {"data_dir": self.data_dir, "tables": tables, "communicator": communicator}
                 with show_steps(silent) as progress:
-                    opened = open_source(graph, features, config, directory=directory, progress=progress, **how)
+                    how |= {"directory": directory, "progress": progress, "measure": clock.measure}
+                    opened = open_source(graph, features, config, **how)
                     loaded = stack.enter_context(opened)
                 describe_graph(loaded, silent)
             yield directory, loaded

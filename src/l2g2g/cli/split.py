@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 SplitOption = Annotated[
     Path | None,
     typer.Option(
-        help="A folder that l2g2g split wrote: train and score on its pairs.", rich_help_panel=panel_name("input")
+        help="Train and score on the pairs in this folder, written by l2g2g split.", rich_help_panel=panel_name("input")
     ),
 ]
 EmbeddingOption = Annotated[
     Path | None,
     typer.Option(
-        help="With --split and without GRAPH: score these vectors, made elsewhere.", rich_help_panel=panel_name("input")
+        help="With --split and without GRAPH: score these vectors, which any program may have made.",
+        rich_help_panel=panel_name("input"),
     ),
 ]
 _VALIDATION_FRACTION, _TEST_FRACTION = 0.05, 0.10
@@ -37,7 +38,9 @@ _VALIDATION_FRACTION, _TEST_FRACTION = 0.05, 0.10
 @takes_tables
 def split(
     graph: GraphArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the split, new, empty or a split.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the split: new, empty, or one with an earlier split.")
+    ],
     seed: Annotated[int, table_option("seed")] = 0,
     features: FeaturesOption = None,
     data_dir: DataDirOption = None,
@@ -47,7 +50,7 @@ def split(
     quiet: QuietOption = False,
     tables: Any = None,
 ) -> None:
-    """Write the split of evaluate as files: train, validation and test pairs (source, target, label).
+    """Write train, validation and test pairs to files, as evaluate uses them.
 
     5 % of the edges are for validation and 10 % for the test, each with as many non-edges. The same seed gives the
     same split as evaluate --seed, from memory and from a store.

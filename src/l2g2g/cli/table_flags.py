@@ -14,36 +14,40 @@ from l2g2g.graphs.table_options import ID_CHOICES, MISSING_CHOICES, TableOptions
 _FLAGS: dict[str, tuple[Any, Any]] = {
     "source": (
         str,
-        typer.Option(help="Column of the edge list with the source of each edge: its title, or its number from 1."),
+        typer.Option(
+            help="Column of the edge list with the source of each edge: its name, or its number (the first is 1)."
+        ),
     ),
     "target": (str, typer.Option(help="Column with the target of each edge.")),
     "weight": (str, typer.Option(help="Column with the weight of each edge.")),
     "header": (
         bool,
-        typer.Option("--header/--no-header", help="Whether the first row names the columns.", show_default="detected"),
+        typer.Option("--header/--no-header", help="Whether the first row is a header.", show_default="detected"),
     ),
     "delimiter": (
         str,
-        typer.Option(help="One character, or comma, semicolon, tab or blank.", show_default="detected"),
+        typer.Option(
+            help="Separator of the columns: one character, or comma, semicolon, tab or blank.", show_default="detected"
+        ),
     ),
     "ids": (
         str,
         typer.Option(
             help="Read ids as text or integer.",
-            show_default="integer if every id is written as one",
+            show_default="integer if every id is one",
             autocompletion=complete_words(ID_CHOICES),
         ),
     ),
     "label_column": (
         str,
         typer.Option(
-            help="Column of --features with the class of each node, for map, probe and report; never trained on."
+            help="Column of --features with the class of each node: shown in the report, never used in training."
         ),
     ),
     "missing": (
         str,
         typer.Option(
-            help="What is done about a missing feature: error, zero or mean (of its column).",
+            help="How to treat a missing feature: error, zero or mean (of its column).",
             show_default="error",
             autocompletion=complete_words(MISSING_CHOICES),
         ),

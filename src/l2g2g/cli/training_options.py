@@ -17,18 +17,14 @@ from l2g2g.options import Option
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
-def table_option(name: str, *short: str, default: str | None = None) -> Any:
-    """The option of a setting for typer.
-
-    short: further spellings.
-    default: What help shows as default, where a command has one of its own.
-    """
+def table_option(name: str, *short: str) -> Any:
+    """The option of a setting for typer. short: further spellings."""
     option = OPTIONS[name]
     return typer.Option(
         option.flags,
         *short,
         help=f"{option.help} {option.when}" if option.is_rare else option.help,
-        show_default=option.default_text() if default is None else default,
+        show_default=option.default_text(),
         rich_help_panel=panel_name(option.group, rare=option.is_rare),
         autocompletion=complete_words(option.choices) if option.choices else None,
     )

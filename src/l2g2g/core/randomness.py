@@ -103,9 +103,9 @@ def share_threshold(fraction: float) -> int:
     return round(fraction * (1 << 32))
 
 
-def torch_generator(seed: int, purpose: Purpose, epoch: int = 0, patch: int = 0) -> torch.Generator:
+def torch_generator(seed: int, purpose: Purpose, patch: int = 0) -> torch.Generator:
     """A CPU generator for draws that torch makes itself."""
-    return torch.Generator().manual_seed(stream_key(seed, purpose, epoch, patch) >> 1)
+    return torch.Generator().manual_seed(stream_key(seed, purpose, patch=patch) >> 1)
 
 
 def gaussian_numbers(nodes: np.ndarray, width: int, *, seed: int, epoch: int) -> np.ndarray:

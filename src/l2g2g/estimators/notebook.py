@@ -10,7 +10,7 @@ from typing import Any
 
 from l2g2g.training.report import EpochReport, OnEpoch
 
-_SECONDS_BETWEEN = 0.2  # two updates
+_UPDATE_SECONDS = 0.2  # at least, between two updates
 _WIDTH = 30
 
 
@@ -37,7 +37,7 @@ def show_progress(label: str, epochs: int) -> Iterator[OnEpoch]:
         filled = _WIDTH * report.epoch // max(1, epochs)
         bar = "█" * filled + "░" * (_WIDTH - filled)
         line = f"{label} {bar} {report.epoch}/{epochs}, loss {report.loss:.4f}"
-        if time.monotonic() - shown_at > _SECONDS_BETWEEN:
+        if time.monotonic() - shown_at > _UPDATE_SECONDS:
             shown_at = time.monotonic()
             handle.update(show(line), raw=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -86,6 +87,11 @@ def make_init(method: str) -> Callable[..., None]:
     )
 
     def __init__(self: Any, *arguments: Any, **settings: Any) -> None:
+        unknown = [name for name in settings if name not in signature.parameters]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], signature.parameters, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"help({type(self).__name__}) lists them"
+            raise TypeError(f"{type(self).__name__} has no parameter {unknown[0]!r}; {hint}")
         given = signature.bind(self, *arguments, **settings)
         given.apply_defaults()
         for name, value in given.arguments.items():

@@ -4,7 +4,7 @@ from l2g2g.lazy import lazy_names
 
 _MODULES = {
     "LinkScores": "links",
-    "best_link_scores": "limits",
+    "best_link_scores": "links",
     "classify_nodes": "classes",
     "evaluate_links": "links",
     "find_clusters": "clusters",

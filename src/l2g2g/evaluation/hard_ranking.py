@@ -71,11 +71,11 @@ def rank_hard(
         part = kept[low : low + _ROWS_PER_SLICE]
         sources, targets = part[:, :1], part[:, 1:]
         around_sources, around_targets = (lists[np.searchsorted(nodes, ends[:, 0])] for ends in (sources, targets))
-        ones = np.column_stack([sources, np.repeat(sources, num_candidates, axis=1), around_targets])
-        others = np.column_stack([targets, around_sources, np.repeat(targets, num_candidates, axis=1)])
+        left = np.column_stack([sources, np.repeat(sources, num_candidates, axis=1), around_targets])
+        right = np.column_stack([targets, around_sources, np.repeat(targets, num_candidates, axis=1)])
         if not directed:  # as test pairs are given, the lower number first
-            ones, others = np.minimum(ones, others), np.maximum(ones, others)
-        scores = score(embedding, ones.ravel(), others.ravel()).reshape(ones.shape)
+            left, right = np.minimum(left, right), np.maximum(left, right)
+        scores = score(embedding, left.ravel(), right.ravel()).reshape(left.shape)
         ranks[low : low + len(part)] = rank_of_first(scores)
     return LinkRanks.from_ranks(ranks, len(edges) - len(kept))
 

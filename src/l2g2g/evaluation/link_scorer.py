@@ -109,7 +109,7 @@ class LinkScorer:
 
     Attributes:
         columns: Names in `COLUMNS`, and for each its centre and scale and its weight.
-        intercept: The log-odds of a link where one pair in two is one, every scaled column being 0.
+        intercept: The log-odds of a link where all scaled columns are 0, if half of the pairs are links.
     """
 
     columns: dict[str, tuple[float, float, float]]
@@ -118,21 +118,21 @@ class LinkScorer:
     @classmethod
     def fit(cls, names: tuple[str, ...], values: np.ndarray, is_edge: np.ndarray) -> LinkScorer:
         """Fit to some pairs. values: (num_pairs, num_columns) of `LinkEvidence`, is_edge: (num_pairs,)."""
-        ranges = [_range_of(COLUMNS[name], column) for name, column in zip(names, values.T, strict=True)]
-        scaled = _scaled(names, values, ranges)
+        scales = [_centre_and_scale(COLUMNS[name], column) for name, column in zip(names, values.T, strict=True)]
+        scaled = _scaled(names, values, scales)
         means, spreads = scaled.mean(axis=0), scaled.std(axis=0)
         spreads = np.where(spreads > 1e-9, spreads, 1.0)
         weights, intercept = fit_logistic((scaled - means) / spreads, is_edge)
         weights = weights / spreads
         intercept = float(intercept - weights @ means)
-        named = zip(names, ranges, weights, strict=True)
+        named = zip(names, scales, weights, strict=True)
         return cls({name: (*place, float(weight)) for name, place, weight in named}, intercept)
 
     def score(self, values: np.ndarray) -> np.ndarray:
         """(num_pairs,) scores. values: as in `fit`, in the order of `columns`."""
-        ranges = [(centre, scale) for centre, scale, _ in self.columns.values()]
+        scales = [(centre, scale) for centre, scale, _ in self.columns.values()]
         weights = np.array([weight for _, _, weight in self.columns.values()])
-        return _scaled(tuple(self.columns), values, ranges) @ weights + self.intercept
+        return _scaled(tuple(self.columns), values, scales) @ weights + self.intercept
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -147,8 +147,8 @@ class LinkScorer:
         return cls(columns, float(found["intercept"]))  # type: ignore[arg-type]
 
 
-def _range_of(kind: str, column: np.ndarray) -> tuple[float, float]:
-    """(centre, scale) of a column, by values that a few huge ones do not move."""
+def _centre_and_scale(kind: str, column: np.ndarray) -> tuple[float, float]:
+    """(centre, scale) of a column, from its median and quartiles, which outliers do not move."""
     if kind == _PLAIN:
         return 0.0, 1.0
     if kind == _POSITIVE:
@@ -159,9 +159,9 @@ def _range_of(kind: str, column: np.ndarray) -> tuple[float, float]:
     return float(middle), float(spread) if spread > 1e-12 else 1.0
 
 
-def _scaled(names: tuple[str, ...], values: np.ndarray, ranges: list[tuple[float, float]]) -> np.ndarray:
+def _scaled(names: tuple[str, ...], values: np.ndarray, scales: list[tuple[float, float]]) -> np.ndarray:
     found = np.empty_like(values)
-    for place, (name, (centre, scale)) in enumerate(zip(names, ranges, strict=True)):
+    for place, (name, (centre, scale)) in enumerate(zip(names, scales, strict=True)):
         column, kind = values[:, place], COLUMNS[name]
         if kind == _SCORE:
             found[:, place] = np.arcsinh((column - centre) / scale)
@@ -219,8 +219,8 @@ def choose_scorer(
     """Fit the combined scorer to the validation pairs, and compare it with the vectors alone.
 
     wanted: combined takes it in any case and needs validation pairs; auto where its cross-fitted AUC is higher.
-    seed: of the folds. crossed_auc: AUC of the vectors on these folds where some of their weights were fitted to the
-    validation pairs too, each fold scored by weights of the others; None where the vectors know nothing of these pairs.
+    seed: of the folds. crossed_auc: cross-validated AUC, on the same folds, of vectors with weights that were fitted to
+    the validation pairs; None for vectors that have not seen these pairs.
     """
     num_edges = 0 if validation is None else min(len(validation.positive), len(validation.negative))
     if validation is None or num_edges < _LEAST_EDGES:

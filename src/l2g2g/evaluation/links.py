@@ -11,6 +11,7 @@ import torch
 from l2g2g.core import kernels
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import NumericalError
+from l2g2g.graphs.graph import EdgeModel
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.shared_rows import SharedRows
 
@@ -82,3 +83,9 @@ def judge_scores(pairs: Pairs, scores: np.ndarray) -> LinkScores:
     """What scores amount to, for all ranks, each of which must ask. scores: of the pairs of all, on the first one."""
     is_edge = np.arange(len(scores)) < pairs.num_edges
     return LinkScores(**pairs.communicator.decide(lambda: asdict(link_scores(is_edge, scores))))
+
+
+def best_link_scores(block_model: EdgeModel, pairs: Pairs) -> LinkScores:
+    """The scores of the true edge probabilities on these very pairs: no embedding does better on average."""
+    sources, targets, is_edge = pairs.endpoints()
+    return link_scores(is_edge, block_model.edge_probability(sources, targets))

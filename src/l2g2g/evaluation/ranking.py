@@ -73,7 +73,7 @@ def rank_links(
         embedding: (num_nodes, dim).
         edges: (num_edges, 2) held-out edges; of more than max_edges a uniform sample is ranked.
         known: Gives the symmetric CSR pattern, columns sorted, of all edges of some nodes: training, validation and
-            test. None is a candidate.
+            test. None of these edges is a candidate.
         train_degrees: (num_nodes,) number of neighbours in training.
         scorer: As in `evaluate_links`; inner products by default.
         num_candidates: K, the candidates of each rank.
@@ -88,7 +88,7 @@ def rank_links(
     pattern = known(np.unique(fixed))
     rankable = len(train_degrees) - 1 - np.diff(pattern.indptr)[fixed] >= num_candidates
     num_left_out = int((~rankable).sum())
-    turned = directed & (np.arange(len(fixed)) >= len(edges))[rankable]
+    is_reversed = directed & (np.arange(len(fixed)) >= len(edges))[rankable]
     fixed, replaced = fixed[rankable], replaced[rankable]
     if len(fixed) == 0:
         return None
@@ -98,8 +98,8 @@ def rank_links(
         part = slice(low, low + _ROWS_PER_SLICE)
         targets = np.column_stack([replaced[part], candidates[part]])
         sources = np.repeat(fixed[part], targets.shape[1]).reshape(targets.shape)
-        ends = np.where(turned[part, None], targets, sources), np.where(turned[part, None], sources, targets)
-        scores = (scorer or score_inner_products)(embedding, ends[0].ravel(), ends[1].ravel()).reshape(targets.shape)
+        ends = (np.where(is_reversed[part, None], *pair) for pair in ((targets, sources), (sources, targets)))
+        scores = (scorer or score_inner_products)(embedding, *(end.ravel() for end in ends)).reshape(targets.shape)
         ranks[part] = rank_of_first(scores)
     return LinkRanks.from_ranks(ranks, num_left_out)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
 _LARGEST_DEFLATE_RATIO = 1032
 _BUFFER_BYTES = 1 << 24  # of all columns together
+_TEXT_PARTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")  # not .txt, which is rather a note about the others
 
 
 @contextmanager
@@ -223,12 +224,27 @@ def parquet_parts(folder: Path) -> list[Path]:
 
     A folder in it whose name ends like a file, as Spark writes a table, stands for the files that it holds.
     """
-    return [part for path in _parquet_names(folder) for part in (_parquet_names(path) if path.is_dir() else [path])]
+    return _parts(folder, (".parquet",))
 
 
-def _parquet_names(folder: Path) -> list[Path]:
+def text_parts(folder: Path) -> list[Path]:
+    """The .csv and .tsv files of a folder, packed by gzip or not, found as `parquet_parts` finds its own."""
+    return _parts(folder, _TEXT_PARTS)
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The files of a table: of a folder its parts, otherwise the file itself."""
+    return (parquet_parts(path) or text_parts(path)) if path.is_dir() else [path]
+
+
+def _parts(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    found = _named(folder, endings)
+    return [part for path in found for part in (_named(path, endings) if path.is_dir() else [path])]
+
+
+def _named(folder: Path, endings: tuple[str, ...]) -> list[Path]:
     with reading(folder):
-        found = sorted(folder.glob("*.parquet"))
+        found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(endings))
     return [path for path in found if not path.name.startswith(("_", "."))]
 
 
@@ -326,7 +342,7 @@ def _unpacked_size(path: Path, limit: int) -> int:
                 num_bytes += len(block)
         return num_bytes
     if path.is_dir():
-        return sum(decoded_size(part) for part in parquet_parts(path))
+        return sum(_unpacked_size(part, limit) for part in parts_of(path))
     if suffix == ".parquet":
         return decoded_size(path)
     return path.stat().st_size

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from l2g2g.core.randomness import hash_node_pairs, mix_words
 from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.array_folder import StoredArray
@@ -100,22 +101,14 @@ def _add_up(sums: np.ndarray, rows: np.ndarray, block: RowBlock) -> None:
     """
     columns = block.indices.astype(np.int64)
     low, high = np.minimum(rows, columns), np.maximum(rows, columns)
-    numbers = _mixed(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64))
+    numbers = hash_node_pairs(low, high, key=0)
     if block.weights is not None:
-        numbers = _mixed(numbers ^ block.weights.view(np.uint32))
+        numbers = mix_words(numbers ^ block.weights.view(np.uint32))
     if block.directions is not None:
         swapped = (block.directions & FORTH) << 1 | (block.directions & BACK) >> 1
-        numbers = _mixed(numbers ^ np.where(rows < columns, block.directions, swapped))
+        numbers = mix_words(numbers ^ np.where(rows < columns, block.directions, swapped))
     np.add.at(sums, rows, numbers)
     np.subtract.at(sums, columns, numbers)
-
-
-def _mixed(numbers: np.ndarray) -> np.ndarray:
-    """(num_numbers,) uint64 that look random: the last steps of SplitMix64."""
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))
 
 
 def _check_features(graph: StoredGraph) -> None:

@@ -12,6 +12,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.table_options import TableOptions
 from l2g2g.graphs.text_tables import is_number
 
+# Usual titles of the columns of source and target, in lower case; the first pair that is there counts.
 ENDS = (
     *(("source", "target"), ("source_id", "target_id"), ("sourceid", "targetid"), ("source_node", "target_node")),
     *(("from", "to"), ("from_id", "to_id"), ("fromnodeid", "tonodeid"), ("from_node", "to_node")),
@@ -29,8 +30,8 @@ class Roles:
     """Which columns of a table are an edge list.
 
     Attributes:
-        places: Of source and target, and of the weight where there is one.
-        header: Whether the first row must be a header; None where its rows decide.
+        places: Column numbers of source, target and, where there is one, weight.
+        header: Whether the first row is a header; None where the rows below it must decide.
         left_out: Titles of the other columns, or their numbers.
     """
 
@@ -50,11 +51,11 @@ def find_roles(
     """Find the columns of an edge list.
 
     Args:
-        titles: Of all columns; cells of the first row where it may not be a header.
+        titles: The cells of the first row, which may be an edge and not a header.
         options: What the user says.
         source_name: What errors call the table.
-        titled: Whether the titles are some for sure; None where they may be cells.
-        first_cells: Of the first column below the title: 0, 1, 2, … where it is the index of pandas.
+        titled: Whether the first row is known to be a header; None where it may be an edge.
+        first_cells: The first cells of the first column below the title: 0, 1, 2, … where it is the index of pandas.
 
     Example:
         >>> roles = find_roles("Source Target Type Id Weight".split(), TableOptions(), "edges.csv", titled=None)
@@ -106,7 +107,7 @@ class _Finder:
         self.header = titled
 
     def place(self, wanted: str, flag: str) -> int:
-        """The column of a title or a number."""
+        """Column number, from 0, of what the user gave: a title, or a number from 1."""
         if self.titled is not False:
             exact = [place for place, title in enumerate(self.titles) if title == wanted]
             alike = [place for place, title in enumerate(self.titles) if title.strip().lower() == wanted.lower()]
@@ -144,7 +145,7 @@ class _Finder:
         return Roles(tuple(places), self.header, shown)
 
     def shown(self) -> str:
-        """The titles for an error, of many the first."""
+        """The titles for an error message; the first twelve where there are more."""
         more = "" if len(self.titles) <= _MOST_TITLES else ", …"
         return ", ".join(title or "''" for title in self.titles[:_MOST_TITLES]) + more
 

@@ -23,6 +23,19 @@ _LEAST_PER_THREAD = 250_000_000  # bytes, twice of what DuckDB's manual advises:
 _ROWS_AT_ONCE = 1 << 18
 _ROW_GROUP_BYTES = 1 << 25
 _ROW_GROUP_STEP, _LARGEST_ROW_GROUP = 2048, 122_880
+# What DuckDB's messages say that went wrong with a file, as the system calls it.
+_REMEDIES = {
+    "no space left": "free some space or give another folder",
+    "quota exceeded": "free some space or give another folder",
+    "file too large": "raise the limit of file sizes (ulimit -f) or give another folder",
+    "too many open files": "raise the limit of open files (ulimit -n)",
+    "permission denied": "allow reading and writing there, or give another folder",
+    "read-only file system": "give another folder",
+    "lock on file": "another process uses it: wait until it has ended",
+    "no such file": "it was there before: put it back and start again",
+    "no files found": "it was there before: put it back and start again",
+}
+_OTHER_REMEDY = "the disk or the file may be damaged: start again, or give another folder"
 
 
 class StepDatabase:
@@ -61,6 +74,10 @@ class StepDatabase:
         for batch in self._connection.sql(query).to_arrow_reader(_ROWS_AT_ONCE):
             if batch.num_rows:
                 yield batch
+
+    def is_done(self, name: str) -> bool:
+        """Whether a step was finished before."""
+        return bool(self.run("SELECT 1 FROM steps WHERE name = ?", name))
 
     def step(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What a step says about its tables, which are made unless they are there already.
@@ -106,26 +123,26 @@ def open_database(directory: Path, made_of: dict[str, Any], memory: int, num_fea
                     connection.execute("INSERT INTO steps VALUES ('source', ?)", [made])
                 if not found or found[0][0] == made:
                     break
-            except duckdb.Error:  # damaged, or of another version
-                if attempt == 2:
+            except duckdb.Error as error:  # damaged, or of another version
+                if attempt == 2 or _find_remedy(error) is not None:  # on a full disk what is done already stays
                     raise
             connection.close()
             shutil.rmtree(folder)  # of other files
         assert connection is not None
         yield StepDatabase(connection)
     except duckdb.OutOfMemoryException as error:
-        raise ResourceError(
-            f"{directory}: preparing the graph needs more than the {memory / 1e6:,.0f} MB that DuckDB may use; "
-            f"allow more memory"
-        ) from error
-    except duckdb.IOException as error:
-        reason = str(error).splitlines()[0]
-        raise ResourceError(f"{directory}: {reason}; free some space or give another folder") from error
+        what, remedy = f"the {memory / 1e6:,.0f} MB that DuckDB may use", "allow more memory"
+        if "max_temp_directory_size" in str(error):
+            what, remedy = "the space that is left on this disk", "free some space or give another folder"
+        raise ResourceError(f"{directory}: preparing the graph needs more than {what}; {remedy}") from error
     except duckdb.Error as error:
+        reason = (str(error).splitlines() or ["DuckDB failed"])[0]
+        if _find_remedy(error) is not None or isinstance(error, duckdb.IOException):
+            raise ResourceError(f"{directory}: {reason}; {_find_remedy(error) or _OTHER_REMEDY}") from error
         if isinstance(error, duckdb.ProgrammingError) and not isinstance(error, duckdb.InvalidInputException):
             raise  # a query of ours is wrong
         _remove(connection, folder)
-        name, reason = made_of.get("graph", {}).get("name", directory), (str(error).splitlines() or [""])[0]
+        name = made_of.get("graph", {}).get("name", directory)
         raise InputError(f"{name}: DuckDB cannot read it ({reason!r}); it may be damaged: write it again") from error
     except InputError:
         _remove(connection, folder)  # the files must change before another attempt
@@ -135,6 +152,11 @@ def open_database(directory: Path, made_of: dict[str, Any], memory: int, num_fea
     finally:
         if connection is not None:
             connection.close()
+
+
+def _find_remedy(error: duckdb.Error) -> str | None:
+    """What helps against an error of the system, which DuckDB reports by several types, a failed commit among them."""
+    return next((remedy for cause, remedy in _REMEDIES.items() if cause in str(error).lower()), None)
 
 
 def _connect(folder: Path, memory: int) -> duckdb.DuckDBPyConnection:

@@ -23,6 +23,7 @@ from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.column_roles import find_roles
 from l2g2g.graphs.duckdb_steps import StepDatabase, open_database
+from l2g2g.graphs.headers import PLACEHOLDERS, tell_placeholders
 from l2g2g.graphs.merged_rows import MergedRows
 from l2g2g.graphs.node_ids import NEGATIVE, quoted
 from l2g2g.graphs.node_tables import EDGES, NodeRows, is_table_folder, open_node_table
@@ -148,12 +149,15 @@ class _Preparation:
 
     def _load_features(self, features: NamedFeatures) -> None:
         """Table features: id, vector and label of every row. DuckDB holds an open step in memory: one per batch."""
+        if self.database.is_done("features"):
+            return
         done = 0
         for number, table in enumerate(features.tables()):
             assert table.ids is not None
             self.database.step(f"features {number}", partial(self._add_features, features, table, make=number == 0))
             done += len(table.ids)
-            self.progress("features", done, 0)
+            self.progress("reading features", done, 0)
+        self.database.step("features", dict)
 
     def _add_features(self, features: NamedFeatures, table: VectorTable, *, make: bool) -> dict[str, Any]:
         """make: whether the table is not there yet."""
@@ -232,7 +236,7 @@ class _Preparation:
             batch = pa.table(dict(zip(("source", "target", "weight"), columns, strict=False)))
             self.database.insert("arcs", batch)
             num_rows += batch.num_rows
-            self.progress("edges", num_rows, edges.num_edges)
+            self.progress("reading edges", num_rows, edges.num_edges)
         return {**facts, "num_rows": num_rows}
 
     def _parquet_rows(self, kind: str, num_nodes: int | None) -> str | None:
@@ -262,7 +266,7 @@ class _Preparation:
         ]
         parts = ", ".join("'" + str(part.absolute()).replace("'", "''") + "'" for part in file.parts)
         source = f"read_parquet([{parts}], hive_partitioning = false)"
-        self.progress("edges", 0, file.num_rows)
+        self.progress("checking edges", 0, file.num_rows)
         if not self.database.counts_none(f"SELECT count(*) FROM {source} WHERE {' OR '.join(wrong)}"):
             return None
         titled = zip(columns, ("source", "target", "weight"), (kind, kind, "FLOAT"), strict=False)
@@ -297,6 +301,7 @@ class _Preparation:
         of parts are in the order of their ids, so that they do not depend on the order of the parts.
         """
         run = self.database.run
+        self.progress("numbering nodes", 0, 0)
         if features is not None:
             self._refuse_repeated("features", features.source_name, features.row_name)
         match = self._matched_type(facts, features)
@@ -333,6 +338,10 @@ class _Preparation:
         ids = "BIGINT" if facts["integers"] and not num_new else match
         order = f"CAST(id AS {ids})" if self.path.is_dir() else "place"
         run(f"CREATE TABLE nodes AS SELECT id FROM found ORDER BY {order}")
+        if ids == "VARCHAR":
+            listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
+            named = run(f"SELECT id FROM found WHERE id IN ({listed}) AND place < {_BEHIND}")
+            tell_placeholders(self.path, [name for (name,) in named])
         run("DROP TABLE found")
         return {"match": match, "ids": ids, "num_nodes": num_nodes}
 
@@ -380,7 +389,7 @@ class _Preparation:
     def _make_pairs(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Table pairs: the numbers u and v of every row, and its weight and place where weights are to be added up."""
         more = ", weight, place" if facts["weighted"] else ""
-        self.progress("numbers", 0, 0)
+        self.progress("joining node numbers to edges", 0, 0)
         if facts["numbered"]:
             self.database.run(f"CREATE VIEW pairs AS SELECT source AS u, target AS v{more} FROM given")
             return {"num_pairs": facts["num_rows"]}
@@ -406,10 +415,11 @@ class _Preparation:
         one_way = "SELECT (CAST({} AS BIGINT) << 32) | (CAST({} AS BIGINT) << 1) | {} AS key{} FROM pairs WHERE u <> v"
         ways = one_way.format("u", "v", 0, more) + " UNION ALL " + one_way.format("v", "u", 1, more)
         done = 0
+        self.progress("sorting edges", 0, total)
         for batch in self.database.stream(f"SELECT key{', weight' if weighted else ''} FROM ({ways}) ORDER BY {order}"):
             merged.add(batch.column(0).to_numpy(), batch.column(1).to_numpy() if weighted else None)
             done += batch.num_rows
-            self.progress("sort", done, total)
+            self.progress("sorting edges", done, total)
         if done != total:
             raise InputError(
                 f"{self.path}: {done // 2:,} edges between two nodes were read, and {total // 2:,} are expected; "
@@ -467,7 +477,7 @@ class _Preparation:
             if fill is not None:
                 block = _spread(nodes - dense.num_rows, block, fill)
             dense.append(block)
-            self.progress("features", dense.num_rows, num_nodes)
+            self.progress("writing features", dense.num_rows, num_nodes)
         if dense.num_rows < num_nodes:
             assert fill is not None
             dense.append(np.broadcast_to(fill.astype(np.float32), (num_nodes - dense.num_rows, len(fill))))

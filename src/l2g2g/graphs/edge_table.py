@@ -10,7 +10,7 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.node_ids import NEGATIVE, IdKind, encode
-from l2g2g.graphs.text_tables import NUMBER
+from l2g2g.graphs.text_tables import NUMBER, is_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,14 +168,18 @@ def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: Cal
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    remedy = "weights must be positive and finite numbers; correct it, or name the columns with --source and --target"
+    remedy = "weights must be positive and finite numbers; correct it, or name two columns with --source and --target"
     if column.null_count:
         raise InputError(f"{source_name}: {row_name(_first(pc.is_null(column)))}: the weight is missing; {remedy}")
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         wrong_text = pc.invert(pc.match_substring_regex(column, NUMBER))
         if pc.any(wrong_text).as_py():
             row = _first(wrong_text)
-            raise InputError(f"{source_name}: {row_name(row)}: weight {column[row].as_py()!r}; {remedy}")
+            text = column[row].as_py()
+            what = f"weight {text!r}" if text.strip() else "the weight is empty"
+            if text.count(",") == 1 and is_number(text.replace(",", ".")):
+                what, remedy = f"weight {text!r} has a decimal comma", f"write {text.replace(',', '.')}"
+            raise InputError(f"{source_name}: {row_name(row)}: {what}; {remedy}")
         column = column.cast(pa.float64())
     elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise InputError(f"{source_name}: weights are {column.type}; {remedy}")

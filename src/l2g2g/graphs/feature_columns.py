@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RowName = Callable[[int], str]
 _NO_VALUE = ("", "na", "n/a", "nan", "null", "none", "-")  # among numbers; in a category only an empty text is missing
 _MOST_VALUES = 1000
+_RATHER_MANY, _MANY = 50, ": remove the column if it is no category"
 _FEW_ROWS = 20
 _log = logging.getLogger(__name__)
 
@@ -240,7 +241,9 @@ def find_feature_columns(
 def tell_features(source_name: str, id_title: str, columns: FeatureColumns | None, label: str | None) -> None:
     """Log how a feature table is read, where anything of it is not a plain number."""
     categories = [] if columns is None else [each for each in columns.columns if each.values is not None]
-    parts = [f"{each.title} one-hot ({each.width} values)" for each in categories]
+    parts = [
+        f"{each.title} one-hot ({each.width} values{_MANY if each.width > _RATHER_MANY else ''})" for each in categories
+    ]
     if columns is not None and len(categories) < len(columns.columns):
         count = len(columns.columns) - len(categories)
         parts.insert(0, f"{count:,} number column" + ("s" if count > 1 else ""))

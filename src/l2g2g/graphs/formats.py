@@ -40,4 +40,5 @@ def whole_reader(path: Path) -> Callable[..., Any] | None:
 def describe_endings() -> str:
     """All endings for a message."""
     *first, last = WHOLE_GRAPHS
-    return f".csv, .tsv, .txt (also .gz), .parquet (also a folder of parts), .npy, {', '.join(first)} or {last}"
+    parts = "a folder of .csv or .parquet parts"
+    return f".csv, .tsv, .txt (also .gz), .parquet, {parts}, .npy, {', '.join(first)} or {last}"

@@ -12,6 +12,8 @@ from l2g2g.errors import ResourceError
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST_ROWS = 10
+
 
 def make_frame(
     columns: Mapping[str, Any], ids: np.ndarray | None = None, index_name: str | None = None
@@ -23,6 +25,27 @@ def make_frame(
         raise ResourceError("DataFrames need pandas: pip install 'l2g2g[tables]'") from error
     index = None if ids is None else pd.Index(ids, name=index_name)
     return pd.DataFrame(dict(columns), index=index)
+
+
+def show_rows(title: str, columns: Mapping[str, np.ndarray]) -> str:
+    """A table as text for a notebook or a terminal, without pandas: of many rows the first.
+
+    Example:
+        >>> print(show_rows("2 links", {"source": np.array(["ann", "bob"]), "score": np.array([0.5, 0.25])}))
+        2 links
+        source   score
+        ann     0.5000
+        bob     0.2500
+    """
+    num_rows = len(next(iter(columns.values())))
+    lines = []
+    for name, values in columns.items():
+        is_number = values.dtype.kind == "f"
+        cells = [f"{value:.4f}" if is_number else str(value) for value in values[:_MOST_ROWS]]
+        width = max(map(len, (name, *cells)))
+        lines.append([cell.rjust(width) if is_number else cell.ljust(width) for cell in (name, *cells)])
+    more = [f"… {num_rows - _MOST_ROWS:,} more rows; to_pandas() has all"] if num_rows > _MOST_ROWS else []
+    return "\n".join([title, *("  ".join(cells).rstrip() for cells in zip(*lines, strict=True)), *more])
 
 
 def embedding_frame(vectors: np.ndarray, ids: np.ndarray | None, titles: list[str]) -> pd.DataFrame:

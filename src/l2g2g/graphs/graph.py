@@ -184,7 +184,7 @@ class Graph:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
         return self.adjacency[nodes]
 
-    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
         if self.arcs is None:
             return None, None
@@ -250,7 +250,7 @@ class Graph:
         return int(self.adjacency.indptr[row])
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
-        """(2,) where blocks of rows begin and end: all rows are one."""
+        """(2,) where blocks of rows begin and end: all rows are one block."""
         return np.array([0, self.num_nodes])
 
     def row_block(self, low: int, high: int) -> RowBlock:

@@ -115,7 +115,7 @@ class GraphStore(EdgeSource, Protocol):
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
 
-    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from l2g2g.errors import one_line
+from l2g2g.errors import InputError, one_line
 from l2g2g.graphs.column_roles import ENDS, Roles
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
-from l2g2g.graphs.text_tables import is_number
+from l2g2g.graphs.text_tables import TextTable, is_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ID_HEADERS = {name for pair in ENDS for name in pair}
 _WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
+_MOST_CELLS = 5  # in an error
+PLACEHOLDERS = ("NaN", "nan", "NA", "N/A", "#N/A", "null", "NULL", "None", "<NA>")  # for what is missing
 _log = logging.getLogger(__name__)
 
 
@@ -58,11 +60,55 @@ def find_header(
     return found
 
 
+def shared_header(text: TextTable) -> bool | None:
+    """True where all of several parts begin with the same line that can be a header; None where this tells nothing."""
+    first_rows = list(text.first_rows.values()) if len(text.parts) > 1 else []
+    is_shared = len(first_rows) > 1 and all(row == first_rows[0] for row in first_rows) and may_be_header(first_rows[0])
+    return True if is_shared else None
+
+
+def seems_header(first_row: list[str], edge: list[str]) -> bool:
+    """Whether the first row of a part names the columns, by usual names or above numbers. edge: what a row is like."""
+    names = {cell.lower() for cell in first_row[:2]}
+    return may_be_header(first_row) and (names <= _ID_HEADERS or all(is_number(cell) for cell in edge[:2]))
+
+
+def check_headers(text: TextTable, is_header: Callable[[list[str]], bool], *, skip_first: bool) -> None:
+    """Refuse a part that does not begin with the header of the first one, or that has one where the first has none.
+
+    is_header: told the first row of a part, of the columns that are read.
+    """
+    if len(text.parts) == 1:
+        return
+    (first, titles), *others = text.first_rows.items()
+    for part, cells in others:
+        shown = one_line(", ".join(cells[:_MOST_CELLS]))
+        if skip_first and cells != titles:
+            raise InputError(
+                f"{part}: begins with {shown!r}, but {first.name} with the header "
+                f"{one_line(', '.join(titles[:_MOST_CELLS]))!r}; write the same header into every part"
+            )
+        if not skip_first and len(cells) == len(titles) and is_header([cells[place] for place in text.places]):
+            raise InputError(
+                f"{part}: begins with {shown!r}, which may be a header, but {first.name} has none; "
+                f"write the same header into every part, or say --no-header"
+            )
+
+
 def tell_columns(source: object, titles: Sequence[str], roles: Roles, more: str = "") -> None:
     """Log which columns are read. titles: of those that are, in their order."""
     weight = f", weight {titles[2]}" if len(titles) > 2 else ""
     left = f", {', '.join(roles.left_out)} left out" if roles.left_out else ""
     _log.info("%s", one_line(f"read {source}: columns {titles[0]} → {titles[1]}{weight}{more}{left}"))
+
+
+def tell_placeholders(source: object, found: Collection[str]) -> None:
+    """Log that nodes are called as a missing value usually is. found: their names, of `PLACEHOLDERS`."""
+    if found:
+        names = " and ".join(repr(name) for name in sorted(found))
+        _log.info(
+            "%s", one_line(f"read {source}: {names} is read as a node; if it means a missing id, remove those rows")
+        )
 
 
 def _names_columns(

@@ -41,15 +41,10 @@ class HeldOutRule:
     last: HashedPair
 
     def drop(
-        self,
-        indptr: np.ndarray,
-        indices: np.ndarray,
-        weights: np.ndarray | None,
-        nodes: np.ndarray,
-        far_nodes: np.ndarray | None = None,
+        self, indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray | None, nodes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """CSR without the edges that are held out; arguments as in `find`."""
-        return drop_entries(indptr, indices, weights, self.find(indptr, indices, nodes, far_nodes))
+        return drop_entries(indptr, indices, weights, self.find(indptr, indices, nodes))
 
     def find(
         self, indptr: np.ndarray, indices: np.ndarray, nodes: np.ndarray, far_nodes: np.ndarray | None = None

@@ -44,9 +44,9 @@ def _planted_rates() -> np.ndarray:
     return rates
 
 
-def _nested_rates(group: int = 10) -> np.ndarray:
-    """Blocks in groups: dense inside a block, less so inside its group, sparse elsewhere."""
-    groups = np.arange(NUM_BLOCKS) // group
+def _nested_rates() -> np.ndarray:
+    """Blocks in groups of ten: dense inside a block, less so inside its group, sparse elsewhere."""
+    groups = np.arange(NUM_BLOCKS) // 10
     rates = np.where(groups[:, None] == groups[None, :], 10 * _OUTSIDE, _OUTSIDE / 10)
     np.fill_diagonal(rates, _INSIDE)
     return rates

@@ -67,12 +67,12 @@ def match_nodes(graph: GraphStore, known_ids: np.ndarray | None, num_known: int,
     return Matched(known, NewNodes(parts[0], parts[1], features, graph.name))
 
 
-def new_nodes_from_matrix(matrix: sp.csr_array, features: Features | None = None, name: str = "matrix") -> NewNodes:
+def new_nodes_from_matrix(matrix: sp.csr_array, features: Features | None = None) -> NewNodes:
     """New nodes from (num_new, num_known) weights of their edges to known nodes."""
     matrix = sp.csr_array(matrix, dtype=np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    check_weights(matrix.data, matrix.nnz, name)
+    check_weights(matrix.data, matrix.nnz, "matrix")
     num_new = matrix.shape[0]
-    checked = None if features is None else check_features(features, num_new, name)
-    return NewNodes(matrix, sp.csr_array((num_new, num_new), dtype=np.float32), checked, name)
+    checked = None if features is None else check_features(features, num_new, "matrix")
+    return NewNodes(matrix, sp.csr_array((num_new, num_new), dtype=np.float32), checked, "matrix")

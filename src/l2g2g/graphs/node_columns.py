@@ -95,8 +95,8 @@ def read_table(path: Path) -> pa.Table:
         text = open_text_table(path, keep=True)
         has_titles = names_columns(text.first_row)
         blocks = [
-            pa.Table.from_arrays(block.texts(skip_first=has_titles and number == 0), names=_numbered(text.num_columns))
-            for number, block in enumerate(text.blocks())
+            pa.Table.from_arrays(block.texts(skip_first=has_titles), names=_numbered(text.num_columns))
+            for block in text.blocks()
         ]
         table = pa.concat_tables(blocks)
         if has_titles:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size, is_parquet
+from l2g2g.graphs.archives import check_unpacked_size, is_parquet, text_parts
 from l2g2g.graphs.checks import check_features
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.edge_table import EdgeTable
@@ -18,6 +18,7 @@ from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.formats import describe_endings, whole_reader
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
+from l2g2g.graphs.headers import PLACEHOLDERS, tell_placeholders
 from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
@@ -33,7 +34,7 @@ from l2g2g.graphs.read_edges import (
 from l2g2g.graphs.read_features import read_features
 from l2g2g.graphs.read_npz import graph_from_adjacency
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
-from l2g2g.graphs.text_tables import is_text_file
+from l2g2g.graphs.text_tables import is_text_table
 from l2g2g.graphs.vector_table import VectorTable
 
 GRAPH_ENDINGS = describe_endings()
@@ -55,10 +56,10 @@ def read_graph(
     """Read a graph from wherever it is.
 
     Args:
-        source: A path (an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`, or a folder of its parts; `.npz`;
-            node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files, or one of
-            `edges.parquet` and `nodes.parquet` that another engine wrote: see `node_tables`), the name of a
-            dataset, a Graph, a SciPy sparse matrix, a list of (u, v) or (u, v, weight), edges as an integer array
+        source: A path (an edge list `.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; a folder of `.csv` or `.parquet`
+            parts; `.npz`; node numbers in an `.npy`; Matrix Market `.mtx`; `.graphml`; a folder of GraphSAINT's files,
+            or one of `edges.parquet` and `nodes.parquet` that another engine wrote: see `node_tables`), the name of
+            a dataset, a Graph, a SciPy sparse matrix, a list of (u, v) or (u, v, weight), edges as an integer array
             (2, num_edges) or (num_edges, 2), a pair (edges, features), a networkx or igraph graph, a PyG `Data`, or a
             table of pandas, polars, Arrow or any library with the Arrow C stream interface, of source, target and
             perhaps weight. A file wins over a dataset of the same name; a (2, 2) array is two columns of edges.
@@ -116,20 +117,28 @@ def read_graph(
 
 
 def find_graph_file(source: str | Path) -> Path | None:
-    """The file that is meant, or the folder of Parquet parts; None where it must be the name of a dataset."""
+    """The file that is meant, or the folder of parts; None where it must be the name of a dataset."""
     path = Path(source)
-    if path.is_file() or (path.is_dir() and (is_parquet(path) or is_table_folder(path))):
+    if path.is_file() or is_table_folder(path):
         return path
+    if path.is_dir():
+        parts = text_parts(path)
+        if parts and is_parquet(path):
+            raise InputError(
+                f"{path}: holds {parts[0].name} beside Parquet parts; keep parts of one kind there, or give a file"
+            )
+        if parts or is_parquet(path):
+            return path
     if isinstance(source, Path) or path.suffix or path.parent != Path("."):
         if path.is_dir():
-            raise InputError(f"{path}: is a folder without Parquet files; give a file ({GRAPH_ENDINGS})")
+            raise InputError(f"{path}: is a folder without .csv or .parquet parts; give a file ({GRAPH_ENDINGS})")
         raise InputError(f"{path}: no such file")
     return None
 
 
 def is_streamed(path: Path) -> bool:
     """Whether a graph file is read piece by piece, so that it may be larger than memory."""
-    return is_parquet(path) or path.suffix.lower() == ".npy" or is_text_file(path)
+    return is_parquet(path) or is_text_table(path) or path.suffix.lower() == ".npy"
 
 
 def is_edge_list(source: Any) -> bool:
@@ -170,9 +179,9 @@ def _read_file(
     if is_parquet(path):
         edges = read_parquet_edges(path, memory_limit, tables)
         return _from_edges(edges, vectors, name, directed, by_id=path.is_dir())
-    if is_text_file(path):
+    if is_text_table(path):
         nodes = [ids for ids in (known_ids, None if vectors is None else vectors.ids) if ids is not None]
-        return _from_edges(read_text_edges(path, nodes, tables), vectors, name, directed)
+        return _from_edges(read_text_edges(path, nodes, tables), vectors, name, directed, by_id=path.is_dir())
     read_whole = whole_reader(path)
     if read_whole is not None:
         graph = read_whole(path, directed=directed, tables=tables, memory_limit=memory_limit)
@@ -248,6 +257,8 @@ def _from_edges(
         )
         return graph.renamed(name)
     sources, targets, node_ids = edges.numbered()
+    if not edges.has_integer_ids:
+        tell_placeholders(source_name, set(PLACEHOLDERS).intersection(node_ids))
     features, labels = None, None
     if vectors is not None and vectors.ids is not None:
         if edges.has_integer_ids:

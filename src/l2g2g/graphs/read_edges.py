@@ -14,11 +14,11 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_parquet
 from l2g2g.graphs.column_roles import Roles, find_roles
 from l2g2g.graphs.edge_table import EdgeTable, as_integers, check_weight_column, plain_ids, typed_ids
-from l2g2g.graphs.headers import find_header, may_be_header, tell_columns
+from l2g2g.graphs.headers import check_headers, find_header, may_be_header, seems_header, shared_header, tell_columns
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
-from l2g2g.graphs.text_tables import TextTable, find_line, open_text_table
+from l2g2g.graphs.text_tables import TextTable, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +66,7 @@ class EdgeBatches:
 
 
 def read_text_edges(path: Path, known_ids: Iterable[np.ndarray] = (), options: TableOptions = AS_FOUND) -> EdgeTable:
-    """Read an edge list of any common dialect into memory. known_ids: see `find_header`."""
+    """Read an edge list of any common dialect, or a folder of its parts, into memory. known_ids: see `find_header`."""
     return next(open_text_edges(path, known_ids, keep=True, options=options).tables())
 
 
@@ -83,26 +83,26 @@ def edges_from_table(table: Any, source_name: str, options: TableOptions = AS_FO
     return next(_open_columns(stream, roles, arrow.schema.types, arrow.num_rows, source_name, options).tables())
 
 
-def edges_from_pairs(edges: list[Any], source_name: str = "edges") -> EdgeTable:
+def edges_from_pairs(edges: list[Any]) -> EdgeTable:
     """Take a list of (source, target) or (source, target, weight), ids integers or text."""
     lengths = {len(edge) for edge in edges}
     if lengths not in ({2}, {3}):
         odd = next(place for place, edge in enumerate(edges) if len(edge) not in (2, 3) or len(edge) != len(edges[0]))
         raise InputError(
-            f"{source_name}: edge number {odd} has {len(edges[odd])} parts, the first {len(edges[0])}; "
+            f"edges: edge number {odd} has {len(edges[odd])} parts, the first {len(edges[0])}; "
             f"give (source, target) or (source, target, weight) for every edge"
         )
     import pyarrow as pa
 
     columns = [_from_values(list(column)) for column in zip(*edges, strict=True)]
     table = pa.table(columns, names=["source", "target", "weight"][: len(columns)])
-    return edges_from_table(table, source_name)
+    return edges_from_table(table, "edges")
 
 
 def open_text_edges(
     path: Path, known_ids: Iterable[np.ndarray] = (), *, keep: bool = False, options: TableOptions = AS_FOUND
 ) -> EdgeBatches:
-    """Open an edge list of any common dialect.
+    """Open an edge list of any common dialect, or a folder of its parts, all with the same header or all without one.
 
     known_ids: see `find_header`. keep: whether all rows are one batch, which stays in memory for further passes.
     """
@@ -110,7 +110,8 @@ def open_text_edges(
 
     whole = open_text_table(path, keep=keep, delimiter=options.delimiter)
     first_cells = [row[0] for row in whole.sample[1:] if row]
-    roles = find_roles(whole.titles, options, str(path), titled=options.header, first_cells=first_cells)
+    titled = shared_header(whole) if options.header is None else options.header
+    roles = find_roles(whole.titles, options, str(path), titled=titled, first_cells=first_cells)
     text = whole.of_columns(roles.places)
     is_text = may_be_header(text.first_row) if roles.header is None else roles.header
     integers: Stream[Columns] = partial(_integer_columns, text, is_text)
@@ -126,10 +127,9 @@ def open_text_edges(
     # Of rows that are all integers a few tell as much as all.
     others = partial(_first_rows, integers) if is_fast else texts
     skip_first = find_header(path, text.first_row, roles, others, known_ids)
-
-    def row_name(row: int) -> str:
-        return f"line {find_line(path, row + int(skip_first))}"
-
+    if options.header is not False:
+        check_headers(text, partial(seems_header, edge=text.first_row), skip_first=skip_first)
+    row_name = partial(text.name_row, skip_first=skip_first)
     if is_fast and skip_first == is_text:
         checked = partial(_checked, integers, str(path), row_name)
         return EdgeBatches(str(path), text.num_columns == 3, IdKind.INTEGERS, checked)
@@ -236,8 +236,8 @@ def _name_row(row_name: RowName, first_row: int, row: int) -> str:
 
 
 def _integer_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
-    for number, block in enumerate(text.blocks()):
-        yield block.edge_columns(skip_first=skip_first and number == 0)
+    for block in text.blocks():
+        yield block.edge_columns(skip_first=skip_first)
 
 
 def _first_rows(columns: Stream[Columns]) -> list[Columns]:
@@ -245,8 +245,8 @@ def _first_rows(columns: Stream[Columns]) -> list[Columns]:
 
 
 def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
-    for number, block in enumerate(text.blocks()):
-        yield [text.trimmed(column) for column in block.texts(skip_first=skip_first and number == 0)]
+    for block in text.blocks():
+        yield [text.trimmed(column) for column in block.texts(skip_first=skip_first)]
 
 
 def as_arrow_table(table: Any, source_name: str) -> pa.Table:

@@ -18,6 +18,7 @@ from l2g2g.graphs.archives import (
     is_parquet,
     load_arrays,
     open_parquet,
+    parts_of,
     plain_npy_shape,
     read_npy_rows,
 )
@@ -32,6 +33,7 @@ from l2g2g.graphs.feature_columns import (
     tell_features,
 )
 from l2g2g.graphs.graph import Features
+from l2g2g.graphs.headers import check_headers
 from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
 from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas
@@ -39,9 +41,8 @@ from l2g2g.graphs.read_npz import features_from_arrays
 from l2g2g.graphs.table_options import AS_FOUND, Missing, TableOptions
 from l2g2g.graphs.text_tables import (
     TextTable,
-    find_line,
     is_number,
-    is_text_file,
+    is_text_table,
     open_text_table,
     trimmed,
     trimmed_unless_quoted,
@@ -204,12 +205,12 @@ def _filled(features: Features, missing: Missing, source_name: str, fill: np.nda
 
 
 def _check_file(path: Path) -> None:
-    if not path.is_file() and not (path.is_dir() and is_parquet(path)):
+    if not path.is_file() and not (path.is_dir() and parts_of(path)):
         raise InputError(f"{path}: no such feature file")
 
 
 def _check_ending(path: Path) -> None:
-    if not is_parquet(path) and not is_text_file(path):
+    if not is_parquet(path) and not is_text_table(path):
         raise InputError(f"{path}: unknown ending of a feature file; use .npy, .npz, .csv, .tsv, .txt or .parquet")
 
 
@@ -226,7 +227,7 @@ def _open_vector_file(
     *,
     keep: bool = False,
 ) -> NamedFeatures:
-    """Open a text table, a Parquet file or a folder of its parts.
+    """Open a text table, a Parquet file or a folder of parts.
 
     memory_limit: bytes that a batch of Parquet may take. keep: whether all rows are one batch, which stays in memory.
     """
@@ -406,33 +407,27 @@ def _label_kind_of(columns: Callable[[], Iterable[pa.ChunkedArray]], layout: _La
 
 
 def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, *, keep: bool) -> NamedFeatures:
-    import pyarrow as pa
-
     whole = open_text_table(path, keep=keep)
     if len(whole.titles) < 2:
         raise InputError(f"{path}: only one column; it needs an id column and numbers after it")
     skip_first = has_header(whole.titles)
+    check_headers(whole, has_header, skip_first=skip_first)
     first_cells = [row[0] for row in whole.sample[1:] if row]
     titles = whole.titles if skip_first else None
     layout = _find_layout(titles, len(whole.titles), options, str(path), known, first_cells)
     text = whole.of_columns(layout.places)
-    batches: Stream[Columns] = partial(_typed_columns, text, skip_first, layout.first_feature)
-    batches = collected(batches) if keep else batches
-    is_plain = options.missing == "error" and known is None
-    try:
-        num_rows = sum(len(columns[0]) for columns in batches()) if is_plain else 0
-    except pa.ArrowInvalid:
-        is_plain = False
-    if not is_plain:
-        batches = partial(_text_columns, text, skip_first)
-        batches = collected(batches) if keep else batches
+    numbers: Stream[Columns] = partial(_typed_columns, text, skip_first, layout.first_feature)
+    batches = collected(numbers) if keep else numbers
+    num_rows = _count_rows_of_numbers(batches) if options.missing == "error" and known is None else None
+    is_plain = num_rows is not None
+    if num_rows is None:
+        words: Stream[Columns] = partial(_text_columns, text, skip_first)
+        batches = collected(words) if keep else words
         num_rows = sum(len(columns[0]) for columns in batches())
     if num_rows == 0:
         raise InputError(f"{path}: only a header; it needs one row per node")
 
-    def row_name(row: int) -> str:
-        return f"line {find_line(path, row + int(skip_first))}"
-
+    row_name = partial(text.name_row, skip_first=skip_first)
     columns = known
     if not is_plain and known is None and layout.features:
         columns = find_feature_columns(
@@ -477,19 +472,29 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
     return NamedFeatures(str(path), num_features, has_integers, tables, row_name, columns)
 
 
+def _count_rows_of_numbers(batches: Stream[Columns]) -> int | None:
+    """Number of rows; None where a feature is not a number."""
+    import pyarrow as pa
+
+    try:
+        return sum(len(columns[0]) for columns in batches())
+    except pa.ArrowInvalid:
+        return None
+
+
 def _typed_columns(text: TextTable, skip_first: bool, first_feature: int) -> Iterator[Columns]:
     """Ids and labels as they are written, and numbers, block by block."""
     import pyarrow as pa
 
     types = [pa.string()] * first_feature + [pa.float32()] * (text.num_columns - first_feature)
-    for number, block in enumerate(text.blocks()):
-        yield block.columns(types, skip_first=skip_first and number == 0)
+    for block in text.blocks():
+        yield block.columns(types, skip_first=skip_first)
 
 
 def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
     """All cells as they are written, block by block."""
-    for number, block in enumerate(text.blocks()):
-        yield block.texts(skip_first=skip_first and number == 0)
+    for block in text.blocks():
+        yield block.texts(skip_first=skip_first)
 
 
 def _name_row(row_name: RowName, first_row: int, row: int) -> str:

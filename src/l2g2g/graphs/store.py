@@ -208,7 +208,7 @@ class StoredGraph:
         ways, weights = (None if array is None else array.read(first, last) for array in stored)
         return ways, weights
 
-    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The same of the entries of `read_adjacency_of`."""
         if self.directions is None:
             return None, None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from l2g2g.errors import ResourceError
-from l2g2g.graphs.archives import parquet_parts
+from l2g2g.graphs.archives import parts_of
 from l2g2g.graphs.duckdb_store import Measure, Progress, has_duckdb, silent, write_large_store
 from l2g2g.graphs.read import check_ending, find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import StoredGraph, write_graph
@@ -41,16 +41,16 @@ def write_store(
     """Write a graph as a store: the same graph that `read_graph` gives, where it is read into memory.
 
     Args:
-        source: An edge list (`.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet` or a folder of its parts; node numbers in
-            an `.npy`), which DuckDB prepares where it is larger than memory; or another file or the name of a data
-            set, which must fit.
+        source: An edge list (`.csv`, `.tsv`, `.txt`, also `.gz`; `.parquet`; a folder of `.csv` or `.parquet` parts;
+            node numbers in an `.npy`), which DuckDB prepares where it is larger than memory; or another file or the
+            name of a data set, which must fit.
         directory: The store. A graph that is there already is replaced when the new one is complete.
         features: A path as for `read_graph`.
         memory_bytes: What this may take beside what the process holds already.
         name: What to call the graph; by default after its file.
         data_dir, seed, directed, tables: As for `read_graph`.
-        measure: Called with the name of each stage ("read", "sort", "features"), gives a context that lasts as long.
-        progress: Told how far DuckDB is.
+        measure: Gives a context manager for each stage by its name ("read", "sort", "features").
+        progress: Called with how far DuckDB is.
     """
     if memory_bytes < LEAST_MEMORY:
         raise ResourceError(
@@ -101,7 +101,7 @@ def describe_source(
         path = None if item is None else Path(item)
         if path is None or not path.exists():
             return None if item is None else {"name": str(item), "seed": seed}
-        found = [part.stat() for part in (parquet_parts(path) if path.is_dir() else [path])]
+        found = [part.stat() for part in parts_of(path)]
         modified = max((status.st_mtime_ns for status in found), default=0)
         return {"name": path.name, "bytes": sum(status.st_size for status in found), "modified": modified}
 
@@ -111,5 +111,5 @@ def describe_source(
 
 def _size_on_disk(path: Path) -> int:
     if not path.exists():
-        return 0  # the reader tells
-    return sum(part.stat().st_size for part in (parquet_parts(path) if path.is_dir() else [path]))
+        return 0  # the reader says that it is not there
+    return sum(part.stat().st_size for part in parts_of(path))

@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import open_bytes, reading
+from l2g2g.graphs.archives import open_bytes, parts_of, reading, text_parts
 from l2g2g.graphs.passes import Stream, kept
 
 if TYPE_CHECKING:
@@ -30,29 +31,46 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def is_text_file(path: Path) -> bool:
-    """Whether the name ends like a text table, packed or not."""
+    """Whether the name ends like a text table, packed or not; a folder is none."""
+    if path.is_dir():
+        return False
     endings = [suffix.lower() for suffix in path.suffixes]
     if endings and endings[-1] == ".gz":
         endings.pop()
     return bool(endings) and endings[-1] in TEXT_ENDINGS
 
 
+def is_text_table(path: Path) -> bool:
+    """Whether this is a text table, by its ending, or a folder of such parts."""
+    return bool(text_parts(path)) if path.is_dir() else is_text_file(path)
+
+
+class _Lines(NamedTuple):
+    """Whole lines of one file that hold data. begins: whether the first of the file is among them."""
+
+    part: Path
+    begins: bool
+    content: bytes
+
+
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A text file as a stream of blocks, its delimiter known.
+    """A text file, or the parts of a folder, as a stream of blocks, the delimiter known.
 
     Attributes:
-        path: The file.
+        path: The file or folder.
+        parts: The files in order.
         delimiter: One character; a blank stands for any run of blanks and tabs.
-        sample: Cells of the first lines.
-        contents: Blocks of whole lines that hold data; a pass may read the file anew.
+        sample: Cells of the first lines of the first part that has some.
+        contents: Blocks of lines; a pass may read the files anew.
         places: Of the columns that are read, in this order.
     """
 
     path: Path
+    parts: list[Path]
     delimiter: str
     sample: list[list[str]]
-    contents: Stream[bytes]
+    contents: Stream[_Lines]
     places: tuple[int, ...]
 
     @property
@@ -77,14 +95,32 @@ class TextTable:
     @cached_property
     def quoted(self) -> bool:
         """Whether the file protects cells by quotes: then blanks around text count."""
-        return any(b'"' in content for content in self.contents())
+        return any(b'"' in lines.content for lines in self.contents())
+
+    @cached_property
+    def first_rows(self) -> dict[Path, list[str]]:
+        """Cells of the first line of every part that has lines."""
+        found = ((part, next((line for line in _lines(part) if _holds_data(line)), None)) for part in self.parts)
+        return {
+            part: _split(_decoded(line, part).strip(" "), self.delimiter) for part, line in found if line is not None
+        }
+
+    def name_row(self, row: int, *, skip_first: bool) -> str:
+        """What errors call a row, found by reading the file again. skip_first: whether parts begin with a header."""
+        for part in self.parts:
+            lines = (number for number, line in enumerate(_lines(part), start=1) if _holds_data(line))
+            for number in islice(lines, int(skip_first), None):
+                if row == 0:
+                    return f"line {number}" if part == self.path else f"{part.name}, line {number}"
+                row -= 1
+        raise AssertionError("the row was read from these files")  # pragma: no cover
 
     def blocks(self) -> Iterator[TextBlock]:
         """The blocks in order, none of them empty."""
-        for content in self.contents():
+        for part, begins, content in self.contents():
             if self.delimiter == " ":
                 content = _single_blanks(content)
-            yield TextBlock(self.path, content, self.delimiter, len(self.titles), self.places)
+            yield TextBlock(part, begins, content, self.delimiter, len(self.titles), self.places)
 
     def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Text without blanks around it, unless quotes protect them; around a number they never count."""
@@ -97,19 +133,21 @@ class TextBlock:
 
     Attributes:
         path: The file, for messages.
+        begins: Whether the first line of the file is among them.
         content: The lines, in UTF-8, ended by newlines.
         delimiter, places: As of the `TextTable`.
         width: Cells per line.
     """
 
     path: Path
+    begins: bool
     content: bytes
     delimiter: str
     width: int
     places: tuple[int, ...]
 
     def columns(self, types: list[pa.DataType], *, skip_first: bool) -> list[pa.ChunkedArray]:
-        """Parse every column that is read to its type.
+        """Parse every column that is read to its type. skip_first: whether the first line of the file is a header.
 
         Raises:
             pyarrow.ArrowInvalid: A cell is not of the type; text always is.
@@ -124,7 +162,7 @@ class TextBlock:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(self.content),
                 read_options=pyarrow.csv.ReadOptions(
-                    column_names=names, skip_rows=int(skip_first), block_size=self._block_size()
+                    column_names=names, skip_rows=int(skip_first and self.begins), block_size=self._block_size()
                 ),
                 parse_options=pyarrow.csv.ParseOptions(
                     delimiter=self.delimiter, quote_char=False if self.delimiter == " " else '"'
@@ -173,10 +211,7 @@ class TextBlock:
         for number, line in enumerate(_lines(self.path), start=1):
             if not _holds_data(line):
                 continue
-            try:
-                cells = _split(line.decode("utf-8-sig").strip(), self.delimiter)
-            except UnicodeDecodeError:
-                raise InputError(f"{self.path}: line {number} is not UTF-8 text; save the file as UTF-8") from error
+            cells = _split(_decoded(line, self.path, number).strip(" "), self.delimiter)
             if len(cells) != self.width:
                 raise InputError(
                     f"{self.path}: line {number} has {len(cells)} columns but the first has {self.width}; "
@@ -185,14 +220,15 @@ class TextBlock:
 
 
 def open_text_table(path: Path, *, keep: bool, delimiter: str | None = None) -> TextTable:
-    """Open a file of which all columns are read.
+    """Open a file, or a folder of parts, of which all columns are read.
 
     keep: whether blocks stay in memory for further passes. delimiter: found by the first lines where it is None.
     """
-    contents: Stream[bytes] = partial(_contents, path)
+    parts = parts_of(path)
+    contents: Stream[_Lines] = partial(_contents, parts)
     contents = kept(contents) if keep else contents
     delimiter, sample = _find_dialect(contents(), path, delimiter)
-    return TextTable(path, delimiter, sample, contents, tuple(range(len(sample[0]))))
+    return TextTable(path, parts, delimiter, sample, contents, tuple(range(len(sample[0]))))
 
 
 def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -210,26 +246,16 @@ def trimmed_unless_quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.match_substring_regex(without_blanks, NUMBER), without_blanks, column)
 
 
-def _find_dialect(contents: Iterator[bytes], path: Path, delimiter: str | None) -> tuple[str, list[list[str]]]:
+def _find_dialect(contents: Iterator[_Lines], path: Path, delimiter: str | None) -> tuple[str, list[list[str]]]:
     """The delimiter of a table, and the cells of its first lines."""
-    sample = _sample_lines(contents, path)
+    part, sample = _sample_lines(contents, path)
     if not sample:
-        raise InputError(f"{path}: the file is empty; it needs at least one row")
-    delimiter = _find_delimiter(sample, path) if delimiter is None else delimiter
+        raise InputError(f"{path}: the {'parts are' if path.is_dir() else 'file is'} empty; it needs at least one row")
+    delimiter = _find_delimiter(sample, part) if delimiter is None else delimiter
     cells = [_split(line, delimiter) for line in sample]
     if len(cells[0]) > _MOST_COLUMNS:
         raise InputError(f"{path}: {len(cells[0]):,} columns; use .npz or .npy for more than {_MOST_COLUMNS:,}")
     return delimiter, cells
-
-
-def find_line(path: Path, row: int) -> int:
-    """1-based line in the file of a row, the first of the file being 0, found by reading the file again."""
-    for number, line in enumerate(_lines(path), start=1):
-        if _holds_data(line):
-            if row == 0:
-                return number
-            row -= 1
-    raise AssertionError("the row was read from this file")  # pragma: no cover
 
 
 def is_number(text: str) -> bool:
@@ -237,7 +263,14 @@ def is_number(text: str) -> bool:
     return re.match(NUMBER, text.strip()) is not None
 
 
-def _contents(path: Path) -> Iterator[bytes]:
+def _contents(parts: list[Path]) -> Iterator[_Lines]:
+    """The lines of all parts, block by block."""
+    for part in parts:
+        for number, content in enumerate(_blocks_of(part)):
+            yield _Lines(part, number == 0, content)
+
+
+def _blocks_of(path: Path) -> Iterator[bytes]:
     """Whole lines that hold data, about _BLOCK_BYTES of the file at a time."""
     with open_bytes(path) as stream:
         head = stream.read(4096)
@@ -289,10 +322,13 @@ def _single_blanks(content: bytes) -> bytes:
     return content.replace(b" \n", b"\n").replace(b"\n ", b"\n").lstrip(b" ")
 
 
-def _sample_lines(contents: Iterator[bytes], path: Path) -> list[str]:
+def _sample_lines(contents: Iterator[_Lines], path: Path) -> tuple[Path, list[str]]:
+    """The first lines, and the file they are from."""
     sample = b""
-    for content in contents:
-        end = 0
+    for part, begins, content in contents:
+        if begins and sample:
+            break
+        path, end = part, 0
         for _ in range(_NUM_SAMPLE_LINES - sample.count(b"\n")):
             end = content.find(b"\n", end) + 1
             if end == len(content):
@@ -300,10 +336,19 @@ def _sample_lines(contents: Iterator[bytes], path: Path) -> list[str]:
         sample += content[:end]
         if sample.count(b"\n") >= _NUM_SAMPLE_LINES:
             break
+    return path, _decoded(sample, path).splitlines()
+
+
+def _decoded(line: bytes, path: Path, number: int | None = None) -> str:
+    """Text of a line, or of several; number: of the line, for the error."""
     try:
-        return sample.decode().splitlines()
+        return line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error}); save the file as UTF-8") from error
+        where = f"{path}: " if number is None else f"{path}: line {number} is "
+        raise InputError(
+            f"{where}not UTF-8 text ({error.reason}: {error.object[error.start :][:1]!r}); save the file as UTF-8, "
+            f"for example with iconv -f LATIN1 -t UTF-8"
+        ) from error
 
 
 def _find_delimiter(sample: list[str], path: Path) -> str:

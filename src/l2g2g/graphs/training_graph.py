@@ -144,14 +144,14 @@ class TrainingGraph:
         indptr, indices, data = self.rule.drop(rows.indptr, rows.indices, rows.data, np.asarray(nodes))
         return sp.csr_array((data, indices, indptr), shape=rows.shape)
 
-    def read_ways_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Directions and weights of the arcs of the entries of `read_adjacency_of`."""
-        ways, weights = self.whole.read_ways_of(nodes)
-        if ways is None:
+        directions, weights = self.whole.read_directions_of(nodes)
+        if directions is None:
             return None, None
         rows = self.whole.read_adjacency_of(nodes)
         held = self.rule.find(rows.indptr, rows.indices, np.asarray(nodes))
-        return np.delete(ways, held), None if weights is None else np.delete(weights, held)
+        return np.delete(directions, held), None if weights is None else np.delete(weights, held)
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """(len(nodes), num_features) feature rows, dense or CSR."""

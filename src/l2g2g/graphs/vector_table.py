@@ -85,15 +85,6 @@ class VectorTable:
         return self.ids[find_rows(self.ids, node_ids) < 0]
 
 
-def vectors_from_table(table: pa.Table, source_name: str) -> VectorTable:
-    """Take an id column and after it one list column, or one number column per dimension."""
-    check_shape(table.num_columns, table.num_rows, source_name)
-    vectors = rows_from_table(table, source_name)
-    assert vectors.ids is not None
-    check_distinct(vectors.ids, source_name, vectors.row_name)
-    return vectors
-
-
 def check_shape(num_columns: int, num_rows: int, source_name: str) -> None:
     """Refuse a table that cannot be one of ids and vectors."""
     if num_columns < 2:
@@ -105,7 +96,7 @@ def check_shape(num_columns: int, num_rows: int, source_name: str) -> None:
 def rows_from_table(
     table: pa.Table, source_name: str, first_row: int = 0, num_features: int | None = None
 ) -> VectorTable:
-    """Some rows of a table as in `vectors_from_table`, each checked by itself; an id may occur again.
+    """Some rows of an id column and one list column, or one number column per dimension, each checked by itself.
 
     first_row: how many rows came before. num_features: how many numbers these have; None for the first.
     """

@@ -23,7 +23,6 @@ from l2g2g.models.pairs import PairList
 
 _TILE = 16  # rows of a tile, at most: as many as a vector register has floats; that of core/cpp/arguments.hpp
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
-# The exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
 _MOST_UNITS = 2**31 - 1
 
 
@@ -80,7 +79,7 @@ class DrawPlan:
 
     @property
     def num_draws(self) -> np.ndarray:
-        """(num_patches,) int64 draws of an epoch, those of the rows that the last tile lacks among them."""
+        """(num_patches,) int64 draws of an epoch; a last tile that is not full counts as a full one."""
         return _cut_tiles(np.diff(self.offsets))[0] * self.num_columns
 
     @cached_property
@@ -146,7 +145,7 @@ class DrawPlan:
                 found.append(
                     (self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64))
                 )
-        drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
+        drawn_rows, drawn_columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return drawn_rows, drawn_columns
 
 
@@ -217,7 +216,7 @@ class NegativePlan:
     ) -> tuple[float, float]:
         """(loss, slope) of the negatives of an epoch by the native kernel; gradients are added.
 
-        left, right, of_left, of_right: (num_rows, width) float32; right None: both sides are the left one.
+        left, right, of_left, of_right: (num_rows, width) float32; right None: the same as left.
         """
         found: tuple[float, float] = self.packed.score(
             self._streams(seed, epoch), left, right, bias, of_left, of_right, self._chosen
@@ -230,7 +229,7 @@ class NegativePlan:
         return (rows == columns) | (kernels().find_entries(*self.excluded, places[rows], places[columns]) >= 0)
 
     def _draw_by_units(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The far end of each draw by its units: a place on the line on which every row has as many units as it has."""
+        """(rows, columns) of all draws, the far end of each drawn in proportion to its units."""
         assert self.units is not None
         draws, sizes = self.draws, np.diff(self.draws.offsets)
         keys, node_key = self._streams(seed, epoch), stream_key(seed, Purpose.NEGATIVES, epoch)
@@ -268,6 +267,7 @@ class NegativeDraws:
 
 
 # How negatives are sampled, by name: weights (num_rows,) of the far ends from their degrees; None for all alike.
+# 0.75 is the exponent of word2vec and node2vec (Mikolov et al. 2013): between uniform targets and those of the edges.
 TARGET_WEIGHTS: dict[str, Callable[[np.ndarray], np.ndarray] | None] = {
     "uniform": None,
     "degree": lambda degrees: degrees**0.75 * (degrees > 0),

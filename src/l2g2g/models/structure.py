@@ -217,9 +217,7 @@ def fit_products(
         values.append(part.values[good].numpy())
     num_wanted = 1 + count + (num_negative if len(found) > 1 else 0)
     degrees = np.log1p(num_neighbours)
-    mean = shared.sums(float(degrees.sum()))[0] / num_nodes
-    spread = (shared.sums(float(np.square(degrees - mean).sum()))[0] / num_nodes) ** 0.5
-    spread = spread if spread > 1e-6 else 1.0  # all degrees alike say nothing; rounding errors must not
+    mean, spread = _mean_and_spread(degrees, num_nodes, shared)
     columns = np.empty((high - low, sum(part.shape[1] for part in spectral) + 1), np.float32)
     np.concatenate(spectral, axis=1, out=columns[:, :-1])
     columns[:, :-1] *= np.float32(num_nodes**0.5)
@@ -228,6 +226,13 @@ def fit_products(
     num_passes += sum(part.num_passes for part in found)
     where: dict[str, Any] = {} if shared.has_all else {"span": (low, high), "nodes": np.arange(low, high)}
     return StructureMap(columns, eigenvalues, mean, spread, num_wanted - len(eigenvalues), num_passes, **where)
+
+
+def _mean_and_spread(values: np.ndarray, num_nodes: int, shared: SharedRows) -> tuple[float, float]:
+    """Mean and standard deviation over the nodes of all ranks. values: (num_owned,)."""
+    mean = shared.sums(float(values.sum()))[0] / num_nodes
+    spread = (shared.sums(float(np.square(values - mean).sum()))[0] / num_nodes) ** 0.5
+    return mean, spread if spread > 1e-6 else 1.0  # all alike say nothing; rounding errors must not
 
 
 def _crossing_share(

@@ -30,28 +30,26 @@ def nearest_learned(decoder: Decoder, embedding: np.ndarray, rows: np.ndarray, k
     return nodes, scores
 
 
-def top_learned_links(
-    decoder: Decoder, embedding: np.ndarray, count: int, known: sp.csr_array, *, seed: int = 0
-) -> TopLinks:
+def top_learned_links(decoder: Decoder, embedding: np.ndarray, count: int, known: sp.csr_array) -> TopLinks:
     """As `top_links`, by the score of a learned decoder.
 
     Weights of the coordinates are fitted such that weighted inner products come near to the scores; the pairs that
     are best by them are scored by the decoder. What that misses is measured, see `measure_recall`.
     """
     wanted = max(5 * count, min(_CANDIDATES * count, _ENOUGH))
-    candidates = top_links(_fit_factors(decoder, embedding, known, seed), wanted, known)
+    candidates = top_links(_fit_factors(decoder, embedding, known), wanted, known)
     scores = decoder.score(embedding, candidates.sources, candidates.targets).astype(np.float32)
     best = np.lexsort((candidates.targets, candidates.sources, -scores))[:count]
     found = TopLinks(candidates.sources[best], candidates.targets[best], scores[best], None, candidates.scored_fraction)
     if len(candidates.scores) < wanted:  # all pairs that there are
         return found
-    recall = measure_recall(partial(decoder.score, embedding), known, found, seed=seed)
+    recall = measure_recall(partial(decoder.score, embedding), known, found)
     return replace(found, recall=recall)
 
 
-def _fit_factors(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array, seed: int) -> ScoreFactors:
+def _fit_factors(decoder: Decoder, embedding: np.ndarray, known: sp.csr_array) -> ScoreFactors:
     """score(u, v) ≈ Σ weight · z_u · z_v over the coordinates, by least squares over edges and random pairs."""
-    generator = np.random.default_rng([seed, _STREAM])
+    generator = np.random.default_rng([0, _STREAM])
     num_nodes = len(embedding)
     entries = generator.integers(0, known.nnz, _FITTED_PAIRS) if known.nnz else np.empty(0, np.int64)
     edge_sources = np.searchsorted(known.indptr, entries, side="right") - 1

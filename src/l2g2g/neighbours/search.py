@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.frames import make_frame
+from l2g2g.graphs.frames import make_frame, show_rows
 from l2g2g.neighbours.exact import search_exactly
 from l2g2g.neighbours.factors import ScoreFactors, factors_by
 from l2g2g.neighbours.index import NeighbourIndex
@@ -40,8 +40,23 @@ class Neighbours:
     recall: float | None = None
     queries: np.ndarray | None = None
 
+    def __repr__(self) -> str:
+        """The first rows as text."""
+        num_rows, k = self.nodes.shape
+        asked, columns = self._columns()
+        found = "" if self.recall is None else f", {100 * self.recall:.1f} % of them found"
+        return show_rows(
+            f"Neighbours: the {k} nearest of {num_rows:,} node{'s' if num_rows != 1 else ''}{found}",
+            {"node": asked, **columns},
+        )
+
     def to_pandas(self) -> pd.DataFrame:
         """A row for each neighbour: the node as index, then rank (from 1), neighbour and score."""
+        asked, columns = self._columns()
+        return make_frame(columns, asked, "node")
+
+    def _columns(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The node of each row of the table, and the other columns."""
         num_rows, k = self.nodes.shape
         asked = np.arange(num_rows) if self.queries is None else self.queries
         columns = {
@@ -49,7 +64,7 @@ class Neighbours:
             "neighbour": self.nodes.ravel(),
             "score": self.scores.ravel(),
         }
-        return make_frame(columns, np.repeat(asked, k), "node")
+        return np.repeat(asked, k), columns
 
 
 def nearest(
@@ -87,7 +102,7 @@ def nearest(
 
 
 def search_index(index: NeighbourIndex, rows: np.ndarray, k: int) -> Neighbours:
-    """The same from an index that is there already, with its recall on a few hundred nodes."""
+    """As `nearest`, by an index that was built before; its recall is measured on 200 nodes."""
     k = check_k(k, index.factors.num_nodes)
     return Neighbours(*index.search(rows, k), recall=index.recall(k, num_samples=_RECALL_SAMPLES))
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from l2g2g.core import kernels, native
 from l2g2g.errors import InputError
-from l2g2g.graphs.frames import make_frame
+from l2g2g.graphs.frames import make_frame, show_rows
 from l2g2g.neighbours.factors import ScoreFactors
 from l2g2g.neighbours.groups import Groups, bound_scores, make_groups, principal_axes
 
@@ -57,10 +57,17 @@ class TopLinks:
         """(num_links,) σ(score)."""
         return sigmoid(self.scores)
 
+    def __repr__(self) -> str:
+        """The first rows as text."""
+        return show_rows(f"TopLinks: {len(self.scores):,} likeliest links", self._columns())
+
     def to_pandas(self) -> pd.DataFrame:
         """A row for each link: source, target, probability and score."""
+        return make_frame(self._columns())
+
+    def _columns(self) -> dict[str, np.ndarray]:
         columns = {"source": self.sources, "target": self.targets}
-        return make_frame({**columns, "probability": self.probabilities, "score": self.scores})
+        return {**columns, "probability": self.probabilities, "score": self.scores}
 
 
 def sigmoid(scores: np.ndarray) -> np.ndarray:

@@ -89,7 +89,7 @@ _STUDIES = {
 _MAX_SEEDS = 1000
 
 reproduce = App(
-    help="The paper's tables, figures and claims, and more: many runs, resumable, one report.",
+    help="Repeat the paper's experiments and write a report; an interrupted run can be resumed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -97,7 +97,7 @@ reproduce = App(
 
 @reproduce.callback()
 def common() -> None:
-    """The paper's tables, figures and claims, and more: many runs, resumable, one report.
+    """Repeat the paper's experiments and write a report; an interrupted run can be resumed.
 
     A finished run, called a cell, is written to OUT/NAME.jsonl at once; a long one that was killed resumes from its
     last checkpoint in OUT/cells. Run the same command again to resume, or in a second terminal to share the work. A

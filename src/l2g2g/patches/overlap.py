@@ -77,7 +77,7 @@ class PatchSet:
         return self.num_rows / self.num_nodes
 
     def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
-        """(num_rows,) float32 how much every row of these patches counts in the vector of its node; None for all.
+        """(num_rows,) float32 how much every row of some patches, or of all, counts in the vector of its node.
 
         The rows of a node add up to 1; see `row_weights`.
         """
@@ -187,9 +187,9 @@ def make_patches(
     wanted = overlap_size(min_overlap, target_overlap, graph.num_nodes, len(pairs))
     quotas = _quotas(pairs, np.diff(starts), wanted)
     bounds = np.concatenate([[0], np.cumsum(quotas)])
-    nodes, ties = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.int64)
+    nodes, edge_counts = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.int64)
     for block in read_ahead(graph.row_blocks()):
-        kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, ties)
+        kernels().boundary_nodes(block.indptr, block.indices, block.low, labels, pairs, bounds, nodes, edge_counts)
     for place in np.unique(np.repeat(np.arange(len(quotas)), quotas)[nodes < 0]).tolist():  # the boundary is too short
         giver, own = pairs.flat[place], slice(bounds[place], bounds[place + 1])
         nodes[own] = _grow_inside(graph, labels, nodes[own], members[starts[giver] : starts[giver + 1]])

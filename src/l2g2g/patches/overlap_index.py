@@ -89,16 +89,13 @@ class OverlapIndex:
         )
 
 
-def index_overlaps(
-    patch_nodes: Sequence[np.ndarray], pairs: np.ndarray | None = None, min_overlap: int = 1
-) -> OverlapIndex:
+def index_overlaps(patch_nodes: Sequence[np.ndarray], pairs: np.ndarray | None = None) -> OverlapIndex:
     """Find the shared nodes of all pairs of patches.
 
     Args:
         patch_nodes: one (num_local,) integer array of global node numbers per patch; the coordinates are stacked
             patch after patch in this order. A node may stand only once in a patch.
         pairs: (num_pairs, 2) pairs of patches to look at; None for all that share nodes.
-        min_overlap: pairs that share fewer nodes are left out.
 
     Raises:
         InputError: a node stands twice in one patch, or a pair names a patch that does not exist.
@@ -112,7 +109,7 @@ def index_overlaps(
     order = np.lexsort((patch, nodes[rows]))
     rows, patch = rows[order], patch[order]
     keys, first, second = _pair_up(nodes[rows], patch, rows, num_patches, wanted)
-    return _group_by_pair(keys, first, second, num_patches, min_overlap)
+    return _group_by_pair(keys, first, second, num_patches)
 
 
 def rows_of_shared_nodes(nodes: np.ndarray) -> np.ndarray:
@@ -176,23 +173,19 @@ def _refuse_repeats(nodes: np.ndarray, patch: np.ndarray) -> None:
         raise InputError(f"node {nodes[worst]} stands more than once in patch {patch[worst]}; keep one row of it")
 
 
-def _group_by_pair(
-    keys: np.ndarray, first: np.ndarray, second: np.ndarray, num_patches: int, min_overlap: int
-) -> OverlapIndex:
-    """Sort the matches by pair and drop the pairs that share fewer than ``min_overlap`` nodes."""
+def _group_by_pair(keys: np.ndarray, first: np.ndarray, second: np.ndarray, num_patches: int) -> OverlapIndex:
+    """Sort the matches by pair."""
     order = np.argsort(keys, kind="stable")
     keys, first, second = keys[order], first[order], second[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     counts = np.diff(starts, append=len(keys))
-    kept = counts >= max(min_overlap, 1)
-    kept_entries = np.repeat(kept, counts)
-    pair_keys = keys[starts[kept]]
+    pair_keys = keys[starts]
     edges = np.stack([pair_keys // max(num_patches, 1), pair_keys % max(num_patches, 1)], axis=1)
-    pointers = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64)
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return OverlapIndex(
         num_patches,
         torch.from_numpy(edges),
         torch.from_numpy(pointers),
-        torch.from_numpy(first[kept_entries].astype(np.int64)),
-        torch.from_numpy(second[kept_entries].astype(np.int64)),
+        torch.from_numpy(first.astype(np.int64)),
+        torch.from_numpy(second.astype(np.int64)),
     )

@@ -49,9 +49,8 @@ class PatchStore:
         with reading_manifest(folder.folder):
             self.num_nodes, self.num_edges = int(values["num_nodes"]), int(values["num_edges"])
             self.num_features = int(values["num_features"])
-            self._num_joined, self._num_widened = int(values["num_joined"]), int(values.get("num_widened", 0))
-            # Versions that did not write the share only said whether they widened.
-            self._inside_share = float(values.get("inside_share", 0.0 if self._num_widened else 1.0))
+            self._num_joined, self._num_widened = int(values["num_joined"]), int(values["num_widened"])
+            self._inside_share = float(values["inside_share"])
             self.settings: dict[str, object] = dict(values["settings"])
             self.graph_sha256 = str(values["graph_sha256"])
         self.weighted = "weights" in self.arrays

@@ -45,7 +45,9 @@ def cards(record: RunRecord) -> list[tuple[str, str]]:
     separation = record.separation
     if separation is not None:
         for title, value in (("AUC", separation.auc), ("average precision", separation.average_precision)):
-            found.append((percent(value.value), f"{title}, 95 % within {percent(value.low)} to {percent(value.high)}"))
+            found.append(
+                (percent(value.value), f"{title}, 95 % interval {percent(value.low)} to {percent(value.high)}")
+            )
     found.append((f"{record.graph.num_nodes:,}", "nodes"))
     if record.is_run or record.graph.num_edges:
         found.append((f"{record.graph.num_edges:,}", "edges"))
@@ -159,7 +161,7 @@ def _describe_time(record: RunRecord) -> str:
 
 def _describe_cleaning(record: RunRecord) -> str:
     cleaned = record.graph.cleaning.describe()
-    return f"Cleaned from the input: {cleaned}." if cleaned else "Nothing was cleaned from the input."
+    return f"Cleaned from the input: {cleaned}." if cleaned else "The input needed no cleaning."
 
 
 def _describe_patches(record: RunRecord) -> list[str]:
@@ -167,10 +169,12 @@ def _describe_patches(record: RunRecord) -> list[str]:
     if not record.has_patches:
         return []
     smallest, largest = min(patches.sizes), max(patches.sizes)
-    said = f"The graph was partitioned into {len(patches.sizes)} patches of {smallest:,} to {largest:,} nodes"
+    sizes = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+    said = f"The graph was partitioned into {len(patches.sizes)} patches of {sizes} nodes"
     if not patches.pairs:
         return [f"{said}."]
-    said += f", of which {len(patches.pairs)} pairs overlap."
+    num_pairs = len(patches.pairs)
+    said += f"; {num_pairs:,} pairs overlap." if num_pairs > 1 else "; 1 pair overlaps."
     if patches.pair_residuals and record.is_aligned:
         length = float(np.sqrt(np.square(record.vectors, dtype=np.float64).sum(axis=1).mean()))
         said += (

@@ -10,8 +10,7 @@ import numpy as np
 
 from l2g2g.config import Config
 from l2g2g.evaluation.baselines import fit_baseline
-from l2g2g.evaluation.limits import best_link_scores
-from l2g2g.evaluation.links import evaluate_links
+from l2g2g.evaluation.links import best_link_scores, evaluate_links
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import LinkSplit, Protocol, split_links

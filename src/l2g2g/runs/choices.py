@@ -49,7 +49,7 @@ _CHOSEN = {
 _CANDIDATES = {
     "none, short": "short training",
     "blend, short": "short training with eigenvectors",
-    "spectral, rough": "rough eigenvectors",
+    "spectral, rough": "approximate eigenvectors",
     "spectral": "eigenvectors",
     "uniform, short": "uniform negatives",
     "degree, short": "negatives by degree",
@@ -149,7 +149,7 @@ class Choice:
         chosen += ["mean of the patches"] if self.assembly == "mean" else []
         chosen += ["negatives by degree"] if self.negatives == "degree" else []
         chosen += ["direct coordinates"] if self.direct else []
-        return f"chosen by validation AUC: {', '.join(chosen)} ({scores})"
+        return f"chosen by validation AUC: {', '.join(chosen)}; compared: {scores}"
 
 
 def find_spectral(

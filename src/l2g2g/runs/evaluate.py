@@ -10,11 +10,10 @@ from typing import Any, Literal
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.evaluation.limits import best_link_scores
-from l2g2g.evaluation.links import evaluate_links
+from l2g2g.evaluation.links import best_link_scores, evaluate_links
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
-from l2g2g.graphs.splits import LinkSplit, Protocol
+from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.parallel.communicator import LOCAL, Communicator
@@ -110,11 +109,7 @@ def evaluate_graph(
             best = best_link_scores(graph.block_model, test)
         if directory is not None:
             with clock.measure("inspect"):
-                run = with_scores(run, "test" if protocol == "heldout" else "paper", test, config.seed)
-                decoder, crossed_auc = run.trained.model.decoder, direct_auc(run.chosen)
-                links = fit_links(split, decoder, config.seed, run.embedding, crossed_auc=crossed_auc)
-                if links is not None:
-                    run = replace(run, inspection=replace(run.inspection, link_model=links.to_dict()))
+                run = _inspect(run, split, test, protocol, config.seed)
         further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
         if measures == "all":
             ranked = test if protocol == "heldout" else None
@@ -134,6 +129,15 @@ def evaluate_graph(
         graph, described, scored.scores, clock.seconds, protocol=protocol, seed=config.seed, **fields
     )
     return row, run
+
+
+def _inspect(run: Run, split: LinkSplit[Any], test: Pairs, protocol: Protocol, seed: int) -> Run:
+    """The run with the scores of its test pairs and a model of links, for its report."""
+    run = with_scores(run, "test" if protocol == "heldout" else "paper", test, seed)
+    links = fit_links(split, run.trained.model.decoder, seed, run.embedding, crossed_auc=direct_auc(run.chosen))
+    if links is None:
+        return run
+    return replace(run, inspection=replace(run.inspection, link_model=links.to_dict()))
 
 
 def _join_choices(vectors: dict[str, Any], scorer: dict[str, Any]) -> dict[str, Any]:

@@ -83,7 +83,6 @@ def _predicted(published: Published, links: TopLinks, name: str, missing_share: 
     if missing_share is not None and not missing_share > 0:
         raise InputError(f"--missing-share is {missing_share}; it must be above 0, as 0.05")
     model = published.links
-    kind = "vectors" if name == "vectors" else name
     shown = "vectors" if name == "vectors" else "combined"
     if model is None:
         if missing_share is not None:
@@ -93,7 +92,7 @@ def _predicted(published: Published, links: TopLinks, name: str, missing_share: 
             )
         return PredictedLinks(links, sigmoid(links.scores), shown, None)
     share = model.share if missing_share is None else missing_share
-    probabilities = model.calibrations[kind].probabilities(links.scores, share / model.share)
+    probabilities = model.calibrations[name].probabilities(links.scores, share / model.share)
     return PredictedLinks(links, probabilities, shown, share)
 
 
@@ -116,8 +115,9 @@ def _choose(published: Published, wanted: str) -> tuple[LinkScorer | None, str]:
 def _best_scorer(model: LinkModel, published: Published) -> str:
     """combined where it was fitted and the features of the nodes are at hand; plain otherwise."""
     weights = model.scorers.get("combined")
-    needs = weights is not None and FEATURE_COLUMN in weights.columns
-    return "combined" if weights is not None and (not needs or published.features is not None) else "plain"
+    if weights is None or (FEATURE_COLUMN in weights.columns and published.features is None):
+        return "plain"
+    return "combined"
 
 
 def _known_graph(published: Published) -> Graph:

@@ -159,17 +159,17 @@ class Published:
         return f"no node {name!r}; {hint}"
 
 
-def near_names(name: str, node_ids: np.ndarray, count: int = 2) -> list[str]:
-    """Ids that are spelled nearly so: first those that differ in capitals alone, then by shared letters."""
+def near_names(name: str, node_ids: np.ndarray) -> list[str]:
+    """At most two ids that are spelled nearly so: first those that differ in capitals alone, then by shared letters."""
     names = [str(node_id) for node_id in node_ids.tolist()]
     lower = name.lower()
     same = [other for other in names if other.lower() == lower]
     if same:
-        return same[:count]
+        return same[:2]
     # To compare letters with all of a million names takes long; a slip leaves the beginning or the end intact.
     likely = [other for other in names if other[:2].lower() == lower[:2] or other[-2:].lower() == lower[-2:]]
     likely = [other for other in likely if abs(len(other) - len(name)) <= max(2, len(name) // 3)]
-    return difflib.get_close_matches(name, likely[:50_000], n=count, cutoff=0.7)
+    return difflib.get_close_matches(name, likely[:50_000], n=2, cutoff=0.7)
 
 
 def _examples(node_ids: np.ndarray) -> str:

@@ -112,12 +112,12 @@ def _read_inputs(artefact: Artefact) -> InputMap:
         float(values["structure_factor"]),
         bool(values["structure_only"]),
         float(values["row_power"]),
-        _read_term(values.get("degree_term")),
+        _read_term(values["degree_term"]),
     )
 
 
 def _read_term(found: dict[str, Any] | None) -> DegreeTerm | None:
-    """The term of new nodes. Files of earlier versions have none."""
+    """The term of new nodes, where the model has one."""
     if found is None:
         return None
     weights = np.array(found["weights"], np.float64)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.duckdb_store import Progress, silent
+from l2g2g.graphs.duckdb_store import Measure, Progress, silent
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read import find_graph_file, is_streamed, read_graph
@@ -70,16 +70,18 @@ def open_source(
     communicator: Communicator = LOCAL,
     tables: TableOptions = AS_FOUND,
     progress: Progress = silent,
+    measure: Measure = nullcontext,
 ) -> Iterator[GraphStore]:
     """The graph of a command. A store stays one; anything else is read, into memory where `config.memory` allows it.
 
     What does not fit is written to a store in the run directory, where a resumed run finds it again, or in a temporary
     folder that is gone afterwards. Of several ranks the first reads, and all open the store that it has written.
-    progress: told how far DuckDB is where it prepares the store.
+    progress: told how far DuckDB is where it prepares the store; measure: called with the name of each of its stages.
     """
     if communicator.size > 1 and not is_store(source):
         with ExitStack() as stack:
-            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory, "tables": tables, "progress": progress}
+            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory, "tables": tables}
+            how |= {"progress": progress, "measure": measure}
             first = communicator.is_first
             yield stack.enter_context(  # without a name here for what is read: it is given back once it is written
                 shared_graph(
@@ -121,7 +123,8 @@ def open_source(
         if is_store(folder) and open_graph(folder).source == made_of:
             yield open_graph(folder)
             return
-        more = {"data_dir": data_dir, "directed": config.directed, "tables": tables, "progress": progress}
+        more = {"data_dir": data_dir, "directed": config.directed, "tables": tables}
+        more |= {"progress": progress, "measure": measure}
         write_store(source, folder, features, memory_bytes=available, **more)
         return_freed_memory()
         yield open_graph(folder)

@@ -17,13 +17,16 @@ class Stopwatch:
     """Seconds by stage."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    _measured: float = 0.0
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Add the time of the block to a stage."""
-        started = time.perf_counter()
+        """Add the time of the block to a stage, without that of stages within it."""
+        started, before = time.perf_counter(), self._measured
         yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+        elapsed, within = time.perf_counter() - started, self._measured - before
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed - within
+        self._measured = before + elapsed
 
 
 def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWriter | None) -> None:

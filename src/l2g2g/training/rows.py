@@ -165,7 +165,7 @@ class TrainingRows:
         nodes = self.nodes[low:high]
         rows = self.graph.read_adjacency_of(nodes)
         weights = rows.data if self.graph.weighted else None
-        ways = self.graph.read_ways_of(nodes)
+        ways = self.graph.read_directions_of(nodes)
         return NodeRows(nodes, rows.indptr.astype(np.int64), rows.indices, weights, *ways)
 
 

@@ -88,10 +88,6 @@ class ProductDecoder(Decoder):
         scores = self.score_products(embedding.index_select(0, rows) * embedding.index_select(0, columns))
         return (functional.softplus(slopes.sign() * scores) * slopes.abs()).sum()
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}signs", torch.ones(len(self.signs)))  # files of earlier versions have none
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-
     @classmethod
     def arguments_of(cls, parameters: dict[str, np.ndarray]) -> dict[str, Any]:
         """The width of the hidden layer."""
