@@ -199,7 +199,10 @@ def compare_bytes(ranks: list[Row]) -> Row:
         ),
         "overlaps (at most)": (sent.get("overlaps", 0), 4 * shared * dim),
         "alignment": (sent.get("alignment", 0), 4 * pairs * (dim * dim + dim)),
-        "end": (sent.get("node_sums", 0) + sent.get("node_means", 0), 4 * dim * (first["num_nodes"] + shared)),
+        "end (at most)": (
+            sent.get("node_sums", 0) + sent.get("node_means", 0),
+            4 * dim * (first["num_nodes"] + shared),
+        ),
     }
     return {
         kind: {"counted": counted, "formula": formula, "ratio": counted / formula}

@@ -102,7 +102,8 @@ def count_ghosts(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> l
     """Nodes of the patches of each rank that another rank owns: the one that has the first patch of a node."""
     owners = deal_patches(patch_set, num_arcs, num_ranks)
     homes = np.empty(patch_set.num_nodes, np.int64)
-    homes[patch_set.global_nodes[::-1]] = np.repeat(owners, patch_set.sizes)[::-1]
+    for patch in range(patch_set.num_patches - 1, -1, -1):
+        homes[patch_set.nodes_of(patch)] = owners[patch]
     here = (np.unique(patch_set.select(np.flatnonzero(owners == rank)).global_nodes) for rank in range(num_ranks))
     return [int((homes[nodes] != rank).sum()) for rank, nodes in enumerate(here)]
 

@@ -66,6 +66,10 @@ def test_embed_prints_one_json_line_and_writes_the_ids(run, edges, with_features
     vectors = np.array(table["embedding"].to_pylist())
     assert vectors.shape == (120, 4)
     assert np.isfinite(vectors).all()
+    parts = f"{tmp_path}/parts/"
+    code, out, _ = run("embed", *with_features, "-o", parts, "--json", *FAST)
+    assert (code, json.loads(out)["output"]) == (0, parts)
+    assert pq.read_table(tmp_path / "parts" / "part-00000.parquet").equals(table)
 
 
 @pytest.fixture(scope="module")

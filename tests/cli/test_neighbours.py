@@ -8,6 +8,7 @@ import pytest
 from usearch.index import Index
 
 from l2g2g import GAE
+from l2g2g.graphs.embedding_parts import write_output
 from l2g2g.graphs.write import write_embedding
 
 NAMES = np.array([f"n{number}" for number in range(120)], dtype=object)
@@ -26,10 +27,10 @@ def edges(tmp_path_factory, noisy):
     return path
 
 
-@pytest.fixture(scope="module", params=[".parquet", ".csv", ".txt", ".npy"])
+@pytest.fixture(scope="module", params=[".parquet", ".csv", ".txt", ".npy", "/"])
 def vectors(request, model, tmp_path_factory):
-    path = tmp_path_factory.mktemp("vectors") / f"out{request.param}"
-    write_embedding(path, model.embedding_, NAMES)
+    path = f"{tmp_path_factory.mktemp('vectors')}/out{request.param}"
+    write_output(path, model.embedding_, NAMES)
     return path
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.parallel.node_table import Assemble, NodeTable, Placement
+from l2g2g.parallel.node_table import Assemble, ListedOwners, NodeTable, Placement, RangeOwners
 
 from .threads import run_ranks
 
@@ -38,7 +38,7 @@ def test_rows_of_all_nodes_in_order_are_the_table():
 
 
 def test_one_process_owns_everything():
-    table = NodeTable(LOCAL, np.zeros(5, np.int64), np.arange(5))
+    table = NodeTable(LOCAL, RangeOwners(np.array([0, 5])), np.arange(5))
     shares = np.array([1, 0.5, 1, 1, 0.5], np.float32)
     for seed, nodes in enumerate(([0, 1, 4], [1, 2, 3, 4])):
         table.scatter_add(table.place(np.array(nodes), shares[nodes]), normal(len(nodes), 2, seed=seed))
@@ -49,7 +49,7 @@ def test_one_process_owns_everything():
     request, total = table.request(None, 7)
     assert total == 7
     torch.testing.assert_close(table.gather(request), expected)
-    torch.testing.assert_close(table.to_first("means"), expected)
+    torch.testing.assert_close(table.by_range("means", np.array([0, 5])), expected)
     table.clear()
     with pytest.raises(AssertionError, match="nothing was added"):
         _ = table.rows
@@ -58,6 +58,7 @@ def test_one_process_owns_everything():
 # Nodes 0 to 7; rank 0 has the patch 0 1 2 3 and owns 1 2 3; rank 1 has 2 3 4 5 and 5 6; rank 2 has 6 7 0.
 HELD = [[np.array([0, 1, 2, 3])], [np.array([2, 3, 4, 5]), np.array([5, 6])], [np.array([0, 6, 7])]]
 OWNERS = np.array([2, 0, 0, 0, 1, 1, 1, 2])
+BOUNDS = np.array([0, 3, 3, 8])  # the ranges of nodes by which rows are handed out: rank 1 gets none
 COUNTS = np.bincount(np.concatenate([nodes for patches in HELD for nodes in patches]))
 
 
@@ -75,23 +76,22 @@ def test_ranks_add_up_what_one_process_does(asks_for_all):
 
     def work(communicator):
         rank = communicator.rank
-        here = np.unique(np.concatenate(HELD[rank]))
-        table = NodeTable(communicator, OWNERS, here)
+        table = NodeTable(communicator, ListedOwners(OWNERS, 3), np.unique(np.concatenate(HELD[rank])))
         placements = [table.place(nodes, shares[nodes]) for nodes in HELD[rank]]
         for placement, part in zip(placements, vectors[rank], strict=True):
             table.scatter_add(placement, part)
         table.complete("sums")
-        first = table.to_first("means")
+        here = table.by_range("means", BOUNDS)
         request, total = table.request(None if asks_for_all else wanted[rank], rank + 1)
         asked = np.arange(8) if request.nodes is None else request.nodes
         found = table.gather(request)
         table.clear()
         table.scatter_add_to_owners(request, pair_gradients[rank][asked])
         table.return_ghosts("gradients")
-        return first, asked, found, total, [table.take(placement) for placement in placements]
+        return here, asked, found, total, [table.take(placement) for placement in placements]
 
-    for rank, (first, nodes, found, total, gradients) in enumerate(run_ranks(3, work)):
-        torch.testing.assert_close(first, expected if rank == 0 else expected[:0])
+    for rank, (here, nodes, found, total, gradients) in enumerate(run_ranks(3, work)):
+        torch.testing.assert_close(here, expected[BOUNDS[rank] : BOUNDS[rank + 1]])
         assert sorted(nodes.tolist()) == np.flatnonzero(wanted[rank]).tolist()
         torch.testing.assert_close(found, expected[nodes])
         assert total == 6
@@ -105,9 +105,18 @@ def test_ghost_rows_come_from_their_owners():
     rows = normal(6, 3)
 
     def work(communicator):
-        table = NodeTable(communicator, owners, wanted[communicator.rank])
+        table = NodeTable(communicator, RangeOwners(np.array([0, 2, 5, 6])), wanted[communicator.rank])
         return table.fetch_ghosts("rows", rows[torch.from_numpy(owners == communicator.rank)])
 
     for rank, found in enumerate(run_ranks(3, work)):
         ghosts = [node for node in wanted[rank] if owners[node] != rank]  # owners ascend, so do the ghost nodes
         torch.testing.assert_close(found, rows[torch.tensor(ghosts)], rtol=0, atol=0)
+
+
+def test_owners_by_range_are_those_of_a_list():
+    listed, ranges = ListedOwners(np.array([0, 0, 2, 2, 2], np.uint8), 3), RangeOwners(np.array([0, 2, 2, 5]))
+    for each in (listed, ranges):
+        assert (each.num_nodes, each.counts, each.are_ranges) == (5, [2, 0, 3], True)
+        assert each.of(np.array([4, 0, 2])).tolist() == [2, 0, 2]
+        assert [np.arange(5)[each.owned(rank)].tolist() for rank in range(3)] == [[0, 1], [], [2, 3, 4]]
+    assert not ListedOwners(OWNERS, 3).are_ranges

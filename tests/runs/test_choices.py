@@ -27,6 +27,7 @@ from l2g2g.runs.choices import (
 )
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
+from l2g2g.runs.rank_split import share_split
 
 from ..parallel.threads import run_ranks
 
@@ -286,21 +287,23 @@ def test_signed_vectors_go_on_when_the_graph_grows(documents, tmp_path):
     assert (L2G2G.load(tmp_path).embedding_ == model.embedding_).all()
 
 
-def test_the_first_rank_decides_about_spectral_vectors_for_all(grid):
+def test_ranks_find_the_spectral_vectors_of_one_process_from_the_pairs_that_each_has(grid, tmp_path):
     from l2g2g.models.structure import fit_structure
 
-    validation = split_links(grid).validation
-    structure = fit_structure(grid.adjacency, 16)
-    turned = replace(structure, columns=np.roll(structure.columns, 7, axis=0))  # as if another rank found otherwise
-    config = make_config("gae")
+    split, config, structure = (
+        split_links(grid),
+        make_config("gae"),
+        fit_structure(split_links(grid).train.adjacency, 16),
+    )
+    stored = write_graph(grid, tmp_path / "store")
 
     def find(communicator):
-        columns = structure if communicator.is_first else turned
-        return find_spectral(columns, 0, validation, config, communicator)
+        own = share_split(split if communicator.is_first else None, stored, communicator).validation
+        assert 0 < len(own.positive) < len(split.validation.positive)
+        return find_spectral(structure, 0, own, config, communicator)
 
-    alone = find_spectral(structure, 0, validation, config)
-    assert find_spectral(turned, 0, validation, config).auc != alone.auc
+    alone = find_spectral(structure, 0, split.validation, config)
     for found in run_ranks(2, find):
-        for name in ("auc", "row_power", "eigenvalue_power", "width", "slope"):
+        for name in ("auc", "row_power", "eigenvalue_power", "width", "slope", "num_edges"):
             assert getattr(found, name) == getattr(alone, name), name
         assert found.model.decoder.bias.detach() == alone.model.decoder.bias.detach()

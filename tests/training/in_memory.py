@@ -4,7 +4,7 @@ import numpy as np
 
 from l2g2g.graphs.graph import Graph
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.parallel.node_table import NodeTable
+from l2g2g.parallel.node_table import NodeTable, RangeOwners
 from l2g2g.training.batches import BatchOptions, PatchBatches, group_patches
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalPairs
@@ -40,5 +40,5 @@ def prepare_global_pairs(patch_set, adjacency, held_out, *, batches=(), arcs=Non
         patch=batches[0].pairs if patch_set.num_patches == 1 and len(batches) else None,
         **more,
     )
-    table = NodeTable(LOCAL, np.zeros(num_nodes, np.int64), np.arange(num_nodes))
+    table = NodeTable(LOCAL, RangeOwners(np.array([0, num_nodes])), np.arange(num_nodes))
     return GlobalPairs(pairs, table, patch_set.shares_of)

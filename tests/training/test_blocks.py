@@ -59,7 +59,7 @@ def stored(request, tmp_path_factory):
 def stored_batches(store, inputs, held_out, *, rule=None, keep_bytes=0, kept_bytes=None, **options):
     """One batch for each patch, made when its turn comes."""
     groups = group_patches(np.arange(store.num_patches), together=False)
-    source = StoredPatches(store, inputs, rule)
+    source = StoredPatches(store, store.patch_set, inputs, rule)
     return PatchBatches(source, groups, held_out, BatchOptions(**options), keep_bytes=keep_bytes, kept_bytes=kept_bytes)
 
 
@@ -389,7 +389,7 @@ def test_several_patches_of_a_store_are_one_block(stored):
     split = split_edges(graph, validation_fraction=0.1, test_fraction=0.0, seed=1)
     inputs, features = inputs_and_features(graph)
     wanted = np.array([0, 2])
-    source = StoredPatches(store, inputs, split.rule)
+    source = StoredPatches(store, store.patch_set, inputs, split.rule)
     (found,) = PatchBatches(source, [wanted], split.held_out)
     train = split.of(graph.to_graph()).train
     (expected,) = prepare_batches(patch_set, train.adjacency, features, split.held_out, patches=wanted)

@@ -6,7 +6,11 @@ import os
 import pytest
 import torch
 
+from l2g2g.config import make_config
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.block_model import BlockModel
+from l2g2g.runs.embed import embed_graph
+from l2g2g.runs.run_directory import open_run
 from l2g2g.training.checkpoint import Checkpoint, CheckpointStore, CheckpointWarning, read_checkpoint
 
 
@@ -133,3 +137,17 @@ def test_every_file_and_both_folders_are_forced_to_disk_before_the_name_is_there
         "rename epoch-00000011",
         str(store.folder),
     ]
+
+
+def test_the_size_of_a_checkpoint_does_not_depend_on_the_number_of_nodes(tmp_path):
+    """So there is nothing to share out among ranks: weights, moments and rotations are the same on all."""
+    config = make_config("l2g2g", patches=4, epochs=3, rotate=True, structure="none", threads=1)
+    sizes = []
+    for block_size in (30, 120):
+        graph = BlockModel.planted(num_blocks=4, block_size=block_size, inside=0.3, outside=0.02).sample(0)
+        folder = tmp_path / str(block_size)
+        with open_run(folder, interval=0) as directory:
+            embed_graph(graph, config, directory=directory)
+        sizes.append([path.stat().st_size for path in sorted(folder.rglob("state.safetensors"))])
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) >= 1

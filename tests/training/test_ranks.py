@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from l2g2g.runs.ranks import deal_patches
+from l2g2g.training.rows import rank_bounds
 
 from .rank_jobs import CASES, SMALL, make_graph, run
 
@@ -94,8 +95,10 @@ def test_bytes_of_the_paper_preset_are_those_of_the_formulas(jobs, alone, num_ra
     maps = 4 * dim**2 * (num_ranks - 1) * np.bincount(first, minlength=num_ranks)
     np.testing.assert_array_equal(found["alignment"], maps)
     np.testing.assert_array_equal(found["node_sums"], 4 * dim * num_ghosts)
-    own = 4 * dim * np.bincount(homes, minlength=num_ranks)
-    np.testing.assert_array_equal(found["node_means"], [0, *own[1:]])
+    bounds = rank_bounds(make_graph(), num_ranks)  # the ranges of nodes by which vectors are handed out
+    elsewhere = homes != np.repeat(np.arange(num_ranks), np.diff(bounds))
+    np.testing.assert_array_equal(found["node_means"], 4 * dim * np.bincount(homes[elsewhere], minlength=num_ranks))
+    np.testing.assert_array_equal(found["node_vectors"], 4 * dim * np.array([0, *np.diff(bounds)[1:]]))
     assert "pair_rows" not in found
 
 
@@ -120,11 +123,30 @@ def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name
     assert "overlaps" not in found  # a shared encoder without alignment
 
 
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("name", ["default", "many negatives"])
+def test_an_epoch_exchanges_rows_four_times_and_adds_up_gradients_once(jobs, name, num_ranks):
+    times = {kind: count["times"] for kind, count in jobs[num_ranks][name]["messages"].items()}
+    rows = {"overlap_sums", "pair_rows", "pair_gradients", "overlap_gradients"}
+    assert {kind: times[kind] for kind in (*rows, "gradient")} == dict.fromkeys((*rows, "gradient"), SMALL["epochs"])
+    every_epoch = {kind for kind, often in times.items() if often >= SMALL["epochs"]}
+    assert every_epoch == rows | {"gradient", "pair_requests"}  # which says in bits whose rows are wanted
+
+
 def test_apart_nothing_is_sent_before_the_end(jobs):
     kinds = set(by_rank(jobs, "apart", 2))
-    assert kinds == {"overlaps", "alignment", "node_sums", "node_means", "losses", "ghost_nodes"}
+    vectors = {"overlaps", "alignment", "node_sums", "node_means"}
+    scored = {
+        "held_out_pairs",
+        "pair_ends",
+        "pair_scores",
+        "check",
+        "count",
+    }  # of the validation
+    assert kinds == vectors | scored | {"losses", "ghost_nodes", "shares", "node_vectors"}
     times = {kind: count["times"] for kind, count in jobs[2]["apart"]["messages"].items()}
-    assert times.pop("ghost_nodes") == 2  # their number, and who they are
-    assert times.pop("losses") == 1
-    assert set(times.values()) == {2}  # vectors for the validation scores, and the final ones
+    assert times["ghost_nodes"] == 2  # their number, and who they are
+    assert times["losses"] == times["node_vectors"] == 1
+    assert {times[kind] for kind in vectors} == {2}  # for the validation scores, and the final ones
+    assert times["pair_scores"] == 3  # the scores, and the pairs for their histogram and for the spectral baseline
     assert by_rank(jobs, "apart with a learned bias", 2)["gradient"].tolist() == [8, 8]

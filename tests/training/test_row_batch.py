@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -100,7 +101,7 @@ class Case:
         graph = self.train if where == "memory" else self.split.train
         rows = TrainingRows(graph, block_arcs=SMALL_BLOCKS)
         local = share_rows(rows, communicator, keep_bytes=keep_bytes)
-        shard = RowShard(local)
+        shard = RowShard(local, whole_graph(local.num_nodes))
         features = InputRows(graph, self.inputs).of_range(local.low, local.high, keep_bytes=keep_bytes)
         batches = RowBatches([RowBatch(local, features, keep_bytes=keep_bytes)])
         if self.settings.pairs != "sampled":
@@ -181,30 +182,23 @@ def test_an_epoch_has_the_loss_and_the_gradient_of_one_block(stored, name):
 def test_a_training_with_validation_is_that_of_one_block(stored, where, num_ranks):
     case = Case(stored, model={"skip": True}, loop={"validate_every": 2, "patience": 5})
 
-    def judge(vectors):
-        assert vectors.shape == (120, 4)
-        return float(vectors.square().mean())
+    def judge(vectors, communicator=LOCAL):
+        num_nodes, squares = SharedRows(communicator).sums(len(vectors), float(vectors.square().sum()))
+        assert (num_nodes, vectors.shape[1]) == (120, 4)
+        return squares / (4 * num_nodes)
 
     batches, pairs = case.resident()
     alone = train(case.make_model(), batches, whole_graph(120), case.settings, global_pairs=pairs, validate=judge)
 
     def work(communicator):
         batches, pairs, shard = case.in_rows(communicator, where)
-        shard.decide = lambda judge: judge() if shard.has_all else shared_decision(communicator, judge)
         how = {"global_pairs": pairs, "whole": RowPass(batches[0]), "shard": shard}
-        return train(case.make_model(), batches, shard.patch_set, case.settings, validate=judge, **how)
+        how["validate"] = partial(judge, communicator=communicator)
+        return train(case.make_model(), batches, shard.patch_set, case.settings, **how)
 
     for found in run_ranks(num_ranks, work):
         np.testing.assert_allclose(found.history.losses, alone.history.losses, rtol=1e-4)
         np.testing.assert_allclose(found.history.validations, alone.history.validations, rtol=1e-3)
-
-
-def shared_decision(communicator, judge):
-    """What the first rank finds, sent as numbers: threads have no broadcast of bytes."""
-    score = judge()[1] if communicator.is_first else 0.0
-    total = torch.tensor([score], dtype=torch.float64)
-    communicator.all_reduce("decision", total)
-    return None, float(total)
 
 
 @pytest.mark.parametrize("num_ranks", [1, 3])

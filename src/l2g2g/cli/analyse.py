@@ -154,6 +154,7 @@ def classify(
 
 
 def _open(path: Path, training: str | None, graph: str | None, data_dir: Path | None) -> RunRecord:
+    from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.record import read_record
     from l2g2g.runs.sources import read_whole
@@ -161,7 +162,7 @@ def _open(path: Path, training: str | None, graph: str | None, data_dir: Path | 
 
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
-    record = read_vector_record(path, training) if path.is_file() else read_record(open_artefact(path, training))
+    record = read_vector_record(path, training) if is_embedding(path) else read_record(open_artefact(path, training))
     if graph is None:
         return record
     return with_edges(record, read_whole(graph, None, directed=False, data_dir=data_dir))

@@ -53,6 +53,17 @@ OutputOption = Annotated[
     Path,
     typer.Option("--output", "-o", help="Output: .parquet, .arrow, .csv, .txt or .npy.", rich_help_panel=_OUTPUT),
 ]
+OutputOrPartsOption = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="Output: .parquet, .arrow, .csv, .txt or .npy; with a / at the end a folder of Parquet parts, of which "
+        "every rank writes its own.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
 TrainingOption = Annotated[
     str | None,
     typer.Option(

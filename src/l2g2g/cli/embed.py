@@ -14,7 +14,7 @@ from l2g2g.cli.common_options import (
     GraphArgument,
     JsonOption,
     MethodOption,
-    OutputOption,
+    OutputOrPartsOption,
     PresetOption,
     QuietOption,
     SeedOption,
@@ -53,7 +53,7 @@ _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, c
 def embed(
     context: typer.Context,
     graph: GraphArgument,
-    output: OutputOption,
+    output: OutputOrPartsOption,
     features: FeaturesOption = None,
     method: MethodOption = None,
     preset: PresetOption = None,
@@ -77,9 +77,9 @@ def embed(
     **options: Any,
 ) -> None:
     """Embed a graph: train on it and write one vector per node."""
-    from l2g2g.graphs.write import check_output, write_embedding
+    from l2g2g.graphs.embedding_parts import check_output, is_parts, write_output, write_parts
 
-    first = communicator.is_first
+    first, in_parts = communicator.is_first, is_parts(output)
     if first:
         check_output(output)
         check_tracking(run.tensorboard)
@@ -118,15 +118,22 @@ def embed(
             fraction = 0.05 if validation else 0.0
             how = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
             if before is None:
-                done = embed_graph(loaded, config, keep=run.run_dir is not None, communicator=communicator, **how)
+                how |= {"keep": run.run_dir is not None, "gather": not in_parts}
+                done = embed_graph(loaded, config, communicator=communicator, **how)
             else:
                 how["small_steps"] = "lr" not in given
                 done, movement = continue_finished(before, loaded, config, communicator, **how)
+        node_ids = node_ids_of(loaded)
+        if in_parts:
+            with clock.measure("write"):
+                write_parts(output, done.embedding, node_ids, communicator)
+            if run.run_dir is not None:
+                done = done.gathered(communicator)
         if not first:
             return
         with clock.measure("write"):
-            node_ids = node_ids_of(loaded)
-            write_embedding(output, done.embedding, node_ids)
+            if not in_parts:
+                write_output(output, done.embedding, node_ids)
             first_id = 0 if node_ids is None else node_ids[:1].tolist()[0]
         moved = {} if movement is None else {"warm_start": str(warm_start), **movement.describe()}
         row = {**_describe(loaded, done, clock, output), **moved}
@@ -142,7 +149,7 @@ def embed(
         typer.echo("\n".join([*lines, f"next: {_next_command(output, run.run_dir, first_id)}"]))
 
 
-def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: Path) -> dict[str, Any]:
+def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: str) -> dict[str, Any]:
     """The line of `--json`."""
     from l2g2g.runs.resources import peak_memory
 
@@ -155,12 +162,12 @@ def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: Path) -> d
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
         **done.describe_validation(),
-        "output": str(output),
+        "output": output,
     }
 
 
-def _next_command(output: Path, run_dir: Path | None, first_id: object) -> str:
+def _next_command(output: str, run_dir: Path | None, first_id: object) -> str:
     """A command to go on with: the page of the run where it is kept, otherwise the neighbours of a node."""
     if run_dir is not None:
         return shlex.join(["l2g2g", "report", str(run_dir)])
-    return shlex.join(["l2g2g", "neighbours", str(output), str(first_id)])
+    return shlex.join(["l2g2g", "neighbours", output, str(first_id)])

@@ -136,7 +136,7 @@ def evaluate(
             curves = run.tensorboard / training_name(config) if run.tensorboard and communicator.is_first else None
             with watch_training(length, label, silent=silent, tensorboard=curves) as on_epoch:
                 how: dict[str, Any] = {"directory": directory, "communicator": communicator, "scorer": scorer}
-                row, done = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch)
+                row, done = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch, gather=False)
             if not communicator.is_first:
                 continue
             keep_run(directory, training_name(config), loaded, done, row, arguments=context.obj)

@@ -57,7 +57,7 @@ def embed_with_model(
     graph: str,
     features: Path | None,
     data_dir: Path | None,
-    output: Path,
+    output: str,
     *,
     new_graph: bool,
     tables: TableOptions,
@@ -72,7 +72,7 @@ def embed_with_model(
     if given:
         name = sorted(given)[0].replace("_", "-")
         raise InputError(f"--model trains nothing; leave --{name} out, or go on training with --warm-start")
-    from l2g2g.graphs.write import check_output, write_embedding
+    from l2g2g.graphs.embedding_parts import check_output, write_output
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.new_nodes import embed_grown
     from l2g2g.runs.record import read_columns_of, read_ids, read_vectors
@@ -92,7 +92,7 @@ def embed_with_model(
     with clock.measure("embed"):
         vectors, matched = embed_grown(fitted, vectors, ids, loaded, all_new=new_graph)
     with clock.measure("write"):
-        write_embedding(output, vectors, loaded.node_ids)
+        write_output(output, vectors, loaded.node_ids)
     clock.seconds["total"] = sum(clock.seconds.values())
     num_new = matched.new_nodes.num_new
     row = {
@@ -112,7 +112,7 @@ def embed_with_model(
         "validation_auc": None,
         "validation_ap": None,
         "spectral_auc": None,
-        "output": str(output),
+        "output": output,
     }
     if as_json:
         typer.echo(json.dumps(row))

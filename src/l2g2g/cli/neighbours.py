@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 EmbeddingArgument = Annotated[
     Path,
-    typer.Argument(metavar="EMBEDDING", help="An embedding file, a saved model or a run directory."),
+    typer.Argument(
+        metavar="EMBEDDING", help="An embedding file, a folder of its parts, a saved model or a run directory."
+    ),
 ]
 TableOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write a table here (.csv, .parquet or .jsonl), not to stdout.")
@@ -182,12 +184,12 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
     training: which one of a run with several; the first where none is named.
     """
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.read_embedding import is_embedding, read_embedding
     from l2g2g.runs.published import Published, publish
 
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
-    if path.is_dir():
+    if not is_embedding(path):
         from l2g2g.runs.artefact import open_artefact
 
         return publish(open_artefact(path, training), str(path))

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 SourceArgument = Annotated[
     Path,
     typer.Argument(
-        help="A run directory, a model saved from Python, or any embedding file (.parquet, .csv, .npy, .txt).",
+        help="A run directory, a model saved from Python, or any embedding file (.parquet, also a folder of parts, "
+        ".csv, .npy, .txt).",
         metavar="EMBEDDING",
     ),
 ]
@@ -66,13 +67,14 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write an HTML page about a run or an embedding file: map, scores, curves, settings."""
+    from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.graphs.write import check_place, write_text
     from l2g2g.reports.layout import open_layout
     from l2g2g.reports.run_page import render_run
 
     started = time.perf_counter()
     projection = _resolve(projection, quiet)
-    is_file = embedding.is_file()
+    is_file = is_embedding(embedding)
     beside = embedding.with_name(f"{embedding.stem}-report.html") if is_file else embedding / "report.html"
     output = beside if output is None else output
     record, others = _read(embedding, training, nodes or [], graph, data_dir, quiet)
@@ -113,6 +115,7 @@ def explore(
 
     PCA is shown at once, and t-SNE as soon as it is computed.
     """
+    from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.reports.explore_server import make_server
     from l2g2g.reports.layout import open_layout
     from l2g2g.reports.partners import Partners
@@ -120,7 +123,7 @@ def explore(
 
     projection = _resolve(projection, quiet)
     record, others = _read(embedding, training, nodes or [], graph, data_dir, quiet)
-    layout = open_layout(record, None if embedding.is_file() else embedding)
+    layout = open_layout(record, None if is_embedding(embedding) else embedding)
     is_there = projection == "pca" or layout.is_cached(projection)
     places: dict[str, np.ndarray | None] = {projection: layout.places(projection) if is_there else None}
     places.setdefault("pca", layout.places("pca"))
@@ -155,12 +158,13 @@ def _read(
     source: Path, training: str | None, nodes: list[Path], graph: str | None, data_dir: Path | None, quiet: bool
 ) -> tuple[RunRecord, list[dict[str, Any]]]:
     """(record, of very many nodes a sample; rows of all trainings of the run)."""
+    from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.reports.thinning import thin
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.record import list_rows, read_record
     from l2g2g.runs.vector_record import read_vector_record, with_edges, with_table
 
-    if source.is_file():
+    if is_embedding(source):
         record, others = read_vector_record(source, training), []
     else:
         record, others = read_record(open_artefact(source, training)), list_rows(source)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
+import torch
 
 from l2g2g.core import kernels
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import NumericalError
 from l2g2g.graphs.graph import EdgeModel
 from l2g2g.graphs.splits import Pairs
+from l2g2g.models.shared_rows import SharedRows
 
 PairScorer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
@@ -50,9 +52,37 @@ def link_scores(is_edge: np.ndarray, scores: np.ndarray) -> LinkScores:
 
 
 def evaluate_links(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None) -> LinkScores:
-    """Score pairs by the inner product of their vectors, or by a scorer of its own."""
-    sources, targets, is_edge = pairs.endpoints()
-    return link_scores(is_edge, (scorer or score_inner_products)(embedding, sources, targets))
+    """Score pairs by the inner product of their vectors, or by a scorer of its own. embedding: as in `score_pairs`."""
+    return judge_scores(pairs, score_pairs(embedding, pairs, scorer))
+
+
+def score_pairs(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None) -> np.ndarray:
+    """(num_pairs,) scores of the pairs of all ranks on the first one, none on the others. Every rank must ask.
+
+    embedding: (num_nodes, dim); on several ranks the rows of the range of nodes of this one. Each scores its own pairs.
+    """
+    score = scorer or score_inner_products
+    if pairs.share is None:
+        return score(embedding, *pairs.endpoints()[:2])
+    return pairs.gather(score(*fetch_ends(embedding, pairs)))
+
+
+def fetch_ends(embedding: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors of the ends of the pairs of this rank, and the places (num_pairs,) of first and second ends among them.
+
+    embedding: as in `score_pairs`. Every rank must ask.
+    """
+    sources, targets, _ = pairs.endpoints()
+    ends, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
+    shared = SharedRows(pairs.communicator, "pair ends")
+    rows = shared.fetch(torch.from_numpy(embedding), ends.astype(np.int64)).numpy()
+    return rows, places[: len(sources)], places[len(sources) :]
+
+
+def judge_scores(pairs: Pairs, scores: np.ndarray) -> LinkScores:
+    """What scores amount to, for all ranks, each of which must ask. scores: of the pairs of all, on the first one."""
+    is_edge = np.arange(len(scores)) < pairs.num_edges
+    return LinkScores(**pairs.communicator.decide(lambda: asdict(link_scores(is_edge, scores))))
 
 
 def best_link_scores(block_model: EdgeModel, pairs: Pairs) -> LinkScores:

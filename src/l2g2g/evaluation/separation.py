@@ -8,9 +8,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.evaluation.intervals import Interval, auc_interval, precision_interval
-from l2g2g.evaluation.links import PairScorer
+from l2g2g.evaluation.links import PairScorer, score_pairs
 from l2g2g.graphs.splits import Pairs
 
 # test: never seen. paper: those of the paper's evaluation. validation: seen by early stopping only.
@@ -65,10 +64,13 @@ class ScoredPairs:
         cls, kind: PairKind, embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None, seed: int = 0
     ) -> ScoredPairs:
         """Score the pairs. embedding: (num_nodes, dim); scorer: None for inner products."""
+        return cls.of_scores(kind, pairs, score_pairs(embedding, pairs, scorer), seed)
+
+    @classmethod
+    def of_scores(cls, kind: PairKind, pairs: Pairs, scores: np.ndarray, seed: int = 0) -> ScoredPairs:
+        """Pairs that are scored already."""
         sources, targets, is_edge = pairs.endpoints()
-        scores = (scorer or score_inner_products)(embedding, sources, targets)
-        ends = np.stack([sources, targets], axis=1)
-        return cls(ends, is_edge, scores, separate(kind, scores, is_edge, seed))
+        return cls(np.stack([sources, targets], axis=1), is_edge, scores, separate(kind, scores, is_edge, seed))
 
 
 def separate(kind: PairKind, scores: np.ndarray, is_edge: np.ndarray, seed: int = 0) -> Separation:

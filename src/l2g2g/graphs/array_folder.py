@@ -152,6 +152,26 @@ def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - places, lengths) + np.arange(int(lengths.sum()))
 
 
+class SlicedArray:
+    """A stored array of which slices are read like those of an array in memory; as a whole only where NumPy asks."""
+
+    def __init__(self, stored: StoredArray) -> None:
+        self.stored = stored
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.stored)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """(num_rows, ...) consecutive rows, in an array of their own."""
+        low, high, _ = rows.indices(len(self))
+        return self.stored.read(low, high)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The whole array."""
+        return self.stored.read().astype(dtype or self.stored.dtype, copy=False)
+
+
 class ArrayFolder:
     """An open folder of arrays; `open_folder` makes it.
 

@@ -12,6 +12,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 
 _KEY = "fingerprint"
+_ROWS_AT_ONCE = 1 << 20  # wider copies of all would take as much memory as the graph
 
 
 def fingerprint(graph: GraphStore) -> dict[str, Any]:
@@ -54,11 +55,13 @@ def _hash(*parts: Any) -> str:
                 continue
             array = np.asarray(array)
             digest.update(f"{array.dtype.kind} {array.shape} ".encode())
-            if array.dtype.kind in "iu":
-                array = array.astype("<i8", copy=False)  # the same numbers, however wide they are held
             if array.dtype.kind == "O":
                 for text in array.tolist():
                     digest.update(str(text).encode() + b"\0")
-            else:
-                digest.update(np.ascontiguousarray(array).data)
+                continue
+            for low in range(0, len(array), _ROWS_AT_ONCE):
+                rows = np.ascontiguousarray(array[low : low + _ROWS_AT_ONCE])
+                if rows.dtype.kind in "iu":
+                    rows = rows.astype("<i8", copy=False)  # the same numbers, however wide they are held
+                digest.update(rows.data)
     return digest.hexdigest()

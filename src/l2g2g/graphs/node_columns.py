@@ -87,7 +87,7 @@ def read_table(path: Path) -> pa.Table:
     import pyarrow as pa
 
     check_unpacked_size(path)
-    if path.suffix.lower() == ".parquet":
+    if path.is_dir() or path.suffix.lower() == ".parquet":
         table = open_parquet(path).read(None)
     elif path.suffix.lower() in ARROW_ENDINGS:
         table = read_arrow(path)

@@ -12,6 +12,7 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, is_list, load_arrays, reading
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS
+from l2g2g.graphs.embedding_parts import PARTS
 from l2g2g.graphs.node_columns import find_id_column, names_columns, read_id_column, read_table, read_values
 from l2g2g.graphs.node_ids import check_unique, integers_or_text
 from l2g2g.graphs.read_features import read_vector_file
@@ -51,16 +52,24 @@ def read_embedding(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     return table.ids, table.vectors
 
 
+def is_embedding(path: Path) -> bool:
+    """Whether a path is a file, or a folder of Parquet parts, as `write_parts` and Spark call them."""
+    return path.is_file() or (path.is_dir() and any(path.glob(PARTS)))
+
+
 def read_embedding_table(path: Path) -> EmbeddingTable:
     """Read a file of vectors, ours or not.
 
-    `.parquet`, `.arrow`: the vector is the list column, or all columns called like dim_0 or 12, or else all numbers.
+    `.parquet`, also a folder of parts, and `.arrow`: the vector is the list column, or all columns called like dim_0 or
+    12, or else all numbers.
     `.csv`, `.tsv`, `.txt`: likewise, with or without titles; also word2vec and GloVe text. `.npy`: one row per node.
     Ids are in the column called id (or node, name, …), otherwise in the first where it holds text or integers;
     without one a node is its row number. All other columns are kept.
     """
-    if not path.is_file():
+    if not is_embedding(path):
         raise InputError(f"{path}: no such embedding file")
+    if path.is_dir():
+        return _split(read_table(path), path)
     check_unpacked_size(path)
     ending = path.suffix.lower()
     if ending == ".npy":

@@ -17,9 +17,40 @@ from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.graph_store import EdgeSource, GraphStore
 from l2g2g.graphs.held_out import HeldOutRule, rule_of, smallest_pairs, split_key
 from l2g2g.graphs.non_edges import BLOCK_ENTRIES, draw_non_edges
+from l2g2g.parallel.communicator import LOCAL, Communicator
 
 Protocol = Literal["heldout", "paper"]
 AnyStore = TypeVar("AnyStore", bound=GraphStore)
+
+
+@dataclass(frozen=True, eq=False)
+class PairShare:
+    """Which of the pairs of all ranks are here.
+
+    Attributes:
+        communicator: Of the ranks.
+        num_edges: Positives of all ranks.
+        order: (num_pairs of all,) on the first rank: the place of each pair among all, as they are gathered: those of
+            rank 0 first, and of each rank the positives first. None on the others.
+    """
+
+    communicator: Communicator
+    num_edges: int
+    order: np.ndarray | None
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """See `Pairs.gather`."""
+        import torch
+
+        communicator = self.communicator
+        counts = [count for (count,) in communicator.tell_all("count", [len(values)])]
+        sent = torch.from_numpy(np.ascontiguousarray(values)).to(communicator.device)
+        heard = communicator.gather("pair scores", sent, counts).cpu().numpy()
+        if self.order is None:
+            return heard
+        found = np.empty_like(heard)
+        found[self.order] = heard
+        return found
 
 
 @dataclass(frozen=True)
@@ -28,11 +59,39 @@ class Pairs:
 
     Of a directed graph a pair (u, v) is the arc u → v, and the last num_reversed negatives are the reverses of
     one-way arcs; the others are not joined at all.
+
+    share: which of the pairs of all ranks these are; None for all, in one process.
     """
 
     positive: np.ndarray
     negative: np.ndarray
     num_reversed: int = 0
+    share: PairShare | None = None
+
+    @property
+    def num_edges(self) -> int:
+        """Positives, those of all ranks."""
+        return len(self.positive) if self.share is None else self.share.num_edges
+
+    @property
+    def communicator(self) -> Communicator:
+        """Of the ranks that have the pairs."""
+        return LOCAL if self.share is None else self.share.communicator
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """The values of the pairs of all ranks on the first one, positives first; none on the others.
+
+        values: (num_pairs, ...) of the pairs here, in the order of `endpoints`. Every rank must ask.
+        """
+        return values if self.share is None else self.share.gather(values)
+
+    def on_first(self) -> Pairs:
+        """The pairs of all ranks on the first one, none on the others. Every rank must ask."""
+        if self.share is None:
+            return self
+        both = self.gather(np.concatenate([self.positive, self.negative]))
+        num_reversed = sum(count for (count,) in self.communicator.tell_all("count", [self.num_reversed]))
+        return Pairs(both[: self.num_edges], both[self.num_edges :], num_reversed if len(both) else 0)
 
     def without_reversed(self) -> Pairs:
         """The arcs against nodes that are not joined: is there an edge?"""
@@ -58,7 +117,8 @@ class LinkSplit(Generic[AnyStore]):
         train: The graph that training may see.
         validation: Held-out edges and as many non-edges, for early stopping; None without validation.
         test: Held-out pairs for the final scores; None where nothing is tested.
-        held_out: Symmetric CSR pattern of every pair of both sets: training never draws one as a negative.
+        held_out: Symmetric CSR pattern of every pair of both sets: training never draws one as a negative. On several
+            ranks each has the rows of a range of nodes, and only pairs whose first node is in it.
         protocol: Which evaluation the test pairs belong to.
     """
 

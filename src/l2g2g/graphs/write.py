@@ -44,7 +44,11 @@ def check_place(path: Path, endings: tuple[str, ...]) -> None:
         raise InputError(f"{path}: unknown ending; use one of {', '.join(endings)}")
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file in it")
-    folder = path.parent
+    check_writable(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that is missing or cannot be written to."""
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "no such folder"
         raise InputError(f"{folder}: {what}; create the folder first or give another output")
@@ -90,7 +94,7 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds |
     ending = path.suffix.lower()
     if ending == ".npy":
         write_whole(ids_path(path), lambda file: _write_ids(file, ids))
-    writers = {".parquet": _write_parquet, ".csv": _write_csv, ".txt": _write_word2vec, ".npy": _write_npy}
+    writers = {".parquet": write_parquet, ".csv": _write_csv, ".txt": _write_word2vec, ".npy": _write_npy}
     write = writers.get(ending, _write_arrow)
     write_whole(path, lambda file: write(file, ids, vectors))
 
@@ -148,7 +152,8 @@ def _blocks(ids: NodeIds, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.
         yield ids[low : low + _ROWS], vectors[low : low + _ROWS]
 
 
-def _write_parquet(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
+def write_parquet(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
+    """Ids and vectors as the columns `id` and `embedding`. Others as in `write_embedding`."""
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(file, _list_table(ids[:1], vectors[:1]).schema) as writer:

@@ -18,7 +18,7 @@ from l2g2g.core import native
 from l2g2g.graphs.graph import RowBlock
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.parallel.node_table import NodeTable
+from l2g2g.parallel.node_table import NodeTable, RangeOwners
 
 _ARCS_PER_ROW = 4  # what a row costs in arcs: its features times weights, and the products of its pairs
 
@@ -73,7 +73,7 @@ class LocalRows:
 
     Attributes:
         low, high: The owned nodes.
-        owners: (num_nodes,) the rank of every node.
+        owners: The rank of every node.
         nodes: (num_local,) int32 ascending, owned and ghost nodes.
         first: Place of the first owned node among them.
     """
@@ -90,8 +90,7 @@ class LocalRows:
         num_nodes = rows.num_nodes
         bounds = np.array([0, num_nodes]) if bounds is None else bounds
         self.low, self.high = (int(bound) for bound in bounds[communicator.rank : communicator.rank + 2])
-        self._counts: list[int] = np.diff(bounds).tolist()
-        self.owners = np.repeat(np.arange(communicator.size, dtype=np.int16), self._counts)
+        self.owners = RangeOwners(bounds)
         self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
         self._places: np.ndarray | None = None
         self._bytes_left, self._kept = keep_bytes, dict[int, RowBlock]()
@@ -151,10 +150,6 @@ class LocalRows:
             return table
         ghosts = self._table.fetch_ghosts("layer rows", table)  # ranges of nodes: those of lower ranks come first
         return torch.cat([ghosts[: self.first], table, ghosts[self.first :]])
-
-    def gather_first(self, table: Tensor) -> Tensor:
-        """(num_nodes, width) the rows of all nodes on the first rank; no row on the others."""
-        return self.communicator.gather("node vectors", table, self._counts)
 
 
 def block_matrix(block: RowBlock, num_columns: int, device: torch.device | str = "cpu") -> SparseMatrix:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from l2g2g.parallel.communicator import LOCAL, Communicator
-
-_KIND = "structure"  # of message
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,11 @@ class SharedRows:
 
     Attributes:
         communicator: Of these ranks; those with lower numbers have the rows before.
+        kind: Of their messages.
     """
 
     communicator: Communicator = LOCAL
+    kind: str = "structure"
 
     @property
     def has_all(self) -> bool:
@@ -36,7 +37,7 @@ class SharedRows:
         if self.has_all:
             return values
         summed = values.contiguous().to(self.communicator.device)
-        self.communicator.all_reduce(_KIND, summed)
+        self.communicator.all_reduce(self.kind, summed)
         return summed.to(values.device)
 
     def inner(self, left: Tensor, right: Tensor) -> Tensor:
@@ -53,7 +54,7 @@ class SharedRows:
         if self.has_all:
             return basis
         counts = self._count_rows(len(factor))
-        stacked = self.communicator.all_gather(_KIND, factor.to(self.communicator.device), counts).to(table.device)
+        stacked = self.communicator.all_gather(self.kind, factor.to(self.communicator.device), counts).to(table.device)
         turn = self._of_first(torch.linalg.qr(stacked).Q)
         first = sum(counts[: self.communicator.rank])
         return basis @ turn[first : first + len(factor)]
@@ -88,7 +89,7 @@ class SharedRows:
         if self.has_all:
             return table
         counts = self._count_rows(len(table))
-        rows = self.communicator.all_gather(_KIND, table.contiguous().to(self.communicator.device), counts)
+        rows = self.communicator.all_gather(self.kind, table.contiguous().to(self.communicator.device), counts)
         return rows.to(table.device)
 
     def fetch(self, table: Tensor, rows: np.ndarray) -> Tensor:
@@ -96,24 +97,61 @@ class SharedRows:
 
         table: the rows of this rank. rows: (num_wanted,) int64 ascending, those that this rank wants.
         """
+        if self.has_all:
+            return table[torch.from_numpy(rows).to(table.device)]
+        asked, expected, lengths = self._ask(len(table), rows)
+        answer = table.to(self.communicator.device).index_select(0, asked)
+        return self.communicator.all_to_all(self.kind, answer, expected, lengths).to(table.device)
+
+    def fetch_pattern(self, pattern: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+        """(num_wanted, num_columns) CSR: rows of the pattern of all ranks, each from the rank that has it.
+
+        pattern: (num_rows, num_columns) the rows of this rank. rows: as in `fetch`.
+        """
+        if self.has_all:
+            return pattern[rows]
+        device = self.communicator.device
+        asked, expected, lengths = self._ask(pattern.shape[0], rows)
+        answer = pattern[asked.cpu().numpy()]
+        counts = torch.from_numpy(np.diff(answer.indptr).astype(np.int64)).to(device)
+        wanted = self.communicator.all_to_all(self.kind, counts, expected, lengths).cpu().numpy()
+        away = np.diff(answer.indptr[np.cumsum([0, *expected])]).tolist()
+        ends = np.concatenate([[0], np.cumsum(wanted)])
+        coming = np.diff(ends[np.cumsum([0, *lengths])]).tolist()
+        sent = torch.from_numpy(answer.indices.astype(np.int32, copy=False)).to(device)
+        entries = self.communicator.all_to_all(self.kind, sent, away, coming).cpu().numpy()
+        ones = np.ones(len(entries), np.float32)
+        return sp.csr_array((ones, entries, ends), shape=(len(rows), pattern.shape[1]))
+
+    def _ask(self, num_rows: int, rows: np.ndarray) -> tuple[Tensor, list[int], list[int]]:
+        """(rows here that others want, how many of them each rank does, how many rows each rank has for this one).
+
+        num_rows: of this rank. rows: as in `fetch`.
+        """
         communicator = self.communicator
-        bounds = np.cumsum([0, *self._count_rows(len(table))])
+        bounds = np.cumsum([0, *self._count_rows(num_rows)])
         lengths: list[int] = np.diff(np.searchsorted(rows, bounds)).tolist()
         ones = [1] * communicator.size
         counts = torch.tensor(lengths, device=communicator.device)
-        expected: list[int] = communicator.all_to_all(_KIND, counts, ones, ones).tolist()
-        asked = communicator.all_to_all(_KIND, torch.from_numpy(rows).to(communicator.device), lengths, expected)
-        answer = table.to(communicator.device).index_select(0, asked - int(bounds[communicator.rank]))
-        return communicator.all_to_all(_KIND, answer, expected, lengths).to(table.device)
+        expected: list[int] = communicator.all_to_all(self.kind, counts, ones, ones).tolist()
+        asked = communicator.all_to_all(self.kind, torch.from_numpy(rows).to(communicator.device), lengths, expected)
+        return asked - int(bounds[communicator.rank]), expected, lengths
+
+    def on_first(self, table: Tensor) -> Tensor:
+        """(num_rows of all, width) the rows of all ranks on the first one; no row on the others."""
+        if self.has_all:
+            return table
+        counts = [count for (count,) in self.communicator.tell_all("count", [len(table)])]
+        return self.communicator.gather(self.kind, table.to(self.communicator.device), counts).to(table.device)
 
     def _count_rows(self, num_rows: int) -> list[int]:
         """(num_ranks,) rows of each rank."""
-        return [count for (count,) in self.communicator.tell_all(_KIND, [num_rows])]
+        return [count for (count,) in self.communicator.tell_all(self.kind, [num_rows])]
 
     def _of_first(self, values: Tensor) -> Tensor:
         """What the first rank has: libraries of other machines may round otherwise, or choose another sign."""
         if self.has_all:
             return values
         data = values.contiguous().numpy().tobytes() if self.communicator.is_first else b""
-        heard = bytearray(self.communicator.broadcast(_KIND, data))
+        heard = bytearray(self.communicator.broadcast(self.kind, data))
         return torch.frombuffer(heard, dtype=values.dtype).view(values.shape)

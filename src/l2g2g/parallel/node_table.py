@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -103,6 +103,91 @@ class Assemble(torch.autograd.Function):
         return ctx.placement.take(gradient), None
 
 
+class Owners(Protocol):
+    """Which rank owns each node."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all ranks."""
+
+    @property
+    def counts(self) -> list[int]:
+        """(num_ranks,) nodes that each rank owns."""
+
+    @property
+    def are_ranges(self) -> bool:
+        """Whether every rank owns a range of nodes, those of lower ranks first."""
+
+    def of(self, nodes: np.ndarray) -> np.ndarray:
+        """(num_nodes,) the rank that owns each of some nodes."""
+
+    def owned(self, rank: int) -> np.ndarray | slice:
+        """The nodes that a rank owns, ascending."""
+
+
+@dataclass(frozen=True, eq=False)
+class RangeOwners:
+    """Every rank owns a range of nodes. bounds: (num_ranks + 1,) of these ranges."""
+
+    bounds: np.ndarray
+    are_ranges: bool = True
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all ranks."""
+        return int(self.bounds[-1])
+
+    @property
+    def counts(self) -> list[int]:
+        """(num_ranks,) nodes that each rank owns."""
+        counts: list[int] = np.diff(self.bounds).tolist()
+        return counts
+
+    def of(self, nodes: np.ndarray) -> np.ndarray:
+        """(num_nodes,) the rank that owns each of some nodes."""
+        return np.searchsorted(self.bounds[1:], nodes, side="right")
+
+    def owned(self, rank: int) -> slice:
+        """The nodes that a rank owns."""
+        return slice(int(self.bounds[rank]), int(self.bounds[rank + 1]))
+
+
+@dataclass(frozen=True, eq=False)
+class ListedOwners:
+    """Owners in any order. ranks: (num_nodes,) the owner of each node; few bits are better. num_ranks: Of the job."""
+
+    ranks: np.ndarray
+    num_ranks: int
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all ranks."""
+        return len(self.ranks)
+
+    @property
+    def counts(self) -> list[int]:
+        """(num_ranks,) nodes that each rank owns."""
+        counts: list[int] = np.bincount(self.ranks, minlength=self.num_ranks).tolist()
+        return counts
+
+    @cached_property
+    def are_ranges(self) -> bool:
+        """Whether every rank owns a range of nodes, those of lower ranks first."""
+        return bool((self.ranks[1:] >= self.ranks[:-1]).all())
+
+    def of(self, nodes: np.ndarray) -> np.ndarray:
+        """(num_nodes,) the rank that owns each of some nodes."""
+        return self.ranks[nodes]
+
+    def owned(self, rank: int) -> np.ndarray:
+        """The nodes that a rank owns, ascending."""
+        return self._lists[rank]
+
+    @cached_property
+    def _lists(self) -> list[np.ndarray]:
+        return [np.flatnonzero(self.ranks == rank).astype(np.int32) for rank in range(self.num_ranks)]
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """Rows that a rank reads once, and rows that the others read of it.
@@ -123,13 +208,13 @@ class NodeTable:
 
     Args:
         communicator: Of this rank.
-        owners: (num_nodes,) the rank that owns each node; it is kept, so that few bits are better.
+        owners: Which rank owns each node.
         nodes: (num_local,) ascending, the nodes whose rows this rank adds: all that it owns are among them.
     """
 
-    def __init__(self, communicator: Communicator, owners: np.ndarray, nodes: np.ndarray) -> None:
-        self.communicator, self.nodes, self.num_nodes, self._owners = communicator, nodes, len(owners), owners
-        by_rank = group_by_rank(owners[nodes], communicator.size)
+    def __init__(self, communicator: Communicator, owners: Owners, nodes: np.ndarray) -> None:
+        self.communicator, self.nodes, self.num_nodes, self._owners = communicator, nodes, owners.num_nodes, owners
+        by_rank = group_by_rank(owners.of(nodes), communicator.size)
         self._own_places = by_rank[communicator.rank]  # all that it owns are here
         self._ghosts = by_rank
         self._ghosts[communicator.rank] = np.empty(0, np.int64)
@@ -145,11 +230,6 @@ class NodeTable:
     def owned_nodes(self) -> np.ndarray:
         """(num_owned,) ascending."""
         return self.nodes[self._own_places]
-
-    @cached_property
-    def _owned(self) -> list[np.ndarray]:
-        """For each rank the nodes that it owns, ascending."""
-        return [nodes.astype(np.int32) for nodes in group_by_rank(self._owners, self.communicator.size)]
 
     def place(self, nodes: np.ndarray, shares: np.ndarray) -> Placement:
         """Where rows of some nodes of this rank stand. nodes, shares: (num_rows,) the node of each row, its factor."""
@@ -204,10 +284,11 @@ class NodeTable:
         if wanted is None:
             counts = torch.tensor([count], dtype=torch.float64, device=communicator.device)
             communicator.all_reduce("pair requests", counts)
-            return Request(None, [self._own_places] * communicator.size, self._num_owned), float(counts)
+            return Request(None, [self._own_places] * communicator.size, self._owners.counts), float(counts)
+        by_rank = [self._owners.owned(rank) for rank in range(communicator.size)]
         questions = [
             np.concatenate([np.array([count], np.float64).view(np.uint8), np.packbits(wanted[owned])])
-            for owned in self._owned
+            for owned in by_rank
         ]
         lengths = [len(question) for question in questions]
         sent = torch.from_numpy(np.concatenate(questions)).to(communicator.device)
@@ -217,7 +298,7 @@ class NodeTable:
         total = float(np.ascontiguousarray(answers[:, :8]).view(np.float64).sum())
         num_owned = len(self._own_places)
         asked = [np.unpackbits(answer[8:], count=num_owned).astype(np.bool_) for answer in answers]
-        nodes = [owned[wanted[owned]] for owned in self._owned]
+        nodes = [_as_list(owned)[wanted[owned]] for owned in by_rank]
         outgoing = [self._own_places[chosen] for chosen in asked]
         return Request(np.concatenate(nodes), outgoing, [len(part) for part in nodes]), total
 
@@ -227,7 +308,7 @@ class NodeTable:
             return self.rows
         if request.nodes is None:
             own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
-            return self._by_node(self.communicator.all_gather("pair rows", own, self._num_owned))
+            return self._by_node(self.communicator.all_gather("pair rows", own, self._owners.counts))
         rows = self.rows.index_select(0, _tensor(np.concatenate(request.outgoing), self.rows))
         lengths = [len(part) for part in request.outgoing]
         return self.communicator.all_to_all("pair rows", rows, lengths, request.lengths)
@@ -237,38 +318,40 @@ class NodeTable:
         if self.has_all:
             self._rows = rows
             return
-        if request.nodes is None and not self._are_ranges:
-            rows = rows.index_select(0, _tensor(np.concatenate(self._owned), rows))
+        if request.nodes is None and not self._owners.are_ranges:
+            rows = rows.index_select(0, _tensor(self._every_owned, rows))
         lengths = [len(part) for part in request.outgoing]
         received = self.communicator.all_to_all("pair gradients", rows, request.lengths, lengths)
         self._rows = rows.new_zeros(len(self.nodes), rows.shape[1])
         for places, part in zip(request.outgoing, received.split(lengths), strict=True):
             self._rows.index_add_(0, _tensor(places, rows), part)
 
-    def to_first(self, kind: str) -> Tensor:
-        """(num_nodes, width) the rows of all nodes on rank 0; no row on the others."""
+    def by_range(self, kind: str, bounds: np.ndarray) -> Tensor:
+        """(num_here, width) the rows of a range of nodes on each rank. bounds: (num_ranks + 1,) of these ranges."""
         if self.has_all:
             return self.rows
+        rank = self.communicator.rank
         own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
-        gathered = self.communicator.gather(kind, own, self._num_owned)
-        return self._by_node(gathered) if self.communicator.is_first else gathered
+        lengths = np.diff(np.searchsorted(self.owned_nodes, bounds)).tolist()
+        coming = group_by_rank(self._owners.of(np.arange(*bounds[rank : rank + 2])), self.communicator.size)
+        received = self.communicator.all_to_all(kind, own, lengths, [len(part) for part in coming])
+        rows = torch.empty_like(received)
+        rows[_tensor(np.concatenate(coming), rows)] = received
+        return rows
 
     def _by_node(self, gathered: Tensor) -> Tensor:
         """Rows of all nodes in their order. gathered: the same, those that rank 0 owns first."""
-        if self._are_ranges:
+        if self._owners.are_ranges:
             return gathered
         rows = torch.empty_like(gathered)
-        rows[_tensor(np.concatenate(self._owned), rows)] = gathered
+        rows[_tensor(self._every_owned, rows)] = gathered
         return rows
 
-    @cached_property
-    def _num_owned(self) -> list[int]:
-        return [len(part) for part in self._owned]
-
-    @cached_property
-    def _are_ranges(self) -> bool:
-        """Whether every rank owns a range of nodes, those of lower ranks first."""
-        return bool((np.diff(np.concatenate(self._owned)) > 0).all())
+    @property
+    def _every_owned(self) -> np.ndarray:
+        """(num_nodes,) all nodes, those that rank 0 owns first."""
+        lists = [_as_list(self._owners.owned(rank)) for rank in range(self.communicator.size)]
+        return np.concatenate(lists)
 
     @property
     def rows(self) -> Tensor:
@@ -298,6 +381,10 @@ def group_by_rank(ranks: np.ndarray, num_ranks: int) -> list[np.ndarray]:
     """For each rank the places in a list that name it, ascending, in one pass. ranks: (num_places,)."""
     ends = np.cumsum(np.bincount(ranks, minlength=num_ranks))
     return np.split(np.argsort(ranks, kind="stable"), ends[:-1])
+
+
+def _as_list(nodes: np.ndarray | slice) -> np.ndarray:
+    return np.arange(nodes.start, nodes.stop, dtype=np.int32) if isinstance(nodes, slice) else nodes
 
 
 def _tensor(places: np.ndarray, like: Tensor) -> Tensor:

@@ -27,7 +27,8 @@ class PatchSet:
 
     Attributes:
         num_nodes: Nodes of the whole graph.
-        global_nodes: (sum of patch sizes,) node number of every stacked row, ascending inside a patch.
+        global_nodes: (sum of patch sizes,) node number of every stacked row, ascending inside a patch. On several ranks
+            they lie on disk, and slices of them are read.
         offsets: (num_patches + 1,) patch j owns the rows offsets[j]:offsets[j + 1].
         overlaps: Which rows of joined patches are the same node.
         num_joined: Joins that were made between patches with no edge between them.
@@ -78,25 +79,31 @@ class PatchSet:
     def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
         """(num_rows,) float32 how much every row of some patches, or of all, counts in the vector of its node.
 
-        The rows of a node add up to 1. All count alike, but in widened patches by the square of the edges that they
-        have there: a node sees most of its edges in its own patch and few in those that took it in.
+        The rows of a node add up to 1; see `row_weights`.
         """
         shares = self._row_shares
-        return shares if patches is None else shares[self._rows_of(patches)]
+        return shares if patches is None else self._rows_of(patches, shares)
 
     @cached_property
     def _row_shares(self) -> np.ndarray:
-        weights = np.ones(self.num_rows)
-        if self.row_degrees is not None:
-            weights = np.maximum(self.row_degrees, _NO_DEGREE) ** 2.0
+        weights = self.row_weights
         totals = np.bincount(self.global_nodes, weights, minlength=self.num_nodes)
         return (weights / totals[self.global_nodes]).astype(np.float32)
 
-    def _rows_of(self, patches: np.ndarray) -> np.ndarray | slice:
-        """The rows of some patches; a slice for consecutive ones, which need no copy."""
+    @property
+    def row_weights(self) -> np.ndarray:
+        """(num_rows,) float64 how much every row counts beside the others of its node.
+
+        All count alike, but in widened patches by the square of the edges that they have there: a node sees most of its
+        edges in its own patch and few in those that took it in.
+        """
+        return np.ones(self.num_rows) if self.row_degrees is None else np.maximum(self.row_degrees, _NO_DEGREE) ** 2.0
+
+    def _rows_of(self, patches: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The values of the rows of some patches; a slice for consecutive ones, which needs no copy."""
         if (np.diff(patches) == 1).all():
-            return slice(self.offsets[patches[0]], self.offsets[patches[-1] + 1])
-        return np.concatenate([np.arange(self.offsets[patch], self.offsets[patch + 1]) for patch in patches])
+            return values[self.offsets[patches[0]] : self.offsets[patches[-1] + 1]]
+        return np.concatenate([values[self.offsets[patch] : self.offsets[patch + 1]] for patch in patches])
 
     def nodes_of(self, patch: int) -> np.ndarray:
         """Node numbers of one patch, ascending."""
@@ -104,9 +111,10 @@ class PatchSet:
 
     def select(self, patches: np.ndarray) -> PatchSet:
         """Some patches as a set of their own, in the order given, without overlaps."""
-        nodes = self.global_nodes[self._rows_of(patches)]
+        nodes = self._rows_of(patches, self.global_nodes)
+        degrees = None if self.row_degrees is None else self._rows_of(patches, self.row_degrees)
         offsets = np.concatenate([[0], np.cumsum(self.sizes[patches])])
-        return PatchSet(self.num_nodes, nodes, offsets, OverlapIndex.none(len(patches)))
+        return PatchSet(self.num_nodes, nodes, offsets, OverlapIndex.none(len(patches)), row_degrees=degrees)
 
     def induce(self, matrix: sp.csr_array) -> sp.csr_array:
         """Block-diagonal (num_rows, num_rows) CSR: the induced submatrix of every patch."""

@@ -7,15 +7,17 @@ induced subgraphs, feature rows, and the overlap index.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.array_folder import ArrayFolder, is_folder_of, open_folder
+from l2g2g.graphs.array_folder import ArrayFolder, SlicedArray, is_folder_of, open_folder
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore
@@ -26,6 +28,7 @@ from l2g2g.patches.overlap_index import OverlapIndex
 from l2g2g.patches.store_writer import write_feature_rows, write_subgraphs
 
 KIND = "patches"
+_NODES_AT_ONCE = 1 << 20
 
 
 class PatchStore:
@@ -60,6 +63,11 @@ class PatchStore:
         return len(self.arrays["offsets"]) - 1
 
     @property
+    def num_widened(self) -> int:
+        """Nodes that patches took in, see `PatchSet`."""
+        return self._num_widened
+
+    @property
     def num_bytes(self) -> int:
         """Bytes on disk."""
         return self.folder.num_bytes
@@ -72,24 +80,33 @@ class PatchStore:
     @cached_property
     def patch_set(self) -> PatchSet:
         """Node lists and overlaps, in memory: 8 bytes for every row."""
+        found = self.listed
+        degrees = None if found.row_degrees is None else np.asarray(found.row_degrees)
+        return replace(found, global_nodes=np.asarray(found.global_nodes), row_degrees=degrees)
+
+    @cached_property
+    def listed(self) -> PatchSet:
+        """The same, whose node lists stay on disk and are read in slices."""
         arrays = self.arrays
-        nodes = arrays["nodes"].read()
-        check_numbers(nodes, self.num_nodes, arrays["nodes"].path)
+        nodes = arrays["nodes"]
+        for block in nodes.blocks(_NODES_AT_ONCE):
+            check_numbers(block, self.num_nodes, nodes.path)
         edges, pointers, *rows = (arrays[f"overlap_{part}"].read() for part in _OVERLAP_PARTS)
         check_numbers(edges.ravel(), self.num_patches, arrays["overlap_edges"].path)
         check_offsets(pointers, len(rows[0]), arrays["overlap_pointers"].path)
         for part, numbers in zip(_OVERLAP_PARTS[2:], rows, strict=True):
             check_numbers(numbers, len(nodes), arrays[f"overlap_{part}"].path)
         index = [torch.from_numpy(array) for array in (edges, pointers, *rows)]
+        degrees = arrays.get("row_degrees")
         return PatchSet(
             self.num_nodes,
-            nodes,
+            cast(np.ndarray, SlicedArray(nodes)),
             self.offsets,
             OverlapIndex(self.num_patches, *index),
             self._num_joined,
             self._num_widened,
             self._inside_share,
-            arrays["row_degrees"].read() if "row_degrees" in arrays else None,
+            None if degrees is None else cast(np.ndarray, SlicedArray(degrees)),
         )
 
     @cached_property

@@ -23,7 +23,7 @@ _MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
 _PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
-# What a rank holds for every node of all ranks: who owns it (twice: of patches, and of ranges), where it stands.
+# What a rank holds for every node of all ranks: who owns it, where it stands, where its held-out pairs begin.
 _PER_NODE_OF_ALL = 40
 _MOST_HELD_OUT = 1_000_000  # edges, for validation
 _OUTSIDE = 0.3  # of the edges, between nodes of two patches, before a graph is cut
@@ -143,20 +143,20 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     aligned = 3 * rows * vector + num_nodes * vector
     last_pass = 8.0 * num_nodes * config.tables_per_layer * (config.hidden + config.dim)  # a layer and the next one
     structure = float(num_nodes * structural.found)
-    ranks = sizes.num_ranks
+    ranks, gathered = sizes.num_ranks, 0
     if ranks > 1:
         # Ghost nodes may be nearly all: of these, rows of a layer, of pairs and of products, as they are passed on.
-        always = 8 * rows + held_out + num_nodes * (_PER_NODE_OF_ALL + 2 * structural.kept / ranks)
+        always = (8 * rows + held_out) / ranks + num_nodes * (_PER_NODE_OF_ALL + 2 * structural.kept / ranks)
         epoch = epoch / ranks + (_PASSED_ON * vector * asked_rows(sizes, config) + 6 * num_nodes if epoch else 0)
         gathered = 2 * num_nodes * vector if sizes.is_first else 0
         ghosts = ghost_rows(sizes)
-        aligned = aligned / ranks + gathered
-        last_pass = last_pass / ranks + 8 * max(config.hidden, config.dim) * ghosts + gathered
+        aligned = aligned / ranks
+        last_pass = last_pass / ranks + 8 * max(config.hidden, config.dim) * ghosts
         structure = structure / ranks + 12 * _GHOST_COLUMNS * ghosts if structure else 0
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
-    return int(max(training, always + final, always + structure)), int(training)
+    return int(max(training, always + final + gathered, always + structure)), int(training)
 
 
 def asked_rows(sizes: StoredSizes, config: Config) -> float:

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, cast
 
 import numpy as np
+import scipy.sparse as sp
 
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
@@ -36,8 +37,9 @@ from l2g2g.runs.preparation import (
     passes_whole_graph,
     propagates_once,
 )
+from l2g2g.runs.rank_split import held_out_rows
 from l2g2g.runs.ranks import make_shard, share_inputs
-from l2g2g.runs.scoring import score_pairs
+from l2g2g.runs.scoring import score_validation
 from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
@@ -61,6 +63,7 @@ class Setting:
 
     Attributes:
         split, patches: What it is trained on.
+        held_out: (num_nodes, num_nodes) pairs of the nodes of this rank that are never drawn as negatives.
         config, settings: The settings of the run, and those of the loop that follow from them.
         inputs: What the encoder reads.
         model: The model that is trained, or that took its place (see `hand_out`).
@@ -77,6 +80,7 @@ class Setting:
 
     split: LinkSplit[Any]
     patches: RunPatches
+    held_out: sp.csr_array
     config: Config
     inputs: InputRows
     model: Autoencoder
@@ -118,7 +122,7 @@ class Setting:
         return PatchBatches(
             self.patches.source(graph, self.inputs),
             groups,
-            self.split.held_out,
+            self.held_out,
             options,
             keep_bytes=keep_bytes,
             kept_bytes=kept_bytes(config, graph.weighted),
@@ -141,20 +145,20 @@ class Setting:
             return None
         pairs = NodePairs(
             self.own_rows or self.rows,
-            self.split.held_out,
+            self.held_out,
             negatives_per_edge=self.negatives,
             options=pair_options(self.split.train, config),
             device=config.device,
             communicator=shard.communicator,
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
         )
-        shares = patch_set.shares_of if self.local is None else self.local.shares
+        shares = shard.shares_of if self.local is None else self.local.shares
         return GlobalPairs(pairs, shard.table, shares)
 
-    def make_pass(self, graph: GraphStore, *, trains: bool = False, alone: bool = False) -> WholePass | None:
+    def make_pass(self, graph: GraphStore, *, trains: bool = False) -> WholePass | None:
         """The pass over all nodes that gives the vectors, where there is one: each rank has a range of rows.
 
-        trains: whether the graph is that of training, whose rows are here. alone: this rank takes all rows.
+        trains: whether the graph is that of training, whose rows are here.
         """
         config = self.config
         if self.local is None and not passes_whole_graph(self.patches.patch_set, config):
@@ -164,8 +168,6 @@ class Setting:
             return WholeGraph(graph.to_graph().adjacency, self.inputs, propagate_once=propagates_once(config), **how)
         if trains and self.local is not None:
             return RowPass(self.row_batch)
-        if alone:
-            return RowPass(self._row_batch(LocalRows(TrainingRows(graph)), 0))
         rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
         return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
@@ -265,8 +267,8 @@ class Candidates:
                 setting.settings,
                 global_pairs=setting.make_pairs(batches),
                 whole=setting.make_pass(graph, trains=True),
-                validate=None if validation is None else partial(score_pairs, setting.model, validation),
-                margin=None if validation is None else partial(needed_gain, num_edges=len(validation.positive)),
+                validate=None if validation is None else partial(score_validation, setting.model, validation),
+                margin=None if validation is None else partial(needed_gain, num_edges=validation.num_edges),
                 either=config.assembly is None and patches.patch_set.is_cut_badly,
                 shard=setting.shard,
             )
@@ -334,6 +336,7 @@ class Candidates:
         return Setting(
             split,
             patches,
+            held_out_rows(split, shard.nodes, communicator),
             config,
             inputs,
             model,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from l2g2g.config import Config
-from l2g2g.evaluation.links import link_scores
+from l2g2g.evaluation.links import judge_scores
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.signed import SignedDecoder
@@ -170,8 +170,7 @@ def find_spectral(
     width, row_power, power = most, _ROW_POWER, _EIGENVALUE_POWER
     if validation is not None:
         ends = _PairEnds.of(structure, validation, shared)
-        best = communicator.decide(lambda: _find_best(ends, most, config))
-        auc, width, signed, row_power, power = best
+        auc, width, signed, row_power, power = _find_best(ends, most, config)
     chosen = structure.leading(width, signed=signed)
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
@@ -179,41 +178,40 @@ def find_spectral(
     slope, num_edges = 1.0, 0
     if validation is not None:
         ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
-        slope = _calibrate(model, ends, row_power, shared)
-        num_edges = len(validation.positive)
+        slope = _calibrate(model, ends, row_power)
+        num_edges = validation.num_edges
     return SpectralVectors(inputs, model, auc, row_power, power, width, slope, num_edges)
 
 
 @dataclass(frozen=True, eq=False)
 class _PairEnds:
-    """The validation pairs with the structural columns of their nodes, on the first rank.
+    """The validation pairs of this rank with the structural columns of their nodes.
 
     Attributes:
-        structure: Columns of the nodes of the pairs, or of all nodes; on other ranks of those that they have.
+        structure: Columns of the nodes of the pairs, or of all nodes.
         sources, targets: (num_pairs,) rows of these columns.
-        is_edge: (num_pairs,) which pairs are edges.
+        pairs: The pairs.
     """
 
     structure: StructureMap
     sources: np.ndarray
     targets: np.ndarray
-    is_edge: np.ndarray
+    pairs: Pairs
 
     @classmethod
     def of(cls, structure: StructureMap, pairs: Pairs, shared: SharedRows) -> _PairEnds:
         """Every rank must ask."""
-        sources, targets, is_edge = pairs.endpoints()
+        sources, targets, _ = pairs.endpoints()
         if structure.span is None:
-            return cls(structure, sources, targets, is_edge)
-        wanted = np.unique(np.concatenate([sources, targets])) if shared.communicator.is_first else np.empty(0)
-        found = structure.with_rows(wanted.astype(np.int64), shared)
+            return cls(structure, sources, targets, pairs)
+        found = structure.with_rows(np.unique(np.concatenate([sources, targets])).astype(np.int64), shared)
         assert found.nodes is not None
-        return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), is_edge)
+        return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), pairs)
 
 
 def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
-    """What tells the validation pairs apart best. most: eigenvectors at most."""
-    structure = ends.structure
+    """What tells the validation pairs apart best. most: eigenvectors at most. Each rank scores its own pairs."""
+    structure, pairs = ends.structure, ends.pairs
     widths = sorted({min(LEAST_WIDTH, most), most})
     signs = (False, True) if structure.is_signed and config.can_be_signed else (False,)
     best: _Best | None = None
@@ -222,9 +220,10 @@ def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
         rows = scale_rows(columns.columns, row_power)[:, :-1].astype(np.float64)
         products, values = rows[ends.sources] * rows[ends.targets], columns.eigenvalues.astype(np.float64)
         for power in _EIGENVALUE_POWERS:
-            auc = link_scores(ends.is_edge, products @ (np.sign(values) * np.abs(values) ** (2 * power))).auc
+            scores = products @ (np.sign(values) * np.abs(values) ** (2 * power))
+            auc = judge_scores(pairs, pairs.gather(scores)).auc
             # More eigenvectors fit the validation pairs a little better even where they are noise.
-            margin = 0.0 if best is None or width <= best[1] else needed_gain(best[0], int(ends.is_edge.sum()))
+            margin = 0.0 if best is None or width <= best[1] else needed_gain(best[0], pairs.num_edges)
             if best is None or auc > best[0] + margin:
                 best = auc, width, signed, row_power, power
     assert best is not None
@@ -265,17 +264,16 @@ def _set_weights(
     return model
 
 
-def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float, shared: SharedRows) -> float:
+def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float) -> float:
     """Set length of the vectors and bias so that scores are log-odds of the validation pairs. Returns the slope."""
     encoder, bias = model.encoder_of(0), getattr(model.decoder, "bias", None)
     assert encoder.skip is not None
     weights = encoder.skip.detach()
 
-    def fit() -> tuple[float, float]:
-        vectors = torch.from_numpy(scale_rows(ends.structure.columns, row_power)) @ weights
-        return fit_log_odds(model.decoder.score(vectors.numpy(), ends.sources, ends.targets), ends.is_edge)
-
-    slope, intercept = shared.communicator.decide(fit)
+    vectors = torch.from_numpy(scale_rows(ends.structure.columns, row_power)) @ weights
+    scores = ends.pairs.gather(model.decoder.score(vectors.numpy(), ends.sources, ends.targets))
+    is_edge = np.arange(len(scores)) < ends.pairs.num_edges
+    slope, intercept = ends.pairs.communicator.decide(lambda: fit_log_odds(scores, is_edge))
     with torch.no_grad():
         encoder.skip.mul_(math.sqrt(slope))
         if isinstance(bias, torch.Tensor):

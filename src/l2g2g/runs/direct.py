@@ -7,7 +7,7 @@ directions of the features, and a term of the degree, f(u) + f(v) = ((1 + f(u))(
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 
 from l2g2g.config import Config
 from l2g2g.core.pair_scores import score_inner_products
-from l2g2g.evaluation.links import link_scores
+from l2g2g.evaluation.links import fetch_ends, link_scores
 from l2g2g.evaluation.logistic import deal_folds, fit_logistic
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
@@ -99,14 +99,28 @@ def widen(
 def fit_direct(
     model: Autoencoder, vectors: np.ndarray, term: DegreeTerm, validation: Pairs, num_trained: int, *, seed: int
 ) -> DirectWeights:
-    """Weigh the direct coordinates. vectors: (num_nodes, dim) of the model that `widen` gave. seed: of the folds."""
-    sources, targets, is_edge = validation.endpoints()
-    ends, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
-    rows, pairs = vectors[ends], np.split(places, 2)
+    """Weigh the direct coordinates. Every rank must ask; each measures its own pairs, and all get the same weights.
+
+    vectors: (num_nodes, dim) of the model that `widen` gave, as in `fetch_ends`. seed: of the folds.
+    """
+    sources, targets, _ = validation.endpoints()
+    rows, *pairs = fetch_ends(vectors, validation)
     products = score_inner_products(np.ascontiguousarray(rows[:, num_trained:]), *pairs)
     rows[:, num_trained:] = 0
     scores = model.decoder.score(rows, *pairs)
     basis = term.basis(term.degrees[sources]) + term.basis(term.degrees[targets])
+    columns = [validation.gather(each) for each in (scores, products, basis)]
+    found = validation.communicator.decide(
+        lambda: asdict(_weigh(model, *columns, num_edges=validation.num_edges, seed=seed))
+    )
+    return DirectWeights(**{**found, "degrees": tuple(found["degrees"])})
+
+
+def _weigh(
+    model: Autoencoder, scores: np.ndarray, products: np.ndarray, basis: np.ndarray, *, num_edges: int, seed: int
+) -> DirectWeights:
+    """The weights. scores, products, basis: (num_pairs, ...) of the pairs of all ranks, edges first."""
+    is_edge = np.arange(len(scores)) < num_edges
     spreads = [float(scores.std()), float(products.std())]
     design = np.concatenate([_over(scores, spreads[0]), _over(products, spreads[1]), basis], axis=1)
     weights, bias = fit_logistic(design, is_edge)

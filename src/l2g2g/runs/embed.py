@@ -6,10 +6,10 @@ from typing import Any
 
 from l2g2g.config import Config
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.splits import split_links
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.fitted import Start
 from l2g2g.runs.patches import RunPatches, find_patches
+from l2g2g.runs.rank_split import split_on_ranks
 from l2g2g.runs.resources import prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
@@ -33,6 +33,7 @@ def embed_graph(
     start: Start | None = None,
     communicator: Communicator = LOCAL,
     patches: RunPatches | None = None,
+    gather: bool = True,
 ) -> Run:
     """Embed a graph. A few edges are held out for early stopping only and used for the final vectors.
 
@@ -42,9 +43,9 @@ def embed_graph(
 
     validation_fraction: of the edges, at most a million; 0 trains on all edges, without early stopping.
     directory: where the state of training is kept, and read from where the run is resumed.
-    keep, start, patches: as in `run_split`.
+    keep, start, patches, gather: as in `run_split`.
     communicator: of the ranks of a torchrun job, which train together: each reads its own rows and patches from a
-    store, keeps to `config.memory` by itself, and only the first gets the vectors.
+    store and keeps to `config.memory` by itself.
     """
     clock = Stopwatch()
     prepare_torch(config, 2 * graph.num_edges)
@@ -54,7 +55,8 @@ def embed_graph(
         check_graph(placed, config)
         fraction = limit_validation(validation_fraction, placed.num_edges, config)
         with clock.measure("split"):
-            split = split_links(placed, validation_fraction=fraction, test_fraction=0.0, seed=config.seed)
+            shares: dict[str, Any] = {"validation_fraction": fraction, "test_fraction": 0.0}
+            split = split_on_ranks(placed, communicator, **shares, seed=config.seed)
         if patches is None:
             how: dict[str, Any] = {"prepared": shared.stored, "communicator": communicator}
             patches = find_patches(split.train, config, clock, **how)
@@ -71,6 +73,7 @@ def embed_graph(
             start=start,
             patches=patches,
             communicator=communicator,
+            gather=gather,
         )
 
 

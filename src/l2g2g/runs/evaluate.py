@@ -10,15 +10,16 @@ from typing import Any, Literal
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.evaluation.links import best_link_scores
+from l2g2g.evaluation.links import best_link_scores, evaluate_links
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
-from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol, split_links
+from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.graphs.training_store import write_training_graph
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.direct import direct_auc
 from l2g2g.runs.patches import find_patches
+from l2g2g.runs.rank_split import share_split, split_on_ranks
 from l2g2g.runs.resources import prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
@@ -49,12 +50,14 @@ def evaluate_graph(
     communicator: Communicator = LOCAL,
     pinned: PinnedSplit | None = None,
     scorer: str = "vectors",
+    gather: bool = True,
 ) -> tuple[dict[str, Any], Run]:
     """Split, train, score. Returns the JSON line of the contract and the run.
 
     measures: auc for AUC and AP, all for ranks and a linear probe besides. directory, communicator: as in
-    `embed_graph`; only the first rank scores, the others return an empty line. scorer: as in `score_test`.
-    pinned: a split from files, to be used instead of one by the seed.
+    `embed_graph`; each rank scores its own test pairs, and the first does what needs all pairs and vectors; the others
+    return an empty line. scorer: as in `score_test`. pinned: a split from files, to be used instead of one by the seed.
+    gather: whether the run of the first rank has the vectors of all nodes also where nothing here needs them.
     """
     if pinned is not None and protocol != "heldout":
         raise InputError(f"--protocol {protocol} makes pairs of its own; leave out --split or --protocol")
@@ -71,7 +74,7 @@ def evaluate_graph(
             folder = stack.enter_context(shared_folder(communicator, directory, name))
         with clock.measure("split"):
             if pinned is None:
-                split = split_links(placed, protocol=protocol, seed=config.seed)
+                split = split_on_ranks(placed, communicator, protocol=protocol, seed=config.seed)
             else:
                 split = pin_split(placed, pinned, folder, communicator)
         patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
@@ -83,27 +86,40 @@ def evaluate_graph(
             "checkpoints": checkpoints,
             "keep": directory is not None,
         }
-        run = run_split(split, config, patches=patches, communicator=communicator, **how)
+        run = run_split(split, config, patches=patches, communicator=communicator, gather=False, **how)
+        assert split.test is not None
+        with clock.measure("evaluate"):
+            alone = evaluate_links(run.embedding, split.test, run.trained.model.decoder.score)
+        has_best = graph.block_model is not None and protocol == "heldout"
+        whole = directory is not None or measures == "all" or scorer != "vectors" or graph.directed
+        gather, whole, pairs = communicator.decide(lambda: [gather or whole, whole, whole or has_best])
+        if gather:
+            run = run.gathered(communicator)
+        validation, test = split.validation, split.test
+        if pairs:
+            test = test.on_first()
+        if whole and validation is not None:
+            validation = validation.on_first()
         if not communicator.is_first:
             return {}, run
-        assert split.test is not None
-        scored = score_test(graph, split.train, split.validation, split.test, run, clock, wanted=scorer)
+        scored = score_test(graph, split.train, validation, test, run, clock, alone, wanted=scorer)
         best = None
-        if graph.block_model is not None and protocol == "heldout":
-            best = best_link_scores(graph.block_model, split.test)
+        if has_best:
+            assert graph.block_model is not None
+            best = best_link_scores(graph.block_model, test)
         if directory is not None:
             with clock.measure("inspect"):
-                run = _inspect(run, split, split.test, protocol, config.seed)
+                run = _inspect(run, split, test, protocol, config.seed)
         further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
         if measures == "all":
-            ranked = split.test if protocol == "heldout" else None
+            ranked = test if protocol == "heldout" else None
             ranking: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
             further = further_measures(graph, split.train, ranked, run.embedding, scored.scorer, clock, **ranking)
     clock.seconds["total"] = time.perf_counter() - started
     fields: dict[str, Any] = {
         "best_auc": None if best is None else best.auc,
         **further,
-        **directed_measures(graph, split.test, run.embedding, scored.scorer),
+        **directed_measures(graph, test, run.embedding, scored.scorer),
         **scored.more,
         "chosen": _join_choices(run.chosen, scored.more["chosen"]),
     }
@@ -146,7 +162,8 @@ def pin_split(
     if communicator.is_first:
         _write_training_graph(graph.stored, pinned, folder)
     communicator.broadcast("ready", b"")
-    return pinned.of_training_graph(open_shared_store(folder))
+    train = open_shared_store(folder)
+    return share_split(pinned.of_training_graph(train) if communicator.is_first else None, train, communicator)
 
 
 def _write_training_graph(graph: StoredGraph, split: PinnedSplit, folder: Path) -> None:

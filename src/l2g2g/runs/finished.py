@@ -114,7 +114,7 @@ def describe_run(
             yield "residuals", residuals.per_node.astype(np.float32)
         yield "first_patch", _first_patches(run)
         if several:
-            yield "patch_nodes", patch_set.global_nodes.astype(np.int32)
+            yield "patch_nodes", np.asarray(patch_set.global_nodes, np.int32)
             yield "patch_offsets", patch_set.offsets.astype(np.int64)
         if scored is not None:
             yield "pairs", scored.ends.astype(np.int32)
@@ -200,9 +200,9 @@ def _describe_patches(run: Run) -> PatchFacts:
 def _first_patches(run: Run) -> np.ndarray:
     """(num_nodes,) int32 the first patch that holds each node."""
     patch_set = run.patch_set
-    patches = np.repeat(np.arange(patch_set.num_patches, dtype=np.int32), patch_set.sizes)
     first = np.empty(patch_set.num_nodes, np.int32)
-    first[patch_set.global_nodes[::-1]] = patches[::-1]  # from the end, so that the first patch is what stays
+    for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
+        first[patch_set.nodes_of(patch)] = patch
     return first
 
 

@@ -121,6 +121,6 @@ def remember(
     """
     if whole or patch_set.num_patches == 1:
         return Fitted(config, model, inputs, None, Frame.identity(1, config.dim), partial(state_parts, None))
-    patches = patch_set.global_nodes, patch_set.offsets
+    patches = np.asarray(patch_set.global_nodes), patch_set.offsets
     frame = frame.to("cpu", torch.float32).detach()
     return Fitted(config, model, inputs, patches, frame, partial(state_parts, patch_set))

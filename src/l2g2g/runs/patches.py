@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -28,10 +27,8 @@ from l2g2g.runs.resources import choose_threads
 from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
-from l2g2g.training.rows import rank_span
 from l2g2g.training.whole_pass import InputRows
 
-_ENTRIES_AT_ONCE = 1 << 22
 _FINER = 1.6  # times as many patches where the largest is too large
 
 
@@ -44,17 +41,19 @@ class RunPatches:
         on_disk: Where their edges and features lie; None where they are induced from a graph in memory.
         needs: What training takes within a limit of memory; None without one.
         by_rows: Whether the whole graph is one patch that is read by rows, of which each rank has a range.
+        kept: Share of the training edges inside a patch, where the first rank has counted them; None otherwise.
     """
 
     patch_set: PatchSet
     on_disk: PatchStore | None = None
     needs: Needs | None = None
     by_rows: bool = False
+    kept: float | None = None
 
     def source(self, graph: GraphStore, inputs: InputRows) -> PatchSource:
         """The patches with the edges of a graph: that of training, or the whole one. inputs: what the encoder reads."""
         if self.on_disk is not None:
-            return StoredPatches(self.on_disk, inputs.inputs, graph.rule)
+            return StoredPatches(self.on_disk, self.patch_set, inputs.inputs, graph.rule)
         whole = graph.to_graph()
         return InducedPatches(self.patch_set, whole.adjacency, inputs.whole, graph.weighted, whole.arcs)
 
@@ -64,14 +63,9 @@ class RunPatches:
             return np.diff(self.on_disk.entry_offsets)
         return self.patch_set.count_arcs(graph.to_graph().adjacency)
 
-    def kept_edge_fraction(self, graph: GraphStore, communicator: Communicator = LOCAL) -> float:
-        """Training edges that lie inside at least one patch. Each rank counts those of its rows; every one must ask."""
-        low, high = rank_span(graph, communicator)
-        bounds = np.unique(np.concatenate([[low, high], np.clip(graph.row_bounds(_ENTRIES_AT_ONCE), low, high)]))
-        blocks = (graph.row_block(*pair) for pair in itertools.pairwise(bounds.tolist()))
-        num_cut = self.patch_set.count_uncovered_edges(blocks)
-        total = sum(count for (count,) in communicator.tell_all("count", [num_cut]))
-        return (graph.num_edges - total) / graph.num_edges
+    def kept_edge_fraction(self, graph: GraphStore) -> float:
+        """Training edges that lie inside at least one patch."""
+        return self.patch_set.count_covered_edges(graph) / graph.num_edges if self.kept is None else self.kept
 
     def spare(self, config: Config) -> int | None:
         """Bytes that rows and batches may keep; None where nothing limits them."""
@@ -80,8 +74,9 @@ class RunPatches:
     def digest(self) -> str:
         """SHA-256 of the node lists: the same wherever the patches lie."""
         found = hashlib.sha256()
-        for part in (self.patch_set.global_nodes, self.patch_set.offsets):
-            found.update(np.ascontiguousarray(part, np.int64).data)
+        for patch in range(self.patch_set.num_patches):
+            found.update(np.ascontiguousarray(self.patch_set.nodes_of(patch), np.int64).data)
+        found.update(np.ascontiguousarray(self.patch_set.offsets, np.int64).data)
         return found.hexdigest()
 
 
@@ -109,15 +104,13 @@ def find_patches(
         return RunPatches(whole_graph(graph.num_nodes), None, fit_rows(graph, config, communicator.size), by_rows=True)
     assert graph.stored is not None
     folder = graph.stored.directory if folder is None else folder
-    if communicator.is_first:
-        _cut_to_fit(graph, config, clock, folder, communicator.size)
-    communicator.broadcast("ready", b"")
+    kept = communicator.decide(lambda: _cut_and_count(graph, config, clock, folder, communicator.size))
     stored = open_patches(folder, graph=graph.stored)
-    if config.memory is None:
-        return RunPatches(stored.patch_set, stored)
-    threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, stored, communicator.size)
-    needs = find_needs(sizes, config, stored.num_patches, threads, resident_memory())
-    return RunPatches(stored.patch_set, stored, needs)
+    patch_set, needs = stored.patch_set if communicator.size == 1 else stored.listed, None
+    if config.memory is not None:
+        threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, stored, communicator.size)
+        needs = find_needs(sizes, config, stored.num_patches, threads, resident_memory())
+    return RunPatches(patch_set, stored, needs, kept=kept)
 
 
 def fit_rows(graph: GraphStore, config: Config, num_ranks: int) -> Needs | None:
@@ -126,6 +119,21 @@ def fit_rows(graph: GraphStore, config: Config, num_ranks: int) -> Needs | None:
         return None
     sizes = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     return fit_budget(sizes, config, choose_threads(config, 2 * graph.num_edges), graph.name)
+
+
+def _cut_and_count(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> float | None:
+    """Leave patches in a folder, see `_cut_to_fit`. Of several ranks the first one counts the edges inside them.
+
+    It does so while it has the node lists of all patches, which no rank has later.
+    """
+    patches = _cut_to_fit(graph, config, clock, folder, num_ranks)
+    if num_ranks == 1:
+        return None
+    with clock.measure("partition"):
+        kept = patches.patch_set.count_covered_edges(graph) / graph.num_edges
+    del patches
+    return_freed_memory()
+    return kept
 
 
 def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> PatchStore:
@@ -147,7 +155,7 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
         needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
         if needs.total <= limit:
             return patches
-        if patches.patch_set.num_widened:
+        if patches.num_widened:
             refused, patches = needs.total, None
             continue
         most = patches.num_patches if config.patches is not None else most_patches(graph.num_nodes, config)

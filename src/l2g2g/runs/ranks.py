@@ -26,6 +26,7 @@ from l2g2g.training.assignment import assign_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.row_shard import RowShard
+from l2g2g.training.rows import rank_bounds
 from l2g2g.training.shard import Shard, shared_parameters
 
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
@@ -50,16 +51,16 @@ def make_shard(
     """
     patch_set = patches.patch_set
     if communicator.size == 1:
-        return Shard(patch_set) if rows is None else RowShard(rows), checkpoints
+        return Shard(patch_set) if rows is None else RowShard(rows, patch_set), checkpoints
     communicator.check_same("graph, setting or partition", _digest(graph, patches, config))
     is_kept = bool(communicator.broadcast("check", b"" if checkpoints is None else b"kept"))
     if rows is not None:
-        row_shard = RowShard(rows)
+        row_shard = RowShard(rows, patch_set)
         return row_shard, RankCheckpointWriter(row_shard, checkpoints) if is_kept else None
     owners = deal_patches(patch_set, patches.count_arcs(graph), communicator.size)
     watched = validates or is_kept  # all patches are read while they train
     apart = not watched and config.definition.alignment != "during" and not shared_parameters(model)
-    shard = Shard(patch_set, communicator, owners, apart=apart)
+    shard = Shard(patch_set, communicator, owners, rank_bounds(graph, communicator.size), apart=apart)
     return shard, RankCheckpointWriter(shard, checkpoints) if is_kept else None
 
 

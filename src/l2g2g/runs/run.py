@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from l2g2g.config import Config
 from l2g2g.evaluation.intervals import Interval
 from l2g2g.evaluation.separation import Separation
+from l2g2g.models.shared_rows import SharedRows
+from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.inspection import Inspection
@@ -21,7 +24,8 @@ class Run:
     """A finished training: the vectors, and all that later questions need.
 
     Attributes:
-        embedding: (num_nodes, dim) float32, rows in input order.
+        embedding: (num_nodes, dim) float32, rows in input order; on several ranks those of a range of nodes until they
+            are gathered, and then those of all nodes on the first rank and none on the others.
         trained: Model, alignment and history.
         patch_set: The patches that were used.
         kept_edge_fraction: Training edges that lie inside at least one patch.
@@ -46,6 +50,11 @@ class Run:
     chosen: dict[str, Any] = field(default_factory=dict)
     spectral_auc: float | None = None
     rank_memory: list[int] = field(default_factory=list)
+
+    def gathered(self, communicator: Communicator) -> Run:
+        """The same with the vectors of all nodes on the first rank, and none on the others. Every rank must ask."""
+        vectors = SharedRows(communicator, "node vectors").on_first(torch.from_numpy(self.embedding))
+        return replace(self, embedding=vectors.numpy())
 
     @property
     def validation(self) -> Separation | None:

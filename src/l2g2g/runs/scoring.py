@@ -32,30 +32,33 @@ from l2g2g.runs.stopwatch import Stopwatch
 _log = logging.getLogger(__name__)
 
 
-def score_pairs(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
-    """AUC of some pairs."""
+def score_validation(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
+    """AUC of some pairs. embedding: as in `score_pairs`. Every rank must ask."""
     return evaluate_links(embedding.cpu().numpy(), pairs, model.decoder.score).auc
 
 
 def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float | None:
-    """AUC of the validation pairs by the baseline `spectral` at the dimension of a run.
+    """AUC of the validation pairs by the baseline `spectral` at the dimension of a run, on the first rank.
 
     None where its eigenvectors do not converge or do not fit the limit of memory, and for a graph of so many edges that
-    they may take longer than training.
+    they may take longer than training. Every rank must ask.
     """
     if train.num_edges > MOST_BASELINE_EDGES:
         _log.info("the spectral baseline is left out for large graphs: l2g2g evaluate --method spectral computes it")
+        return None
+    pairs = validation.on_first()
+    if not validation.communicator.is_first:
         return None
     needed = spectral_bytes(train.num_nodes, train.num_edges, config.dim)
     if config.memory is not None and needed + resident_memory() > config.memory:
         _log.info("the spectral baseline is left out: it needs about %s MB", f"{needed / 1e6:,.0f}")
         return None
     try:
-        baseline = fit_baseline(SPECTRAL, train, validation, dim=config.dim, seed=config.seed)
+        baseline = fit_baseline(SPECTRAL, train, pairs, dim=config.dim, seed=config.seed)
     except NumericalError as error:
         _log.info("the spectral baseline is left out: %s", error)
         return None
-    sources, targets, is_edge = validation.endpoints()
+    sources, targets, is_edge = pairs.endpoints()
     return link_scores(is_edge, baseline.score(sources, targets)).auc
 
 
@@ -107,16 +110,15 @@ def score_test(
     test: Pairs,
     run: Run,
     clock: Stopwatch,
+    alone: LinkScores,
     *,
     wanted: str = "vectors",
 ) -> ScoredTest:
     """Score the test pairs of a run. wanted: vectors, combined, or auto: what the validation pairs prefer.
 
-    train: the edges that training saw, the only ones that pair features are made of.
+    train: the edges that training saw, the only ones that pair features are made of. alone: by the vectors.
     """
     own = run.trained.model.decoder.score
-    with clock.measure("evaluate"):
-        alone = evaluate_links(run.embedding, test, own)
     if wanted == "vectors":
         return ScoredTest(alone, own, {"chosen": {"scorer": "vectors"}})
     with clock.measure("scorer"):

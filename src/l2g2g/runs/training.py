@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ import torch
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import BAD_CUT_MASK, Config
 from l2g2g.errors import InputError, NumericalError
+from l2g2g.evaluation.links import score_pairs
 from l2g2g.evaluation.separation import ScoredPairs
 from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph_store import GraphStore
@@ -22,6 +23,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import InputMap, fit_inputs
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.candidate import Candidate, Candidates, Setting, count_features
@@ -29,7 +31,6 @@ from l2g2g.runs.choices import Choice, SpectralVectors, choose_assembly, choose_
 from l2g2g.runs.columns import Columns, fit_columns
 from l2g2g.runs.direct import (
     DEGREE_COORDINATES,
-    DirectWeights,
     choose_width,
     direct_auc,
     fit_direct,
@@ -37,7 +38,7 @@ from l2g2g.runs.direct import (
     widen,
 )
 from l2g2g.runs.fitted import Start, remember
-from l2g2g.runs.inspection import Inspection, inspect_training
+from l2g2g.runs.inspection import Inspection, patch_residuals
 from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.preparation import passes_whole_graph
@@ -51,8 +52,8 @@ from l2g2g.runs.trials import choose_candidate
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory, return_tables_at_once
-from l2g2g.training.loop import Trained, WholePass, embed_nodes
-from l2g2g.training.recovery import embedding_trouble
+from l2g2g.training.loop import Trained, WholePass, embed_nodes, encode_patches
+from l2g2g.training.recovery import NOT_FINITE, embedding_trouble
 from l2g2g.training.report import OnEpoch
 from l2g2g.training.rows import TrainingRows
 from l2g2g.training.whole_pass import InputRows, RowSource, feature_blocks
@@ -85,12 +86,14 @@ def run_split(
     start: Start | None = None,
     patches: RunPatches | None = None,
     communicator: Communicator = LOCAL,
+    gather: bool = True,
 ) -> Run:
     """Train on a split. final_graph: the graph the final vectors are computed on, if not the training graph.
 
     keep: also what it takes to embed new nodes later. start: a model to go on with, instead of a new one.
     patches: that were cut before; None cuts the training graph.
-    communicator: of the ranks of a torchrun job, which train together; only the first gets the vectors.
+    communicator: of the ranks of a torchrun job, which train together. gather: whether the first gets the vectors of
+    all nodes; otherwise each rank has those of a range of nodes.
     """
     clock = clock or Stopwatch()
     graph: GraphStore = split.train
@@ -108,7 +111,7 @@ def run_split(
     if graph.num_features and not config.considers_structure(graph.num_nodes):
         config = replace(config, structure="none")
     if start is None:
-        num_edges = 0 if validation is None else len(validation.positive)
+        num_edges = 0 if validation is None else validation.num_edges
         width = choose_width(count_features(graph, communicator), num_edges, config) if config.most_direct else 0
         config = replace(config, direct_width=width)
     columns = Columns(graph, config, communicator)
@@ -128,7 +131,7 @@ def run_split(
     if done.choice.summary():
         _log.info("%s: %s", graph.name, done.choice.summary())
     setting = done.setting
-    shard, patch_set, is_first = setting.shard, patches.patch_set, setting.shard.is_first
+    shard, patch_set = setting.shard, patches.patch_set
     # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
     passes = passes_whole_graph(patch_set, setting.config)
     scored = split.validation if final_graph is not None and (validation is not None or not passes) else None
@@ -141,20 +144,22 @@ def run_split(
         with clock.measure("inspect"):
             inspection = done.inspect(scored, links) if keep else done.inspect_scores(scored)
     spectral_auc = None
-    if scored is not None and is_first:
+    if scored is not None:
         with clock.measure("baseline"):
             spectral_auc = score_spectral(graph, scored, setting.config)
     with clock.measure("assemble"):
         final_graph = final_graph or graph
         embedding, frame = done.assemble(final_graph)
-        check_embedding(embedding, setting.config)
+        check_embedding(embedding, setting.config, communicator)
+        if gather:
+            embedding = SharedRows(communicator, "node vectors").on_first(embedding)
     messages = describe_messages(shard)
     note_seconds(clock, done.trained.history, checkpoints)
     used = setting.config if patches.on_disk is None else replace(setting.config, patches=patch_set.num_patches)
     fitted = None
     if keep:
         setting = setting.with_all_inputs()
-    if keep and is_first:
+    if keep and communicator.is_first:
         states = partial(setting.make_states, final_graph)
         fitted = remember(setting.model, used, setting.inputs.inputs, patch_set, frame, states, whole=passes)
     return Run(
@@ -162,7 +167,7 @@ def run_split(
         Trained(setting.model, frame, done.trained.history),
         patch_set,
         used,
-        patches.kept_edge_fraction(graph, communicator),
+        patches.kept_edge_fraction(graph),
         clock.seconds,
         fitted,
         inspection,
@@ -205,11 +210,7 @@ class _Finished:
         model, read = widen(trained, inputs, directions, term, config)
         self._replace_model(model, read, graph)
         vectors = self._embed()[0].cpu().numpy()
-        found = DirectWeights(
-            **communicator.decide(
-                lambda: asdict(fit_direct(model, vectors, term, validation, trained.dim, seed=config.seed))
-            )
-        )
+        found = fit_direct(model, vectors, term, validation, trained.dim, seed=config.seed)
         model, read = set_weights(model, read, found, trained.dim)
         self._replace_model(model, read, graph)
         scores = {"trained": found.trained_auc, "direct": found.auc}
@@ -226,30 +227,35 @@ class _Finished:
         """Only the scores of some pairs, on the first rank. pairs: that training did not see; None for none."""
         if pairs is None:
             return Inspection()
+        return Inspection(self._score(pairs, self._embed()[0].cpu().numpy()))
+
+    def _score(self, pairs: Pairs, vectors: np.ndarray) -> ScoredPairs | None:
+        """The pairs with their scores, on the first rank. vectors: as in `score_pairs`. Every rank must ask."""
         setting = self.setting
-        vectors, _ = self._embed()
-        if not setting.shard.is_first:
-            return Inspection()
-        scorer = setting.model.decoder.score
-        return Inspection(ScoredPairs.of("validation", vectors.cpu().numpy(), pairs, scorer, setting.config.seed))
+        scores, every = score_pairs(vectors, pairs, setting.model.decoder.score), pairs.on_first()
+        if not pairs.communicator.is_first:
+            return None
+        return ScoredPairs.of_scores("validation", every, scores, setting.config.seed)
 
     def inspect(self, pairs: Pairs | None, links: Callable[[np.ndarray], LinkModel | None] | None) -> Inspection:
-        """All that the record of a run says of the training, on the first rank. pairs: as in `inspect_scores`."""
-        setting, graph = self.setting.with_all_inputs(), self.setting.split.train
-        if not setting.shard.is_first:
-            return Inspection()
-        alone = setting.shard.communicator.size == 1
-        return inspect_training(
-            setting.model,
-            cast(Batches, self.batches) if alone else setting.make_batches(graph, 0, every=True),
-            setting.patches.patch_set,
-            setting.settings,
-            self.trained.frame,
-            self.whole if alone else setting.make_pass(graph, alone=True),
-            validation=pairs,
-            scorer=setting.model.decoder.score,
-            fit_links=links,
-        )
+        """All that the record of a run says of the training, on the first rank. pairs: as in `inspect_scores`.
+
+        links: fits a link model to vectors that have not seen the validation pairs.
+        """
+        setting = self.setting.with_all_inputs()
+        graph, patch_set = setting.split.train, setting.patches.patch_set
+        scored, found, frame = None, None, self.trained.frame
+        if pairs is not None or self.whole is None:  # without a whole pass this is what aligns the patches
+            embedding, frame = self._embed()
+        if pairs is not None:
+            vectors = embedding.cpu().numpy()
+            scored = self._score(pairs, vectors)
+            found = None if links is None else links(vectors)
+        if not setting.shard.communicator.is_first or patch_set.num_patches == 1:
+            return Inspection(scored, None, None if found is None else found.to_dict())
+        batches = cast(Batches, self.batches) if setting.shard.has_all else setting.make_batches(graph, 0, every=True)
+        residuals = patch_residuals(encode_patches(setting.model, batches).cpu(), patch_set, frame.to("cpu"))
+        return Inspection(scored, residuals, None if found is None else found.to_dict())
 
     def assemble(self, graph: GraphStore) -> tuple[torch.Tensor, Frame]:
         """The final vectors, on this graph, and the alignment of the patches."""
@@ -346,8 +352,8 @@ def fit_links(
     return fit_link_model(train.to_graph(), vectors, decoder, split.validation, split.held_out, **how)
 
 
-def check_embedding(embedding: torch.Tensor, config: Config) -> None:
-    """Refuse final vectors that say nothing."""
-    trouble = embedding_trouble(embedding)
-    if trouble is not None and (config.epochs != 0 or not bool(torch.isfinite(embedding).all())):
+def check_embedding(embedding: torch.Tensor, config: Config, communicator: Communicator) -> None:
+    """Refuse final vectors that say nothing. embedding: as in `embedding_trouble`."""
+    trouble = embedding_trouble(embedding, communicator)
+    if trouble is not None and (config.epochs != 0 or trouble == NOT_FINITE):
         raise NumericalError(f"{trouble}; lower the learning rate (--lr), or give features that tell nodes apart")

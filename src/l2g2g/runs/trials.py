@@ -42,7 +42,7 @@ def choose_candidate(
     with candidates.clock.measure("choose"):
         by_degree = candidates.begin(replace(paused.config, negative_sampling="degree"))
         by_degree.training.run(trial)
-    choice = choose_negatives(choice, uniform, by_degree.training.best_score, len(validation.positive))
+    choice = choose_negatives(choice, uniform, by_degree.training.best_score, validation.num_edges)
     if choice.negatives == "degree":
         return by_degree, choice, spectral
     del by_degree
@@ -97,7 +97,7 @@ def _choose_structure(
             few = min(few, config.spectral_width(columns.num_features))
         blended = candidates.begin(replace(config, structure="blend", structure_width=few))
         blended.training.run(trial)
-    choice = choose_blend(choice, blended.training.best_score, len(validation.positive), is_learned=config.is_learned)
+    choice = choose_blend(choice, blended.training.best_score, validation.num_edges, is_learned=config.is_learned)
     del blended
     if choice.structure == "blend":
         return candidates.begin(replace(config, structure="blend")), choice, found

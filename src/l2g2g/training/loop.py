@@ -39,7 +39,7 @@ _MANY_PATCHES = 1000
 _FEW_ROWS = 2000
 # A loss that falls by more than this share while patience runs out is not on a plateau.
 _FAST_FALL = 0.1
-WholePass = Callable[[Autoencoder], Tensor]  # (num_nodes, dim) vectors from one pass over the whole graph
+WholePass = Callable[[Autoencoder], Tensor]  # (num_nodes, dim) from one pass over the whole graph, as `embed_nodes`
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ class Training:
         batches: Gone through one by one, once or twice an epoch; a batch may be made when its turn comes.
         global_pairs: What is scored where the scope is global.
         whole: As in `embed_nodes`.
-        validate: Global embedding (num_nodes, dim) -> score, higher is better. The state of the best is kept.
+        validate: Embedding (num_nodes, dim) -> score, higher is better. The state of the best is kept. Every rank asks,
+            with the vectors of its range of nodes, and all get the same.
         margin: By how much another score must be higher than this one to count; with a falling rate the last epoch is
             kept unless an earlier one is better by that much. Few validation pairs prefer some epoch by chance.
         either: With `whole` and `validate`: the mean of the patches is validated too, and the better of both counts.
@@ -188,7 +189,8 @@ class Training:
         """What is wrong with the vectors, if anything, their score if nothing is, and the frame of the patches."""
         state = self.state
         embedding, frame = embed_nodes(state.model, self.batches, self.shard, self.settings, state.frame, whole)
-        return *self.shard.decide(lambda: _judge(embedding, validate)), frame
+        trouble = embedding_trouble(embedding, self.shard.communicator)
+        return trouble, 0.0 if trouble is not None else validate(embedding), frame
 
     def score_assemblies(self, trained: Trained) -> dict[str, float]:
         """Validation scores of the vectors as the mean of the patches, and by the pass over the whole graph."""
@@ -284,12 +286,6 @@ def _run_epoch(
     return trouble
 
 
-def _judge(embedding: Tensor, validate: Callable[[Tensor], float]) -> tuple[str | None, float]:
-    """What is wrong with the vectors, if anything, and their score if nothing is."""
-    trouble = embedding_trouble(embedding)
-    return trouble, 0.0 if trouble is not None else validate(embedding)
-
-
 def _report(state: LoopState, refreshed: bool, batches: Batches, shard: Shard) -> EpochReport:
     """The epoch that is just over. A rank that has some patches only cannot measure how well all agree."""
     patch_set = shard.patch_set
@@ -319,10 +315,10 @@ def embed_nodes(
     frame: Frame,
     whole: WholePass | None = None,
 ) -> tuple[Tensor, Frame]:
-    """The global (num_nodes, dim) embedding, and the frame of the patches.
+    """The (num_nodes, dim) embedding, and the frame of the patches.
 
     Encode all patches, align them anew and average; or, with `whole`, one pass of the shared encoder over the
-    whole graph. Of several ranks only the first gets the vectors, the others an empty table.
+    whole graph. Of several ranks each gets the vectors of a range of nodes.
     """
     with torch.no_grad():
         if whole is not None:

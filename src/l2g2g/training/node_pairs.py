@@ -90,6 +90,7 @@ class NodePairs:
     Args:
         rows: The training edges of the nodes that this process owns.
         held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives; none of them is a training edge.
+            Rows of nodes that have no row here may be missing.
         negatives_per_edge: Non-edges drawn for every edge.
         options: How pairs are drawn and counted.
         device: Where the tensors live.
@@ -267,12 +268,13 @@ class NodePairs:
         make = partial(DrawPlan.make, np.arange(num_nodes), offsets, first, counts, shares=shares)
         nothing = np.zeros(num_nodes + 1, np.int64), np.empty(0, np.int32)
         if TARGET_WEIGHTS[self.options.negative_sampling] is None:
-            num_excluded = 2 * self.rows.num_edges + self.held_out.nnz  # no held-out pair is a training edge
+            # No held-out pair is a training edge.
+            num_excluded = 2 * self.rows.num_edges + self._add_up(self._held_here.nnz)
             draws = make(likely=likely_uniform(np.array([num_nodes]), np.array([num_excluded])))
             return NegativePlan(draws, self._pack(draws) if self._streams else nothing, wanted=self._is_owned)
         units = TargetUnits.make(self.options.negative_sampling, self._scored_degrees, offsets)
-        taken = self._add_up(sum(int(units.each[block.indices].sum()) for block in self.rows.blocks()))
-        taken += int(units.each[self.held_out.indices].sum())
+        excluded = (part.indices for part in (*self.rows.blocks(), self._held_here))
+        taken = self._add_up(sum(int(units.each[indices].sum()) for indices in excluded))
         return NegativePlan(make(likely=units.likely(offsets, np.array([taken]))), nothing, units, self._is_owned)
 
     def _pack(self, draws: DrawPlan) -> tuple[np.ndarray, np.ndarray]:
@@ -287,6 +289,11 @@ class NodePairs:
         ]
         packed: tuple[np.ndarray, np.ndarray] = kernels().pack_pattern(*patterns, draws.order, draws.places)
         return packed
+
+    @property
+    def _held_here(self) -> sp.csr_array:
+        """(num_rows, num_nodes) the held-out pairs of the rows that are here."""
+        return self.held_out if self.rows.nodes is None else self.held_out[self.rows.nodes]
 
     @property
     def _scored_degrees(self) -> np.ndarray:

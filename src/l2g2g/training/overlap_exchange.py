@@ -32,8 +32,9 @@ class OverlapExchange:
         first_rank, second_rank = owners[overlaps.edges.numpy()].T if overlaps.num_pairs else np.empty((2, 0), np.int64)
         sizes = overlaps.sizes.numpy()
         first, second = _entry_ranks(first_rank, sizes), _entry_ranks(second_rank, sizes)
-        places = _places(patch_set, owners == me)
-        second_rows = overlaps.second_rows.numpy()
+        places = [
+            _find_places(patch_set, owners == me, rows.numpy()) for rows in (overlaps.first_rows, overlaps.second_rows)
+        ]
         # By receiver or by sender, and then in the order of the entries: sender and receiver know it.
         self.lengths = [
             int(((first == rank) & (second == me)).sum()) if rank != me else 0 for rank in range(communicator.size)
@@ -42,18 +43,24 @@ class OverlapExchange:
             int(((first == me) & (second == rank)).sum()) if rank != me else 0 for rank in range(communicator.size)
         ]
         outgoing = [np.flatnonzero((first == rank) & (second == me)) for rank in range(communicator.size) if rank != me]
-        self.outgoing = torch.from_numpy(places[second_rows[np.concatenate([np.empty(0, np.int64), *outgoing])]])
-        self.own = self._index(patch_set, first_rank == me, first == me, second, places)
+        self.outgoing = torch.from_numpy(places[1][np.concatenate([np.empty(0, np.int64), *outgoing])])
+        num_own = int(patch_set.sizes[owners == me].sum())
+        self.own = self._index(patch_set, num_own, first_rank == me, first == me, second, *places)
         self.pair_counts = np.bincount(first_rank, minlength=communicator.size).tolist()
         self.order = torch.from_numpy(np.argsort(np.argsort(first_rank, kind="stable"), kind="stable"))
 
     def _index(
-        self, patch_set: PatchSet, pairs: np.ndarray, entries: np.ndarray, second: np.ndarray, places: np.ndarray
+        self,
+        patch_set: PatchSet,
+        num_own: int,
+        pairs: np.ndarray,
+        entries: np.ndarray,
+        second: np.ndarray,
+        first_places: np.ndarray,
+        rows: np.ndarray,
     ) -> OverlapIndex:
         """The pairs of this rank, as rows of its own patches followed by those that come from elsewhere."""
         overlaps = patch_set.overlaps
-        num_own = int((places >= 0).sum())
-        rows = places[overlaps.second_rows.numpy()]
         position = num_own
         for rank in range(self.communicator.size):
             if rank != self.communicator.rank:
@@ -64,7 +71,7 @@ class OverlapExchange:
             patch_set.num_patches,
             overlaps.edges[torch.from_numpy(pairs)],
             torch.from_numpy(np.concatenate([[0], np.cumsum(overlaps.sizes.numpy()[pairs])]).astype(np.int64)),
-            torch.from_numpy(places[overlaps.first_rows.numpy()][entries]),
+            torch.from_numpy(first_places[entries]),
             torch.from_numpy(rows[entries]),
         )
 
@@ -88,7 +95,9 @@ def _entry_ranks(pair_ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.repeat(pair_ranks, sizes)
 
 
-def _places(patch_set: PatchSet, own: np.ndarray) -> np.ndarray:
-    """(num_rows,) where each stacked row stands among those of the own patches; -1 for the rows of others."""
-    is_own = np.repeat(own, patch_set.sizes)
-    return np.where(is_own, np.cumsum(is_own) - 1, -1)
+def _find_places(patch_set: PatchSet, own: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(num_rows,) where some stacked rows stand among those of the own patches; -1 for the rows of others."""
+    sizes = np.where(own, patch_set.sizes, 0)
+    patches = np.searchsorted(patch_set.offsets, rows, side="right") - 1
+    places = (np.cumsum(sizes) - sizes)[patches] + rows - patch_set.offsets[patches]
+    return np.where(own[patches], places, -1)

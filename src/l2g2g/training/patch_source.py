@@ -90,17 +90,15 @@ class StoredPatches:
 
     Args:
         store: The patches with all edges.
+        patch_set: Their node lists, in memory or on disk.
         inputs: How the encoder reads nodes.
         rule: Which edges are held out of training; None for none.
     """
 
-    def __init__(self, store: PatchStore, inputs: InputMap, rule: HeldOutRule | None = None) -> None:
-        self.store, self.inputs, self.rule = store, inputs, rule
-
-    @property
-    def patch_set(self) -> PatchSet:
-        """All patches."""
-        return self.store.patch_set
+    def __init__(
+        self, store: PatchStore, patch_set: PatchSet, inputs: InputMap, rule: HeldOutRule | None = None
+    ) -> None:
+        self.store, self.patch_set, self.inputs, self.rule = store, patch_set, inputs, rule
 
     @property
     def weighted(self) -> bool:

@@ -10,12 +10,15 @@ from torch import Tensor
 from l2g2g.alignment.synchronise import Frame
 from l2g2g.errors import NumericalError
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.shared_rows import SharedRows
+from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.training.adam import Adam
 
 _MOST_RECOVERIES, _SMALLER = 3, 0.3
 # Vectors that differ by less than this part of their length are the same to an inner product in float32.
 _SPREAD = 1e-5
 _EXPLODED = 100.0
+NOT_FINITE = "some vectors are not finite numbers"
 
 
 def loss_trouble(loss: float, first_loss: float) -> str | None:
@@ -27,13 +30,19 @@ def loss_trouble(loss: float, first_loss: float) -> str | None:
     return None
 
 
-def embedding_trouble(embedding: Tensor) -> str | None:
-    """What is wrong with vectors (num_nodes, dim), if anything: not finite, or all of them the same."""
-    if not bool(torch.isfinite(embedding).all()):
-        return "some vectors are not finite numbers"
-    length = float(embedding.double().square().mean())
-    spread = float((embedding - embedding.mean(0)).double().square().mean())
-    if len(embedding) > 1 and spread <= _SPREAD**2 * length + 1e-30:
+def embedding_trouble(embedding: Tensor, communicator: Communicator = LOCAL) -> str | None:
+    """What is wrong with vectors (num_nodes, dim), if anything: not finite, or all of them the same.
+
+    communicator: of ranks that have some of the vectors each; all get the same answer.
+    """
+    shared = SharedRows(communicator, "check")
+    num_bad, num_nodes = shared.sums(float((~torch.isfinite(embedding)).sum()), float(len(embedding)))
+    if num_bad:
+        return NOT_FINITE
+    mean = shared.total(embedding.double().sum(0)).div_(max(1.0, num_nodes)).to(embedding.dtype)
+    squares = (part.double().square().sum() for part in (embedding, embedding - mean))
+    length, spread = (each / (num_nodes * embedding.shape[1]) for each in shared.sums(*map(float, squares)))
+    if num_nodes > 1 and spread <= _SPREAD**2 * length + 1e-30:
         return "all vectors became the same"
     return None
 

@@ -87,7 +87,7 @@ class RowBatches(list[RowBatch]):
 
 
 class RowPass:
-    """Encodes all nodes of a graph, each rank its own. (num_nodes, dim) mean vectors on the first, none on the others.
+    """Encodes all nodes of a graph, each rank its own. (num_owned, dim) mean vectors.
 
     Args:
         batch: The rows of this rank.
@@ -97,8 +97,7 @@ class RowPass:
         self.batch = batch
 
     def __call__(self, model: Autoencoder) -> Tensor:
-        """The vectors of all nodes, computed layer by layer."""
+        """The vectors, computed layer by layer."""
         return_freed_memory()  # of the epochs: the tables of all nodes need it
         with torch.no_grad():
-            vectors = model.encode(self.batch.inputs)[0]
-        return self.batch.rows.gather_first(vectors.contiguous())
+            return model.encode(self.batch.inputs)[0].contiguous()

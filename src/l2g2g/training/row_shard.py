@@ -6,7 +6,7 @@ import numpy as np
 
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.parallel.node_table import NodeTable
-from l2g2g.patches.overlap import whole_graph
+from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.shard import Shard
 
 
@@ -15,10 +15,11 @@ class RowShard(Shard):
 
     Args:
         rows: The training edges of this rank's nodes.
+        patch_set: The whole graph as its only patch.
     """
 
-    def __init__(self, rows: LocalRows) -> None:
-        super().__init__(whole_graph(rows.num_nodes), rows.communicator, np.zeros(1, np.int64))
+    def __init__(self, rows: LocalRows, patch_set: PatchSet) -> None:
+        super().__init__(patch_set, rows.communicator, np.zeros(1, np.int64))
         self.rows, self.patches = rows, np.array([0])
         self.nodes = np.arange(rows.low, rows.high)
         self._table = NodeTable(self.communicator, rows.owners, self.nodes)

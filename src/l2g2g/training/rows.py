@@ -177,17 +177,17 @@ def share_rows(rows: TrainingRows, communicator: Communicator, *, keep_bytes: in
     if communicator.size == 1:
         return LocalRows(rows)
     own = TrainingRows(rows.graph, span=rank_span(rows.graph, communicator))
-    return LocalRows(own, communicator, _rank_bounds(rows.graph, communicator.size), keep_bytes=keep_bytes)
+    return LocalRows(own, communicator, rank_bounds(rows.graph, communicator.size), keep_bytes=keep_bytes)
 
 
 def rank_span(graph: GraphStore, communicator: Communicator) -> tuple[int, int]:
     """(low, high) the range of nodes of this rank; all for one process."""
     if communicator.size == 1:
         return 0, graph.num_nodes
-    low, high = _rank_bounds(graph, communicator.size)[communicator.rank : communicator.rank + 2].tolist()
+    low, high = rank_bounds(graph, communicator.size)[communicator.rank : communicator.rank + 2].tolist()
     return low, high
 
 
-def _rank_bounds(graph: GraphStore, num_ranks: int) -> np.ndarray:
+def rank_bounds(graph: GraphStore, num_ranks: int) -> np.ndarray:
     """(num_ranks + 1,) the ranges of nodes of all ranks: the same of a graph and of what training sees of it."""
     return balance_rows(graph.row_start, graph.num_nodes, num_ranks)

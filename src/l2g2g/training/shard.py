@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from l2g2g.alignment.pairs import PairMoments
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.parallel.communicator import Communicator, MessageCount
-from l2g2g.parallel.node_table import NodeTable
+from l2g2g.parallel.node_table import ListedOwners, NodeTable
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.overlap_exchange import OverlapExchange
 
@@ -26,6 +25,7 @@ class Shard:
         patch_set: All patches.
         communicator: Of this rank; None for one process.
         owners: (num_patches,) the rank of every patch; None for one process.
+        bounds: (num_ranks + 1,) the ranges of nodes by which vectors are handed out; None for one process.
         apart: Nothing is shared and nothing is read before the end, so nothing is sent in training.
 
     Attributes:
@@ -38,10 +38,12 @@ class Shard:
         patch_set: PatchSet,
         communicator: Communicator | None = None,
         owners: np.ndarray | None = None,
+        bounds: np.ndarray | None = None,
         *,
         apart: bool = False,
     ) -> None:
         self.patch_set, self.apart = patch_set, apart
+        self.bounds = np.array([0, patch_set.num_nodes]) if bounds is None else bounds
         self.communicator = communicator or Communicator()
         self.communicator.sent = MessageCount()  # those of this training
         self.owners = np.zeros(patch_set.num_patches, np.int64) if owners is None else owners
@@ -54,23 +56,40 @@ class Shard:
         """Whether all patches are here."""
         return self.communicator.size == 1
 
-    @property
-    def is_first(self) -> bool:
-        """Whether vectors of all nodes end here."""
-        return self.communicator.is_first
-
     @cached_property
     def table(self) -> NodeTable:
         """Rows of all nodes; a node is owned by the rank of its first patch."""
         patch_set = self.patch_set
-        homes = np.empty(patch_set.num_nodes, np.int16)
-        homes[patch_set.global_nodes[::-1]] = np.repeat(self.owners.astype(np.int16), patch_set.sizes)[::-1]
-        return NodeTable(self.communicator, homes, self.nodes)
+        homes = np.empty(patch_set.num_nodes, np.min_scalar_type(self.communicator.size))
+        for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
+            homes[patch_set.nodes_of(patch)] = self.owners[patch]
+        return NodeTable(self.communicator, ListedOwners(homes, self.communicator.size), self.nodes)
 
     @cached_property
     def nodes(self) -> np.ndarray:
         """(num_local,) int64 ascending, the nodes of the patches here."""
         return np.unique(self._part.global_nodes).astype(np.int64)
+
+    def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
+        """(num_rows,) how much every row of some patches here counts; see `PatchSet`. At first every rank must ask."""
+        if self.has_all:
+            return self.patch_set.shares_of(patches)
+        places = np.searchsorted(self.patches, self.patches if patches is None else patches)
+        bounds = self._part.offsets
+        return np.concatenate([self._row_shares[bounds[place] : bounds[place + 1]] for place in places])
+
+    @cached_property
+    def _row_shares(self) -> np.ndarray:
+        """(num_own_rows,) float32: the rows that other ranks have of a node are added up at its owner."""
+        part, table = self._part, self.table
+        weights, place = part.row_weights, table.place(part.global_nodes, np.ones(part.num_rows, np.float32))
+        table.clear()
+        table.scatter_add(place, torch.tensor(weights, device=self.communicator.device)[:, None])
+        table.complete("shares")
+        table.return_ghosts("shares")
+        totals = table.take(place)[:, 0].cpu().numpy()
+        table.clear()
+        return (weights / totals).astype(np.float32)
 
     @cached_property
     def _part(self) -> PatchSet:
@@ -100,7 +119,7 @@ class Shard:
         return loss
 
     def assemble(self, stacked: Tensor, frame: Frame) -> Tensor:
-        """(num_nodes, dim) mean vectors of all nodes on the first rank, and none on the others.
+        """(num_nodes, dim) mean vectors; on several ranks those of the range of nodes of this one.
 
         stacked: (num_rows, dim) rows of the patches here, in their order.
         """
@@ -108,16 +127,12 @@ class Shard:
         offsets = torch.from_numpy(part.offsets).to(stacked.device)
         aligned = apply_frame(stacked, offsets, frame.part(self.patches))
         table.clear()
-        shares = self.patch_set.shares_of(self.patches)
+        shares = self.shares_of(self.patches)
         table.scatter_add(table.place(part.global_nodes, shares), aligned)
         table.complete("node sums")
-        vectors = table.to_first("node means")
+        vectors = table.by_range("node means", self.bounds)
         table.clear()
         return vectors
-
-    def decide(self, judge: Callable[[], Any]) -> Any:
-        """What the first rank finds, for all; see `Communicator`."""
-        return self.communicator.decide(judge)
 
     def end(self, losses: list[float]) -> list[float]:
         """After the last epoch: the losses of all ranks. Those that trained apart know only their part of each."""
