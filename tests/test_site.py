@@ -53,7 +53,7 @@ def test_reference_pages_hold_what_the_code_says(site):
     python = (site / "api.html").read_text()
     for name in ("l2g2g.estimators.estimator.L2G2G", "l2g2g.graphs.read.read_graph", "l2g2g.alignment.align.align"):
         assert f'id="{name}"' in python
-    assert "accuracy depends on it little" in python  # the parameter patches, from the table of options
+    assert "accuracy hardly depends on it" in python  # the parameter patches, from the table of options
     errors = (site / "errors.html").read_text()
     assert "never run; save plain arrays" in errors.split('id="all-messages"')[1]
     assert "Where things are" in (site / "contributing.html").read_text()

@@ -92,7 +92,7 @@ def test_a_run_is_the_same_under_the_clock(recorded, planted):
     assert row["auc"] == plain["auc"]
     np.testing.assert_array_equal(under_the_clock.embedding, run.embedding)
     names = {each["name"]: each for each in functions}
-    assert names["graphs.splits.split_links"]["calls"] == 1
+    assert names["graphs.splits.split_edges"]["calls"] == 1
     assert names["training.objective.accumulate_gradients"]["calls"] >= 1
     assert names["core.backward_layer"]["calls"] == 3
     assert "torch.Tensor.backward" not in names  # the native kernels have gradients of their own
