@@ -23,7 +23,7 @@ from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.adam import Adam
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
-from l2g2g.training.heap import keep_freed_memory
+from l2g2g.training.heap import keep_freed_memory, return_freed_memory
 from l2g2g.training.objective import GlobalLoss, ObjectiveSettings, accumulate_gradients, in_patch_order
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.recovery import Recovery, embedding_trouble, loss_trouble
@@ -339,6 +339,8 @@ def encode_patches(model: Autoencoder, batches: Batches) -> Tensor:
             rows.append(model.encode(batch.inputs, int(batch.patches[0]))[0])
             patches.append(batch.patches)
             sizes.append(batch.offsets.diff())
+        if not batches.is_block:
+            return_freed_memory()  # of patches that came and went: what follows needs it in one piece
         return in_patch_order(torch.cat(rows), patches, sizes)
 
 
