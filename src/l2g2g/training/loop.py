@@ -339,7 +339,7 @@ def encode_patches(model: Autoencoder, batches: Batches) -> Tensor:
             rows.append(model.encode(batch.inputs, int(batch.patches[0]))[0])
             patches.append(batch.patches)
             sizes.append(batch.offsets.diff())
-        if not batches.is_block:
+        if len(rows) > 1:
             return_freed_memory()  # of patches that came and went: what follows needs it in one piece
         return in_patch_order(torch.cat(rows), patches, sizes)
 

@@ -15,6 +15,7 @@ from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.training.adam import Adam
 
 _MOST_RECOVERIES, _SMALLER = 3, 0.3
+_ROWS_AT_ONCE = 1 << 16
 # Vectors that differ by less than this part of their length are the same to an inner product in float32.
 _SPREAD = 1e-5
 _EXPLODED = 100.0
@@ -36,12 +37,15 @@ def embedding_trouble(embedding: Tensor, communicator: Communicator = LOCAL) -> 
     communicator: of ranks that have some of the vectors each; all get the same answer.
     """
     shared = SharedRows(communicator, "check")
-    num_bad, num_nodes = shared.sums(float((~torch.isfinite(embedding)).sum()), float(len(embedding)))
+    parts = embedding.split(_ROWS_AT_ONCE)  # copies in float64 of all vectors would be the largest tables of a run
+    num_bad = sum(float((~torch.isfinite(part)).sum()) for part in parts)
+    num_bad, num_nodes = shared.sums(num_bad, float(len(embedding)))
     if num_bad:
         return NOT_FINITE
-    mean = shared.total(embedding.double().sum(0)).div_(max(1.0, num_nodes)).to(embedding.dtype)
-    squares = (part.double().square().sum() for part in (embedding, embedding - mean))
-    length, spread = (each / (num_nodes * embedding.shape[1]) for each in shared.sums(*map(float, squares)))
+    total = torch.stack([part.double().sum(0) for part in parts]).sum(0)
+    mean = shared.total(total).div_(max(1.0, num_nodes)).to(embedding.dtype)
+    squares = (sum(float((part - origin).double().square().sum()) for part in parts) for origin in (0.0, mean))
+    length, spread = (each / (num_nodes * embedding.shape[1]) for each in shared.sums(*squares))
     if num_nodes > 1 and spread <= _SPREAD**2 * length + 1e-30:
         return "all vectors became the same"
     return None
