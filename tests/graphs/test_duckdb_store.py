@@ -176,3 +176,13 @@ def test_the_remedy_fits_the_cause(tmp_path, monkeypatch, kind, said, remedy):
     with pytest.raises(ResourceError, match=remedy) as caught:
         prepare(tmp_path / "e.csv", tmp_path / "store")
     assert kind == "OutOfMemoryException" or said in str(caught.value)
+
+
+@pytest.mark.parametrize("with_features", [False, True])
+def test_a_node_called_like_a_missing_value_is_told(tmp_path, caplog, with_features):
+    (tmp_path / "edges").mkdir()
+    pq.write_table(pa.table({"source": ["ann", "bob"], "target": ["bob", "NaN"]}), tmp_path / "edges" / "0.parquet")
+    pq.write_table(pa.table({"id": ["ann", "bob", "NaN"], "x": [1.0, 2.0, 3.0]}), tmp_path / "features.parquet")
+    with caplog.at_level("INFO"):
+        prepare(tmp_path / "edges", tmp_path / "store", tmp_path / "features.parquet" if with_features else None)
+    assert "'NaN' is read as a node" in caplog.text

@@ -1,12 +1,14 @@
 """Embedding parts: a folder of Parquet files says what one file says, also where ranks write it together."""
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import embedding_parts
-from l2g2g.graphs.embedding_parts import check_parts, is_parts, write_parts
+from l2g2g.graphs.embedding_parts import check_output, check_parts, is_parts, write_parts
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.write import write_embedding
 
@@ -50,6 +52,27 @@ def test_what_fails_leaves_the_parts_before_it(tmp_path, monkeypatch):
         write_parts(tmp_path / "parts", 2 * VECTORS)
     np.testing.assert_array_equal(read_embedding(tmp_path / "parts")[1], VECTORS)
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+def test_parts_come_back_where_the_new_ones_cannot_take_their_place(tmp_path, monkeypatch):
+    write_parts(tmp_path / "parts", VECTORS)
+    rename = Path.replace
+
+    def fail(path, target):
+        if path.name.endswith(".part") and Path(target).name == "parts":
+            raise OSError("no")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(ResourceError):
+        write_parts(tmp_path / "parts", 2 * VECTORS)
+    np.testing.assert_array_equal(read_embedding(tmp_path / "parts")[1], VECTORS)
+    assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+def test_a_folder_without_a_slash_is_told_about_parts(tmp_path):
+    with pytest.raises(InputError, match=r"is a folder; give the name of a file in it, or .*/ for Parquet parts"):
+        check_output(str(tmp_path))
 
 
 def test_other_files_are_never_deleted(tmp_path):

@@ -7,7 +7,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs import stored_text
 from l2g2g.graphs.array_folder import open_folder
 from l2g2g.graphs.array_writer import write_folder
-from l2g2g.graphs.stored_text import decode_text, read_text, text_parts, write_text
+from l2g2g.graphs.stored_text import decode_text, read_text, text_arrays, write_text
 
 NAMES = np.array(["a", "", "Müller & Söhne", "日本", "x" * 300, "\n"], object)
 
@@ -28,7 +28,7 @@ def test_names_come_back_in_parts(tmp_path, monkeypatch, at_once):
 
 
 def test_nothing_is_an_offset_alone(tmp_path):
-    assert [(name, rows.tolist()) for name, rows in text_parts("ids", [])] == [("ids_offsets", [0])]
+    assert [(name, rows.tolist()) for name, rows in text_arrays("ids", [])] == [("ids_offsets", [0])]
     assert decode_text(np.empty(0, np.uint8), np.zeros(1, np.int64)).tolist() == []
 
 

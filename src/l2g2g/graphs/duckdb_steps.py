@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-_LEAST_PER_THREAD = 250_000_000  # bytes, twice of what DuckDB's manual advises: two threads on 254 MB ran out of memory
+_LEAST_PER_THREAD = 250_000_000  # bytes, twice what DuckDB's manual advises: two threads ran out of 254 MB
 _ROWS_AT_ONCE = 1 << 18
 _ROW_GROUP_BYTES = 1 << 25
 _ROW_GROUP_STEP, _LARGEST_ROW_GROUP = 2048, 122_880

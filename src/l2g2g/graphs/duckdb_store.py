@@ -32,7 +32,7 @@ from l2g2g.graphs.read import refuse_for_tables
 from l2g2g.graphs.read_edges import EdgeBatches, open_parquet_edges, open_text_edges
 from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, open_features
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
-from l2g2g.graphs.stored_text import text_parts
+from l2g2g.graphs.stored_text import text_arrays
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 from l2g2g.graphs.vector_table import RowName, VectorTable
 
@@ -132,6 +132,10 @@ class _Preparation:
                 step("rows", partial(self._match, facts, named))
         if isinstance(features, NodeRows):
             self._refuse_repeated("nodes", features.source_name, lambda row: f"row {row + 1}")
+        elif facts["ids"] == "VARCHAR":
+            listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
+            found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({listed})")
+            tell_placeholders(self.path, [name for (name,) in found])
         with measure("sort"):
             merged = self._write_edges(writer, facts)
         with measure("features"):
@@ -338,10 +342,6 @@ class _Preparation:
         ids = "BIGINT" if facts["integers"] and not num_new else match
         order = f"CAST(id AS {ids})" if self.path.is_dir() else "place"
         run(f"CREATE TABLE nodes AS SELECT id FROM found ORDER BY {order}")
-        if ids == "VARCHAR":
-            listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
-            named = run(f"SELECT id FROM found WHERE id IN ({listed}) AND place < {_BEHIND}")
-            tell_placeholders(self.path, [name for (name,) in named])
         run("DROP TABLE found")
         return {"match": match, "ids": ids, "num_nodes": num_nodes}
 
@@ -446,7 +446,7 @@ class _Preparation:
             for block in everything:
                 writer.append(name, block.to_numpy())
             return
-        for part, rows in text_parts(name, everything):
+        for part, rows in text_arrays(name, everything):
             writer.append(part, rows)
 
     def _write_features(self, writer: FolderWriter, num_nodes: int) -> int:

@@ -31,6 +31,8 @@ def check_output(output: str, node_ids: NodeIds | None = None) -> None:
     """Refuse an output that could not be written, a file or a folder of parts; see `check_output` of `write`."""
     if is_parts(output):
         check_parts(Path(output))
+    elif Path(output).is_dir():
+        raise InputError(f"{output}: is a folder; give the name of a file in it, or {output}/ for Parquet parts")
     else:
         write.check_output(output, node_ids)
 
@@ -101,5 +103,10 @@ def _put_in_place(new: Path, folder: Path) -> None:
         old = new.with_suffix(".old")
         if folder.exists():
             folder.replace(old)
-        new.replace(folder)
+        try:
+            new.replace(folder)
+        except BaseException:
+            if old.exists():
+                old.replace(folder)
+            raise
         shutil.rmtree(old, ignore_errors=True)

@@ -22,11 +22,11 @@ _NAMES_AT_ONCE = 1 << 16
 def write_text(writer: FolderWriter, name: str, texts: np.ndarray) -> None:
     """Write names in UTF-8, as the arrays NAME_bytes and NAME_offsets."""
     blocks = (texts[low : low + _NAMES_AT_ONCE] for low in range(0, len(texts), _NAMES_AT_ONCE))
-    for part, rows in text_parts(name, blocks):
+    for part, rows in text_arrays(name, blocks):
         writer.append(part, rows)
 
 
-def text_parts(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
+def text_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
     """Names, some at a time, as rows of the arrays NAME_bytes and NAME_offsets."""
     import pyarrow as pa
 

@@ -27,7 +27,7 @@ from l2g2g.graphs.labels import find_classes
 from l2g2g.graphs.non_edges import draw_non_edges
 from l2g2g.graphs.splits import Pairs, edge_blocks
 from l2g2g.graphs.stored_ids import node_ids_of
-from l2g2g.graphs.stored_text import text_parts
+from l2g2g.graphs.stored_text import text_arrays
 from l2g2g.models.node_states import Parts
 from l2g2g.runs.artefact import Contents, write_artefact
 from l2g2g.runs.published import LINK_MODEL
@@ -215,7 +215,7 @@ def _id_parts(graph: GraphStore) -> Parts:
         for block in blocks:
             yield "ids", block
     else:
-        yield from text_parts("ids", blocks)
+        yield from text_arrays("ids", blocks)
 
 
 def _edge_parts(graph: GraphStore, keeps_edges: bool) -> Parts:
