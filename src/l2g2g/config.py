@@ -50,7 +50,7 @@ class Config:
         group="model",
         choices=dict.fromkeys(METHODS, ""),
         help="{choices}.",
-        when="Use gae, if you like, for up to a few ten thousand nodes; fastgae and gae+l2g are there for comparison.",
+        when="gae is an alternative for up to some tens of thousands of nodes; fastgae and gae+l2g are for comparison.",
     )
     preset: str = option(
         "default",
@@ -355,7 +355,7 @@ class Config:
         paper=200,
         group="training",
         least=0,
-        unset="up to 300, with --schedule linear 100 or 220",
+        unset="up to 300, with --schedule linear 100, 220 or 330",
         help="Number of epochs.",
         when="Use 30 for a first look. Early stopping may end training sooner, see --patience.",
     )
