@@ -60,10 +60,10 @@ class Shard:
     def table(self) -> NodeTable:
         """Rows of all nodes; a node is owned by the rank of its first patch."""
         patch_set = self.patch_set
-        homes = np.empty(patch_set.num_nodes, np.min_scalar_type(self.communicator.size))
+        ranks = np.empty(patch_set.num_nodes, np.min_scalar_type(self.communicator.size))
         for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
-            homes[patch_set.nodes_of(patch)] = self.owners[patch]
-        return NodeTable(self.communicator, ListedOwners(homes, self.communicator.size), self.nodes)
+            ranks[patch_set.nodes_of(patch)] = self.owners[patch]
+        return NodeTable(self.communicator, ListedOwners(ranks, self.communicator.size), self.nodes)
 
     @cached_property
     def nodes(self) -> np.ndarray:
