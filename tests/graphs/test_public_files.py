@@ -40,7 +40,7 @@ def published(tmp_path, monkeypatch):
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/cora.npz"
     monkeypatch.setitem(public_files.SOURCES, "cora", PublicSource(address))
     yield folder / "cora.npz"

@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import threading
+from contextlib import contextmanager
 from urllib.parse import quote
 
 import numpy as np
@@ -26,14 +27,23 @@ class FewPartners:
         return np.array([[4, -1]]), np.array([[0.25, 0.0]], np.float32)
 
 
-@pytest.fixture
-def server():
-    with make_server("<p>page", FewPartners(), 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
+@contextmanager
+def serving(*arguments):
+    """A server in a thread; it looks for the end often, because a test waits for it."""
+    with make_server("<p>page", FewPartners(), 0, *arguments) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def ask(server, path, method="GET", host=None, **headers):
@@ -68,9 +78,7 @@ def test_a_projection_that_takes_long_is_given_when_it_is_there():
     def fail():
         raise ValueError("no room")
 
-    with make_server("<p>page", FewPartners(), 0, {"tsne": compute, "bad": fail}) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving({"tsne": compute, "bad": fail}) as server:
         path = f"/{server.token}/places?projection="
         assert ask(server, f"{path}tsne")[0] == 202
         go.set()
@@ -82,8 +90,6 @@ def test_a_projection_that_takes_long_is_given_when_it_is_there():
         assert calls == [1]
         assert ask(server, f"{path}other")[0] == 400
         assert ask(server, f"{path}bad")[:2] == (500, "no room\n")
-        server.shutdown()
-        thread.join()
 
 
 def test_it_listens_on_this_machine_only_and_every_token_is_new(server):
