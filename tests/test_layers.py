@@ -70,7 +70,7 @@ def _walk(node, package, only_for_types):
             yield from _walk(child, package, True)
         for child in node.orelse:
             yield from _walk(child, package, only_for_types)
-    else:
+    elif not isinstance(node, ast.expr):  # an import is a statement, and no statement lies in an expression
         for child in ast.iter_child_nodes(node):
             yield from _walk(child, package, only_for_types)
 
