@@ -239,6 +239,51 @@ def test_native_product_with_two_tables_equals_dense_products(machine, long):
         check_close(other, other_exact, factor * (magnitudes @ abs(two)) + abs(other_added))
 
 
+def bit_rows(num_rows, num_columns):
+    """A random matrix of zeros and ones, dense and as padded bits; the first row is empty, the last one full."""
+    dense = np.random.default_rng(5).random((num_rows, num_columns)) < 0.4
+    dense[0], dense[-1] = False, True
+    padded = np.zeros((num_rows, -(-num_columns // 128) * 128), np.bool_)
+    padded[:, :num_columns] = dense
+    return dense, np.packbits(padded, axis=1, bitorder="little")
+
+
+@pytest.mark.parametrize(("num_rows", "num_columns"), [(40, 3), (33, 128), (1500, 745)])
+@pytest.mark.parametrize("width", [5, 16, 32, 48, 128, 130])
+def test_native_products_with_bits_equal_dense_products(machine, width, num_rows, num_columns):
+    dense, bits = bit_rows(num_rows, num_columns)
+    table, other = normal(num_columns, width), normal(num_rows, width, seed=8)
+    scale, values, factor = normal(num_rows, seed=3), normal(num_rows, seed=4), 1.7
+    added = {"rows": normal(num_rows, width, seed=6), "one": normal(1, width, seed=7), "none": None}
+    for own, scaled, kind, last in itertools.product((values, None), (scale, None), added, (True, False)):
+
+        def run(own=own, scaled=scaled, kind=kind, last=last):
+            out, turned = np.empty((num_rows, width), np.float32), np.empty((num_columns, width), np.float32)
+            native.multiply_bits(bits, own, table, out, factor, scaled, added[kind], scale_added=last)
+            native.multiply_bits_transposed(bits, own, other, turned, factor)
+            return [out, turned]
+
+        found, turned = repeat(run)
+        matrix = factor * dense * (1.0 if own is None else own[:, None].astype(np.float64))
+        rest = 0.0 if added[kind] is None else added[kind].astype(np.float64)
+        by_row = 1.0 if scaled is None else scaled[:, None].astype(np.float64)
+        of_rest = by_row if last else 1.0
+        exact = by_row * (matrix @ table) + of_rest * rest
+        check_close(found, exact, abs(by_row) * (abs(matrix) @ abs(table)) + abs(of_rest * rest))
+        check_close(turned, matrix.T @ other, abs(matrix.T) @ abs(other))
+
+
+def test_bits_lose_the_entries_that_the_reference_drops(machine):
+    dense, bits = bit_rows(1500, 745)
+    dropout, out = dropout_of(1500), np.empty_like(bits)
+    native.drop_bits(bits, dropout.node_hashes, dropout.key, dropout.threshold, out)
+    rows, columns = np.nonzero(dense)
+    kept = np.zeros((1500, 768), np.bool_)
+    kept[rows, columns] = reference.keep_factors(dropout, rows, columns) > 0
+    assert 0 < kept.sum() < dense.sum()
+    np.testing.assert_array_equal(np.unpackbits(out, axis=1, bitorder="little"), kept)
+
+
 @pytest.mark.parametrize("long", [True, False])
 @pytest.mark.parametrize("width", [16, 48, 130])
 def test_the_transpose_leaves_out_the_same_entries(machine, width, long):
@@ -994,6 +1039,34 @@ def good_calls():
             {"matrix": csr, "dense": table, "sums": out(2, n, width), **dropout},
             ("sums",),
         ),
+        "multiply_bits": (
+            native.multiply_bits,
+            {
+                "bits": np.zeros((n, 16), np.uint8),
+                "values": row,
+                "table": table,
+                "out": out(n, width),
+                "scale": row,
+                "added": normal(n, width),
+            },
+            ("out",),
+        ),
+        "multiply_bits_transposed": (
+            native.multiply_bits_transposed,
+            {"bits": np.zeros((n, 16), np.uint8), "values": row, "dense": table, "out": out(n, width)},
+            ("out",),
+        ),
+        "drop_bits": (
+            native.drop_bits,
+            {
+                "bits": np.zeros((n, 16), np.uint8),
+                "node_hashes": hashes,
+                "key": 1,
+                "threshold": 2**31,
+                "out": np.zeros((n, 16), np.uint8),
+            },
+            ("out",),
+        ),
         "forward_layer": (
             native.forward_layer,
             {**layer, "hidden": out(n, inner), "out": out(n, width), "scale": row, "loops": True, "out_scale": row},
@@ -1198,6 +1271,8 @@ FREE = {
     ("score_list all", "of_left", 0),
     ("sum_rows", "table", 0),
     ("multiply_dense_transposed", "sums", 0),
+    ("multiply_bits", "table", 0),  # as many as there are bits, less the padding
+    ("multiply_bits_transposed", "out", 0),
     ("PackedNegatives", "columns", 0, "more"),
     ("sum_rows", "sums", 0),
     ("move_rows", "table", 0, "more"),
@@ -1370,6 +1445,11 @@ def test_tables_that_are_too_wide_and_other_conflicts_are_refused():
         lambda: native.move_rows(wide, wide.copy()),
         lambda: native.multiply(matrix, normal(6, 2), normal(6, 2), threshold=5),  # dropout without hashes
         lambda: native.drop_dense(normal(6, 2), np.zeros(6, np.uint32), 0, 2**32, 1.0, normal(6, 2)),
+        lambda: native.multiply_bits(np.zeros((6, 15), np.uint8), None, normal(6, 2), normal(6, 2)),  # no whole padding
+        lambda: native.multiply_bits(np.zeros((6, 32), np.uint8), None, normal(6, 2), normal(6, 2)),  # too many bytes
+        lambda: native.multiply_bits(np.zeros((6, 16), np.uint8), None, normal(129, 2), normal(6, 2)),  # too few
+        lambda: native.multiply_bits(np.zeros((6, 16), np.uint8), None, wide, wide.copy()),
+        lambda: native.drop_bits(np.zeros((6, 8), np.uint8), np.zeros(6, np.uint32), 0, 1, np.zeros((6, 8), np.uint8)),
         lambda: calls["score_list"][0](**{**calls["score_list"][1], "kind": "none"}),
         lambda: calls["score_list"][0](**{**calls["score_list"][1], "right": None}),
         lambda: calls["score_arcs"][0](**{**calls["score_arcs"][1], "of_right": None}),

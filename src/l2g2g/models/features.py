@@ -248,4 +248,6 @@ class FeatureRows:
 
 def _reads_once(rows: SparseMatrix, one: np.ndarray, two: np.ndarray) -> bool:
     """Whether reading the rows once for both tables is possible and quicker."""
+    if rows.bits is not None:
+        return False
     return rows.entries_per_row >= _FEW_ENTRIES and (one.shape[1], two.shape[1]) == native().two_widths

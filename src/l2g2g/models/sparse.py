@@ -19,6 +19,7 @@ from torch import Tensor
 
 from l2g2g.core import native, num_parts, reference
 from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.models.bits import BitRows
 
 # torch says so once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
@@ -168,6 +169,22 @@ class SparseMatrix:
     def csr(self) -> Any:
         """The pattern as the native kernels take it."""
         return native().Csr(self.starts, self.ends, self.indices, self.values, self.num_columns)
+
+    @cached_property
+    def bits(self) -> BitRows | None:
+        """The same as bits, where products are quicker so; of features, not of graphs."""
+        if native() is None or self.symmetric_pattern or self.loops or not self._is_unscaled:
+            return None
+        if self.whole is None or self.dropout is None:
+            return BitRows.pack(self.starts, self.ends, self.indices, self.values, self.num_columns)
+        if self.whole.bits is None or self.dropout.by_column:
+            return None
+        dropout = self.dropout
+        return self.whole.bits.dropped(dropout.node_hashes, dropout.key, dropout.threshold, dropout.factor)
+
+    @property
+    def _is_unscaled(self) -> bool:
+        return self.row_scale is None and self.column_scale is None
 
     @cached_property
     def transpose(self) -> SparseMatrix:
@@ -334,6 +351,8 @@ def multiply_table(
     if sparse.column_scale is not None and not is_scaled:
         table = scale_rows(table, sparse.column_scale)
     out = blank_table(len(sparse.starts), width) if out is None else out
+    if sparse.bits is not None:
+        return sparse.bits.multiply(table, added, out, row_scale)
     scale = sparse.row_scale if row_scale is None else row_scale
     native().multiply(
         sparse.csr, table, out, scale, sparse.loops, added, **_dropped(sparse), scale_added=row_scale is not None
@@ -368,12 +387,15 @@ def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.ndarray:
     """(columns, width) transpose(sparse) @ table by the native kernels. table: (rows, width) float32."""
-    is_scaled = sparse.row_scale is not None or sparse.column_scale is not None
-    if sparse.symmetric_pattern or is_scaled or sparse.num_columns > _FEW_COLUMNS:
+    if sparse.bits is None and (
+        sparse.symmetric_pattern or not sparse._is_unscaled or sparse.num_columns > _FEW_COLUMNS
+    ):
         return multiply_table(sparse.transpose, table)
     if table.shape[1] > _WIDEST:
         slices = [table[:, low : low + _WIDEST] for low in range(0, table.shape[1], _WIDEST)]
         return np.concatenate([multiply_transposed_table(sparse, np.ascontiguousarray(part)) for part in slices], 1)
+    if sparse.bits is not None:
+        return sparse.bits.multiply_transposed(table)
     sums = zero_table(num_parts(sparse.num_entries), sparse.num_columns, table.shape[1])
     native().multiply_transposed(sparse.csr, table, sums, **_dropped(sparse))
     return add_parts(sums)

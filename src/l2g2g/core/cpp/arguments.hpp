@@ -58,6 +58,30 @@ struct TransposedArguments {
     float* sums;  // (num_parts, num_columns, width), zeros; the product is their sum
 };
 
+// A matrix of zeros and values[r] as bits, eight columns a byte, the first one lowest; rows are padded with zeros.
+constexpr int64_t kBitPadding = 16;
+struct BitArguments {
+    const uint8_t* bits;     // (num_rows, num_bytes), num_bytes a multiple of kBitPadding
+    const float* values;     // (num_rows,); null: 1
+    int64_t num_rows, num_bytes, num_columns;
+    const float* table;      // (num_columns, width); of the transpose (num_rows, width)
+    int64_t width;
+    float factor;            // of all sums
+    const float* scale;      // these as in ProductArguments; not of the transpose
+    const float* added;
+    int64_t added_stride;
+    bool scale_added;
+    float* out;              // (num_rows, width); of the transpose (num_columns, width)
+};
+
+struct DropBitArguments {
+    const uint8_t* bits;
+    int64_t num_rows, num_bytes;
+    const uint32_t* node_hashes;  // (num_rows,)
+    uint64_t key, threshold;
+    uint8_t* out;
+};
+
 struct LayerArguments {
     Csr matrix;          // S; of a dense one the number of rows only
     const float* dense;  // S where it is dense: (num_rows, num_columns); null where it is sparse
@@ -235,6 +259,9 @@ struct Kernels {
     void (*multiply)(const ProductArguments&);
     void (*multiply_two)(const TwoProductArguments&);
     void (*multiply_transposed)(const TransposedArguments&);
+    void (*multiply_bits)(const BitArguments&);
+    void (*multiply_bits_transposed)(const BitArguments&);
+    void (*drop_bits)(const DropBitArguments&);
     void (*forward_layer)(const LayerArguments&);
     void (*backward_layer)(const LayerGradients&);
     void (*move_rows)(const MoveArguments&);

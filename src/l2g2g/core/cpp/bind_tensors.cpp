@@ -133,6 +133,45 @@ void multiply_transposed(const CsrMatrix& matrix, Matrix<float> dense, Cube<floa
     if (width && rows) active->multiply_transposed(arguments);
 }
 
+// The checks that products with bits share.
+BitArguments bit_arguments(const Matrix<uint8_t>& bits, const Maybe<Vector<float>>& values, const Matrix<float>& table, const MatrixOut<float>& out, float factor, int64_t num_columns) {
+    const int64_t rows = static_cast<int64_t>(bits.shape(0)), bytes = static_cast<int64_t>(bits.shape(1)), width = static_cast<int64_t>(table.shape(1));
+    check_shape(bytes % kBitPadding == 0 && bytes * 8 >= num_columns && bytes * 8 < num_columns + 8 * kBitPadding, "rows of bits must be padded to a multiple of 16 bytes");
+    check_shape(!values || static_cast<int64_t>(values->size()) == rows, "values must be a number per row");
+    check_shape(static_cast<int64_t>(out.shape(1)) == width, "out has the wrong shape");
+    check_shape(width <= kWidestTable, "a table may have at most 512 columns");
+    return {bits.data(), data(values), rows, bytes, num_columns, table.data(), width, factor, nullptr, nullptr, 0, false, out.data()};
+}
+
+void multiply_bits(Matrix<uint8_t> bits, Maybe<Vector<float>> values, Matrix<float> table, MatrixOut<float> out, float factor, Maybe<Vector<float>> scale, Maybe<Matrix<float>> added, bool scale_added) {
+    BitArguments arguments = bit_arguments(bits, values, table, out, factor, static_cast<int64_t>(table.shape(0)));
+    const int64_t rows = arguments.num_rows, width = arguments.width;
+    check_shape(static_cast<int64_t>(out.shape(0)) == rows, "out has the wrong shape");
+    check_shape(!scale || static_cast<int64_t>(scale->size()) == rows, "scale must have a number per row");
+    check_shape(!added || (static_cast<int64_t>(added->shape(1)) == width && (added->shape(0) == 1 || static_cast<int64_t>(added->shape(0)) == rows)), "added has the wrong shape");
+    arguments.scale = data(scale);
+    arguments.added = added ? added->data() : nullptr;
+    arguments.added_stride = added && added->shape(0) > 1 ? width : 0;
+    arguments.scale_added = scale_added;
+    const nb::gil_scoped_release release;
+    if (width && rows && arguments.num_bytes) active->multiply_bits(arguments);
+}
+
+void multiply_bits_transposed(Matrix<uint8_t> bits, Maybe<Vector<float>> values, Matrix<float> dense, MatrixOut<float> out, float factor) {
+    const BitArguments arguments = bit_arguments(bits, values, dense, out, factor, static_cast<int64_t>(out.shape(0)));
+    check_shape(static_cast<int64_t>(dense.shape(0)) == arguments.num_rows, "dense must have a row per row of the matrix");
+    const nb::gil_scoped_release release;
+    if (arguments.width && arguments.num_bytes) active->multiply_bits_transposed(arguments);
+}
+
+void drop_bits(Matrix<uint8_t> bits, Vector<uint32_t> hashes, uint64_t key, uint64_t threshold, MatrixOut<uint8_t> out) {
+    check_shape(bits.shape(0) == out.shape(0) && bits.shape(1) == out.shape(1) && hashes.size() == bits.shape(0), "out or the hashes have the wrong shape");
+    check_shape(bits.shape(1) % kBitPadding == 0, "rows of bits must be padded to a multiple of 16 bytes");
+    check_shape(threshold < (uint64_t{1} << 32), "the threshold must be below 2^32");
+    const nb::gil_scoped_release release;
+    active->drop_bits({bits.data(), static_cast<int64_t>(bits.shape(0)), static_cast<int64_t>(bits.shape(1)), hashes.data(), key, threshold, out.data()});
+}
+
 // The left factor of a layer: a sparse matrix, or a dense one, of which the kernels are told the number of rows.
 struct Operand {
     explicit Operand(const CsrMatrix& matrix) : csr(matrix.csr()), dense(nullptr), num_columns(matrix.num_columns()) {}
@@ -625,6 +664,18 @@ added_one, added_two: (32,) and (16,) float32. scale: (rows,) float32. The rest:
                R"(sums[p] += what the p-th part of the rows gives to transpose(matrix) @ dense; the product is their sum.
 
 dense: (rows, width) float32. sums: (parts, columns, width) float32. The rest: dropout, as for `multiply`.)");
+    module.attr("bit_padding") = kBitPadding;
+    module.def("multiply_bits", &multiply_bits, "bits"_a.noconvert(), "values"_a.noconvert().none(), "table"_a.noconvert(), "out"_a.noconvert(), "factor"_a = 1.0f,
+               "scale"_a.noconvert().none() = nb::none(), "added"_a.noconvert().none() = nb::none(), "scale_added"_a = false,
+               R"(out = added + scale * factor * matrix @ table, or scale * (added + factor * matrix @ table) with scale_added.
+
+matrix: values[r] where bit c of row r is set. bits: (rows, bytes) uint8, eight columns a byte, the first one lowest, padded with
+zeros to a multiple of `bit_padding` bytes. values: (rows,) float32, or None where all are 1. table: (columns, width) float32. out: (rows, width) float32.
+scale: (rows,) float32. added: (1, width) or (rows, width) float32.)");
+    module.def("multiply_bits_transposed", &multiply_bits_transposed, "bits"_a.noconvert(), "values"_a.noconvert().none(), "dense"_a.noconvert(), "out"_a.noconvert(), "factor"_a = 1.0f,
+               R"(out = factor * transpose(matrix) @ dense. dense: (rows, width) float32. out: (columns, width) float32. The rest: as for `multiply_bits`.)");
+    module.def("drop_bits", &drop_bits, "bits"_a.noconvert(), "node_hashes"_a.noconvert(), "key"_a, "threshold"_a, "out"_a.noconvert(),
+               "The bits that dropout keeps, those that `multiply` keeps as entries. bits, out: (rows, bytes) uint8; node_hashes: (rows,) uint32.");
     const auto define_layers = [&]<class Left>(std::type_identity<Left>, auto left) {
         module.def("forward_layer", &forward_layer<Left>, left, "table"_a.noconvert(), "bias"_a.noconvert(), "weight"_a.noconvert(), "hidden"_a.noconvert(), "out"_a.noconvert(),
                    "scale"_a.noconvert().none() = nb::none(), "loops"_a = false, "out_scale"_a.noconvert().none() = nb::none(),

@@ -14,6 +14,8 @@
 
 #include "products.hpp"
 
+#include "bits.hpp"
+
 #include "layers.hpp"
 
 #include "pairs.hpp"
@@ -33,7 +35,7 @@ namespace l2g2g {
 
 const Kernels& JOIN(kernels_, LEVEL)() {
     static const Kernels kernels = {
-        TEXT(LEVEL),      multiply,   multiply_two, multiply_transposed, forward_layer,  backward_layer,  move_rows, multiply_dense, multiply_dense_transposed, sum_rows, score_arcs, score_list,
+        TEXT(LEVEL),      multiply,   multiply_two, multiply_transposed, multiply_bits, multiply_bits_transposed, drop_bits, forward_layer,  backward_layer,  move_rows, multiply_dense, multiply_dense_transposed, sum_rows, score_arcs, score_list,
         multiply_ends,    spread_to_ends, score_negatives, list_negatives, split_masked,    select_below, drop_dense,   step_adam, hash_nodes, hash_pairs,
     };
     return kernels;
