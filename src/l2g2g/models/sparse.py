@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -206,8 +206,12 @@ class SparseMatrix:
         return self._with_pattern(row_scale=scale, column_scale=None, loops=False)
 
     def _with_pattern(self, **changes: Any) -> SparseMatrix:
-        """The same pattern with other factors; its arrays are shared and not checked again."""
-        found = replace(self, **changes)
+        """The same pattern with other factors; its arrays are shared and not checked again.
+
+        Quicker than `replace`: every epoch makes a few.
+        """
+        found = object.__new__(SparseMatrix)
+        vars(found).update({name: vars(self)[name] for name in _FIELDS} | changes)
         if native() is not None:
             vars(found)["csr"] = self.csr
         return found
@@ -282,6 +286,9 @@ class SparseMatrix:
     def transposed_tensor(self) -> Tensor:
         """The transpose of `tensor`."""
         return self.tensor if self.symmetric else to_torch_csr(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
+
+
+_FIELDS = tuple(each.name for each in fields(SparseMatrix))
 
 
 def to_torch_csr(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
