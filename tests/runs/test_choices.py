@@ -23,6 +23,7 @@ from l2g2g.runs.choices import (
     choose_vectors,
     find_spectral,
     fit_log_odds,
+    know_more,
     needed_gain,
 )
 from l2g2g.runs.embed import embed_graph
@@ -307,3 +308,15 @@ def test_ranks_find_the_spectral_vectors_of_one_process_from_the_pairs_that_each
         for name in ("auc", "row_power", "eigenvalue_power", "width", "slope", "num_edges"):
             assert getattr(found, name) == getattr(alone, name), name
         assert found.model.decoder.bias.detach() == alone.model.decoder.bias.detach()
+
+
+def test_what_a_training_knows_already_is_no_gain(grid):
+    split = split_links(grid, seed=0)
+    found = find_spectral(fit_structure(split.train.adjacency, 16), 0, split.validation, make_config("gae"))
+    assert found.scores is not None
+    assert len(found.scores) == 2 * split.validation.num_edges
+    generator = np.random.default_rng(0)
+    noise = generator.normal(size=len(found.scores))
+    assert know_more(found, noise, split.validation)
+    assert not know_more(found, np.exp(found.scores), split.validation)  # the same order
+    assert not know_more(replace(found, scores=noise), found.scores, split.validation)

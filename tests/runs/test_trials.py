@@ -59,3 +59,13 @@ def test_a_paused_training_goes_on_to_the_same_weights(planted, options):
     assert resumed.state.history.resumed_from_epoch == 0
     for name, value in straight.finish().model.state_dict().items():
         assert (resumed.finish().model.state_dict()[name] == value).all(), name
+
+
+def test_eigenvectors_are_not_sought_where_the_features_explain_the_structure(planted, noise):
+    config = make_config("l2g2g", structure_width=8, epochs=20, **SMALL)
+    tried = {
+        name: set(run_split(split_links(graph), config).chosen["validation_auc"])
+        for name, graph in (("blocks", planted), ("noise", noise))
+    }
+    assert tried["blocks"] == {"none, short", "spectral, rough"}
+    assert {"spectral", "blend, short"} <= tried["noise"]

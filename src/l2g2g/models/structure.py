@@ -193,7 +193,8 @@ def fit_products(
     found: list[Eigenvectors] = []
     num_passes = 0
     with one_torch_thread(num_nodes * width < _FEW_NUMBERS):
-        block = max(0, min(count + MORE_VECTORS, num_large - 1))
+        # With the first column this many are wanted; products are fastest with a multiple of 16 columns.
+        block = max(0, min(count + 1 + MORE_VECTORS, num_large - 1))
         if count:
             how: dict[str, Any] = {"max_passes": _ROUGH_PASSES, "keep_all": True} if rough else {}
             found.append(leading_eigenvectors(multiply, make_start(block), count, shared=shared, **how))

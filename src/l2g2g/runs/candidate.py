@@ -13,8 +13,9 @@ import scipy.sparse as sp
 
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
+from l2g2g.evaluation.links import score_pairs
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.splits import LinkSplit
+from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.inputs import InputMap
@@ -43,7 +44,7 @@ from l2g2g.runs.scoring import score_validation
 from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
-from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass
+from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
@@ -217,6 +218,13 @@ class Candidate:
     setting: Setting
     batches: Batches
     training: Training
+
+    def score(self, pairs: Pairs) -> np.ndarray:
+        """(num_pairs,) scores by the vectors as they are, on the first rank. Every rank must ask."""
+        training = self.training
+        how = training.shard, training.settings, training.state.frame, training.whole
+        vectors = embed_nodes(training.model, self.batches, *how)[0]
+        return score_pairs(vectors.cpu().numpy(), pairs, training.model.decoder.score)
 
     def pause(self) -> Paused:
         """What it takes to go on later; with the last reference to this object its batches are gone."""

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from l2g2g.config import Config
-from l2g2g.evaluation.links import judge_scores
+from l2g2g.evaluation.links import judge_scores, link_scores
+from l2g2g.evaluation.logistic import fit_logistic
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.signed import SignedDecoder
@@ -71,6 +72,7 @@ class SpectralVectors:
         width: Eigenvectors that were asked for; the rest of a vector is zero.
         slope: What makes inner products of vectors with mean square length 1 log-odds.
         num_edges: Validation edges.
+        scores: (num_pairs,) of the validation pairs of all ranks, on the first one; None where there are none.
     """
 
     inputs: InputMap
@@ -81,6 +83,7 @@ class SpectralVectors:
     width: int
     slope: float = 1.0
     num_edges: int = 0
+    scores: np.ndarray | None = None
 
     @property
     def is_signed(self) -> bool:
@@ -175,12 +178,11 @@ def find_spectral(
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
     model = _set_weights(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0, shared)
-    slope, num_edges = 1.0, 0
-    if validation is not None:
-        ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
-        slope = _calibrate(model, ends, row_power)
-        num_edges = validation.num_edges
-    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, num_edges)
+    if validation is None:
+        return SpectralVectors(inputs, model, auc, row_power, power, width)
+    ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
+    slope, scores = _calibrate(model, ends, row_power)
+    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, validation.num_edges, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +241,33 @@ def may_be_near(rough: float | None, short: float | None) -> bool:
     return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
+def know_more(spectral: SpectralVectors, short: np.ndarray, validation: Pairs) -> bool:
+    """Whether spectral vectors tell anything about the validation pairs that a short training does not know.
+
+    short: (num_pairs,) scores by the short training, of the pairs of all ranks on the first one. Both are joined by
+    logistic regression on their ranks. Where the features explain the structure, as in a block model whose blocks are
+    a feature, this gains nothing, and neither would blended columns.
+    """
+    scores = spectral.scores
+    assert scores is not None
+    return validation.communicator.decide(lambda: _gains(short, scores, validation.num_edges))
+
+
+def _gains(known: np.ndarray, added: np.ndarray, num_edges: int) -> bool:
+    is_edge = np.arange(len(known)) < num_edges
+    columns = np.stack([_log_odds_of_ranks(each) for each in (known, added)], axis=1)
+    weights, _ = fit_logistic(columns, is_edge)
+    before, joined = (link_scores(is_edge, each).auc for each in (known, columns @ weights))
+    return joined > before + needed_gain(before, num_edges)
+
+
+def _log_odds_of_ranks(scores: np.ndarray) -> np.ndarray:
+    """(num_scores,) log-odds of the share of the scores that are lower: however skewed they are, these are not."""
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(scores, kind="stable")] = (np.arange(len(scores)) + 0.5) / len(scores)
+    return np.log(ranks / (1 - ranks))
+
+
 def _set_weights(
     model: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float, shared: SharedRows
 ) -> Autoencoder:
@@ -264,8 +293,11 @@ def _set_weights(
     return model
 
 
-def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float) -> float:
-    """Set length of the vectors and bias so that scores are log-odds of the validation pairs. Returns the slope."""
+def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float) -> tuple[float, np.ndarray]:
+    """Set length of the vectors and bias so that scores are log-odds of the validation pairs.
+
+    Returns the slope and the scores before, (num_pairs,) on the first rank.
+    """
     encoder, bias = model.encoder_of(0), getattr(model.decoder, "bias", None)
     assert encoder.skip is not None
     weights = encoder.skip.detach()
@@ -278,7 +310,7 @@ def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float) -> float:
         encoder.skip.mul_(math.sqrt(slope))
         if isinstance(bias, torch.Tensor):
             bias.fill_(intercept)
-    return slope
+    return slope, scores
 
 
 def fit_log_odds(scores: np.ndarray, is_edge: np.ndarray, *, num_steps: int = 25) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from l2g2g.runs.choices import (
     choose_blend,
     choose_negatives,
     find_spectral,
+    know_more,
     may_be_near,
 )
 from l2g2g.training.report import OnEpoch
@@ -82,8 +83,13 @@ def _choose_structure(
     with clock.measure("train"):
         candidate.training.run(trial, on_epoch=on_epoch)
     short = candidate.training.best_score
-    rough = find(rough=True).auc if is_new else None
-    found = find() if may_be_near(rough, short) else None
+    first = find(rough=True) if is_new else None
+    rough = None if first is None else first.auc
+    found = None
+    if first is not None and may_be_near(rough, short):
+        with clock.measure("choose"):
+            is_worth_it = know_more(first, candidate.score(validation), validation)
+        found = find() if is_worth_it else None
     choice = begin_choice(config, found).with_score("none, short", short).with_score("spectral, rough", rough)
     if not choice.may_blend(config) or (is_new and found is None):
         return candidate, choice, found

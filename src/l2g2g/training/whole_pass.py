@@ -19,11 +19,13 @@ from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_boun
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.row_propagation import RowPropagation, VisibleRows
-from l2g2g.models.sparse import normalise_adjacency, sum_weights, to_torch_csr
+from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, sum_weights
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.training.rows import NodeRows, TrainingRows, rank_span, share_rows
 
-_COLUMNS_AT_ONCE = 32  # of a table whose rows are exchanged: what a rank holds of other ranks is this wide
+# Columns of a table that are multiplied at once: the kernel is fastest up to this width, and what a rank holds of the
+# rows of other ranks is this wide.
+_COLUMNS_AT_ONCE = 32
 
 
 class InputRows:
@@ -181,17 +183,19 @@ class RowSource:
     @cached_property
     def _product(self) -> Callable[[Tensor], Tensor]:
         whole = self.rows.whole
+        own: ConstantMatrix
         if whole is not None and self.communicator.size == 1:
-            matrix = to_torch_csr(normalise_adjacency(whole))
-            return lambda table: matrix @ table
-        own = RowPropagation.symmetric(VisibleRows(self._own_rows))
-        if self.communicator.size == 1:
-            return own.product
+            own = SparseMatrix.propagation(whole)
+        else:
+            own = RowPropagation.symmetric(VisibleRows(self._own_rows))
+            if self.communicator.size == 1:
+                return own.product
 
         def multiply(table: Tensor) -> Tensor:
-            parts = table.split(_COLUMNS_AT_ONCE, dim=1)
+            if table.shape[1] <= _COLUMNS_AT_ONCE:
+                return own.product(table)
             out = torch.empty_like(table)
-            for part, placed in zip(parts, out.split(_COLUMNS_AT_ONCE, dim=1), strict=True):
+            for part, placed in zip(*(each.split(_COLUMNS_AT_ONCE, dim=1) for each in (table, out)), strict=True):
                 placed.copy_(own.product(part))
             return out
 
