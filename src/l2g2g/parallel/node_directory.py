@@ -17,7 +17,7 @@ from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.questions import ask, ask_by_rank
 
-_KIND = "node owners"
+_KIND, _PLACES = "node owners", "far ends"  # what is asked once, and in every epoch
 _NODE_BITS = 32
 
 
@@ -63,8 +63,11 @@ class NodeDirectory:
         """(nodes int32, owners) at some places in the order of hashes. places: ascending."""
         lengths = np.diff(np.searchsorted(places, self.bounds)).tolist()
         local = (places - np.repeat(self.bounds[:-1], lengths)).astype(np.int32)
-        question = ask(self.communicator, _KIND, local, lengths)
-        return question.answer(self._nodes[question.heard]), question.answer(self._owners[question.heard])
+        question = ask(self.communicator, _PLACES, local, lengths)
+        told = np.empty(len(question.heard), [("node", np.int32), ("owner", self._owners.dtype)])
+        told["node"], told["owner"] = self._nodes[question.heard], self._owners[question.heard]
+        heard = question.answer(told.view(np.uint8).reshape(len(told), told.itemsize)).view(told.dtype)[:, 0]
+        return np.ascontiguousarray(heard["node"]), np.ascontiguousarray(heard["owner"])
 
     def _look_up(self, nodes: np.ndarray, find: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         nodes = nodes.astype(np.int32)

@@ -252,11 +252,11 @@ class NodeTable:
         communicator = self.communicator
         if wanted is None:
             counts = torch.tensor([count], dtype=torch.float64, device=communicator.device)
-            communicator.all_reduce("pair requests", counts)
+            communicator.all_reduce("counts", counts)
             return Request(None, [self._own_places] * communicator.size, self._owners.counts), float(counts)
         ones = [1] * communicator.size
         told = torch.tensor([[length, count] for length in wanted.lengths], dtype=torch.float64)
-        heard = communicator.all_to_all("pair requests", told.to(communicator.device), ones, ones)
+        heard = communicator.all_to_all("counts", told.to(communicator.device), ones, ones)
         expected = [int(length) for length in heard[:, 0].tolist()]
         sent = torch.from_numpy(wanted.nodes.astype(np.int32, copy=False)).to(communicator.device)
         asked = communicator.all_to_all("pair requests", sent, wanted.lengths, expected).cpu()
@@ -297,7 +297,7 @@ class NodeTable:
             return self.rows
         own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
         lengths = np.diff(np.searchsorted(self.owned_nodes, bounds)).tolist()
-        coming = ask(self.communicator, kind, self.owned_nodes.astype(np.int32), lengths)
+        coming = ask(self.communicator, "ids", self.owned_nodes.astype(np.int32), lengths)
         received = self.communicator.all_to_all(kind, own, lengths, coming.expected)
         rows = torch.empty_like(received)
         rows[_tensor(coming.heard.astype(np.int64) - bounds[self.communicator.rank], rows)] = received
@@ -315,7 +315,7 @@ class NodeTable:
     def _every_owned(self) -> np.ndarray:
         """(num_nodes,) all nodes, those that rank 0 owns first; only where a rank reads the rows of all of them."""
         own = _tensor(self.owned_nodes.astype(np.int32), self.rows)
-        return self.communicator.all_gather("pair requests", own, self._owners.counts).cpu().numpy().astype(np.int64)
+        return self.communicator.all_gather("ids", own, self._owners.counts).cpu().numpy().astype(np.int64)
 
     @property
     def rows(self) -> Tensor:

@@ -16,7 +16,7 @@ class Question:
     """What every rank wants to know of every other.
 
     Attributes:
-        communicator, kind: Of the ranks, and of their messages.
+        communicator, kind: Of the ranks, and of what they ask; their answers are "told".
         heard: What this rank is asked, by rank 0 first.
         lengths, expected: (num_ranks,) how many numbers this rank asks each other one about, and is asked by it.
     """
@@ -30,7 +30,7 @@ class Question:
     def answer(self, rows: np.ndarray) -> np.ndarray:
         """The answers to what this rank asked, in its order. rows: those to `heard`, one for each number."""
         sent = torch.from_numpy(np.ascontiguousarray(rows)).to(self.communicator.device)
-        return self.communicator.all_to_all(self.kind, sent, self.expected, self.lengths).cpu().numpy()
+        return self.communicator.all_to_all(f"{self.kind} told", sent, self.expected, self.lengths).cpu().numpy()
 
 
 def ask(communicator: Communicator, kind: str, numbers: np.ndarray, lengths: list[int]) -> Question:
@@ -38,7 +38,7 @@ def ask(communicator: Communicator, kind: str, numbers: np.ndarray, lengths: lis
     device = communicator.device
     ones = [1] * communicator.size
     counts = torch.tensor(lengths, device=device)
-    expected: list[int] = communicator.all_to_all(kind, counts, ones, ones).tolist()
+    expected: list[int] = communicator.all_to_all("counts", counts, ones, ones).tolist()
     sent: Tensor = torch.from_numpy(np.ascontiguousarray(numbers)).to(device)
     heard = communicator.all_to_all(kind, sent, lengths, expected).cpu().numpy()
     return Question(communicator, kind, heard, lengths, expected)
