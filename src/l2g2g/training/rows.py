@@ -142,17 +142,6 @@ class TrainingRows:
         weights = [np.ones(len(part.indices), np.float32) if part.weights is None else part.weights for part in blocks]
         return sp.csr_array((np.concatenate(weights), indices, indptr), shape=(self.num_nodes,) * 2)
 
-    def find_components(self) -> np.ndarray:
-        """(num_nodes,) number of the connected component of a node: block by block, components are joined."""
-        if self.whole is not None:
-            return sp.csgraph.connected_components(self.whole, directed=False)[1]
-        labels = np.arange(self.num_nodes)
-        for block in self.blocks():
-            ends = np.repeat(labels[block.nodes], np.diff(block.indptr)), labels[block.indices]
-            joined = sp.coo_array((np.ones(len(block.indices), np.int8), ends), shape=(self.num_nodes,) * 2)
-            labels = sp.csgraph.connected_components(sp.csr_array(joined), directed=False)[1][labels]
-        return labels
-
     def _read(self, low: int, high: int) -> NodeRows:
         if self._is_range:
             block = self.graph.row_block(low, high)
