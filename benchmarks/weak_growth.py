@@ -29,6 +29,7 @@ from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
 from l2g2g.parallel.communicator import Place, join_ranks
+from l2g2g.parallel.node_directory import NodeDirectory
 from l2g2g.parallel.node_table import NodeTable
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.embed import embed_graph
@@ -59,7 +60,8 @@ def train_here(num_ranks: int, nodes_per_rank: int, folder: Path) -> None:
     pairs: list[int] = []
     arcs: list[int] = []
     ghosts: list[int] = []
-    request, draw, make = NodeTable.request, NodePairs.draw_owned, PatchBatches.__init__
+    drawn: list[int] = []
+    request, draw, make, look_up = NodeTable.request, NodePairs.draw_owned, PatchBatches.__init__, NodeDirectory.at
 
     def count_asked(self: NodeTable, *arguments: Any) -> Any:
         found = request(self, *arguments)
@@ -71,6 +73,11 @@ def train_here(num_ranks: int, nodes_per_rank: int, folder: Path) -> None:
         pairs.append(found.edges.num_pairs + found.non_edges.num_pairs)
         return found
 
+    def count_drawn(self: NodeDirectory, places: np.ndarray) -> Any:
+        first, last = np.searchsorted(places, self.bounds[[place.rank, place.rank + 1]])
+        drawn.append(len(places) - int(last - first))
+        return look_up(self, places)
+
     def count_arcs(self: PatchBatches, source: Any, groups: Any, *arguments: Any, **more: Any) -> None:
         arcs.append(int(source.num_arcs[np.concatenate([[], *groups]).astype(int)].sum()))
         ghosts.append(count_ghosts(source.patch_set, source.num_arcs, num_ranks)[place.rank])
@@ -80,12 +87,14 @@ def train_here(num_ranks: int, nodes_per_rank: int, folder: Path) -> None:
     assert place is not None
     NodeTable.request, NodePairs.draw_owned = count_asked, count_pairs  # type: ignore[method-assign]
     PatchBatches.__init__ = count_arcs  # type: ignore[method-assign]
+    NodeDirectory.at = count_drawn  # type: ignore[method-assign]
     with join_ranks(place, timeout=300) as communicator:
         graph = make_graph(num_ranks, nodes_per_rank)
         config = make_config(patches=PATCHES_PER_RANK * num_ranks, **SETTINGS)
         run = embed_graph(graph, config, validation_fraction=0.0, communicator=communicator)
         found = {
             "asked": float(np.mean(asked)),
+            "drawn": float(np.mean(drawn)) if drawn else 0.0,
             "pairs": float(np.mean(pairs)),
             "arcs": arcs[0],
             "num_parameters": sum(each.numel() for each in run.trained.model.parameters()),
@@ -124,14 +133,22 @@ def measure(num_ranks: int, nodes_per_rank: int) -> Row:
         "gradient": (sent["gradient"].mean(), 4 * first["num_parameters"]),
         "pairs": (sum(sent[kind].mean() for kind in ("pair_rows", "pair_gradients")), 2 * vector * asked),
         "overlaps": (overlaps, 2 * vector * ghosts),
-        "ids": (sent["pair_requests"].mean(), num_nodes / 8 * (1 - 1 / num_ranks) + 8 * (num_ranks - 1)),
     }
+    drawn = sum(each["drawn"] for each in ranks) / num_ranks
+    ids = sum(sent[kind].mean() for kind in ("pair_requests", "far_ends", "far_ends_told") if kind in sent)
+    if ids:  # not where all nodes are asked for
+        formulas["ids"] = ids, 4 * asked + 9 * drawn
+    # At most 8 bytes for each row that is asked for were allowed for numbers of nodes when the formulas were written.
+    formulas["all"] = (
+        sum(counted for counted, _ in formulas.values()),
+        4 * first["num_parameters"] + 2 * vector * (asked + ghosts) + (8 * asked if ids else 0),
+    )
     bounds = {
         "overlaps": (overlaps, 2 * vector * first["num_shared"] / num_ranks),
         "pairs": (formulas["pairs"][0], 2 * vector * 2 * sum(each["pairs"] for each in ranks) / num_ranks),
     }
     work = [each["arcs"] + each["pairs"] for each in ranks]
-    per_epoch = sum(counted for counted, _ in formulas.values())
+    per_epoch = formulas["all"][0]
     return {
         "ranks": num_ranks,
         "num_nodes": num_nodes,

@@ -5,9 +5,13 @@ import pytest
 import torch
 
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.parallel.node_table import Assemble, ListedOwners, NodeTable, Placement, RangeOwners
+from l2g2g.parallel.node_directory import NodeDirectory
+from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, RangeOwners, WantedNodes
 
-from .threads import run_ranks
+from .threads import run_ranks, unlock
+
+unlock(NodeTable)
+unlock(NodeDirectory)
 
 
 def normal(*shape, seed=0):
@@ -76,13 +80,17 @@ def test_ranks_add_up_what_one_process_does(asks_for_all):
 
     def work(communicator):
         rank = communicator.rank
-        table = NodeTable(communicator, ListedOwners(OWNERS, 3), np.unique(np.concatenate(HELD[rank])))
+        held = np.unique(np.concatenate(HELD[rank]))
+        claims = np.where(OWNERS[held] == rank, rank, 3 + rank)  # the owner of a node has the lowest one
+        table = NodeTable(communicator, NodeDirectory(communicator, 8, held, claims), held)
         placements = [table.place(nodes, shares[nodes]) for nodes in HELD[rank]]
         for placement, part in zip(placements, vectors[rank], strict=True):
             table.scatter_add(placement, part)
         table.complete("sums")
         here = table.by_range("means", BOUNDS)
-        request, total = table.request(None if asks_for_all else wanted[rank], rank + 1)
+        by_owner = np.argsort(OWNERS, kind="stable")
+        lists = WantedNodes(by_owner[wanted[rank][by_owner]], np.bincount(OWNERS[wanted[rank]], minlength=3).tolist())
+        request, total = table.request(None if asks_for_all else lists, rank + 1)
         asked = np.arange(8) if request.nodes is None else request.nodes
         found = table.gather(request)
         table.clear()
@@ -113,10 +121,7 @@ def test_ghost_rows_come_from_their_owners():
         torch.testing.assert_close(found, rows[torch.tensor(ghosts)], rtol=0, atol=0)
 
 
-def test_owners_by_range_are_those_of_a_list():
-    listed, ranges = ListedOwners(np.array([0, 0, 2, 2, 2], np.uint8), 3), RangeOwners(np.array([0, 2, 2, 5]))
-    for each in (listed, ranges):
-        assert (each.num_nodes, each.counts, each.are_ranges) == (5, [2, 0, 3], True)
-        assert each.of(np.array([4, 0, 2])).tolist() == [2, 0, 2]
-        assert [np.arange(5)[each.owned(rank)].tolist() for rank in range(3)] == [[0, 1], [], [2, 3, 4]]
-    assert not ListedOwners(OWNERS, 3).are_ranges
+def test_owners_by_range():
+    ranges = RangeOwners(np.array([0, 2, 2, 5]))
+    assert (ranges.num_nodes, ranges.counts, ranges.are_ranges) == (5, [2, 0, 3], True)
+    assert ranges.of(np.array([4, 0, 2])).tolist() == [2, 0, 2]

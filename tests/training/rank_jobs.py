@@ -11,6 +11,7 @@ import numpy as np
 from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.parallel.communicator import LOCAL, Place, join_ranks
+from l2g2g.parallel.node_directory import NodeDirectory
 from l2g2g.parallel.node_table import NodeTable
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
@@ -66,16 +67,30 @@ def count_ends(found):
     NodeTable.request = counted
 
 
+def count_drawn(found):
+    """Write down how many of the far ends of non-edges another rank knows."""
+    at = NodeDirectory.at
+
+    def counted(self, places):
+        here = slice(*np.searchsorted(places, self.bounds[self.communicator.rank : self.communicator.rank + 2]))
+        found.append(len(places) - len(places[here]))
+        return at(self, places)
+
+    NodeDirectory.at = counted
+
+
 def main(folder, names):
-    ends = []
+    ends, drawn = [], []
     count_ends(ends)
+    count_drawn(drawn)
     with join_ranks(Place.read(os.environ), timeout=60) as communicator:
         for number, name in enumerate(names):
             ends.clear()
+            drawn.clear()
             auc, done = run(name, communicator)
-            asked = communicator.tell_all("test", [sum(ends)])
+            asked, far = (communicator.tell_all("test", [sum(counts)]) for counts in (ends, drawn))
             if communicator.is_first:
-                told = json.dumps({"messages": done.messages, "auc": auc, "asked": asked})
+                told = json.dumps({"messages": done.messages, "auc": auc, "asked": asked, "drawn": far})
                 losses = np.array(done.trained.history.losses)
                 np.savez(folder / f"{number}.npz", embedding=done.embedding, losses=losses, told=told)
             else:

@@ -114,10 +114,14 @@ def test_bytes_of_pairs_of_all_nodes_are_those_of_the_formulas(jobs, alone, name
     assert found["pair_rows"].sum() == pytest.approx(4 * dim * asked.sum())
     if name == "many negatives":  # so many pairs that all nodes are asked for; only their number is added up
         np.testing.assert_array_equal(asked, one.patch_set.num_nodes - np.bincount(homes, minlength=num_ranks))
-        assert found["pair_requests"].tolist() == [8] * num_ranks
-    else:  # a bit for each node, and the number
-        bits = 8 + np.ceil(np.bincount(homes, minlength=num_ranks) / 8)
-        np.testing.assert_array_equal(found["pair_requests"], bits.sum() - bits)
+        assert "pair_requests" not in found
+        assert "far_ends" not in found
+    else:  # a number for each node that is asked for; for far ends of non-edges also one that says where they lie
+        np.testing.assert_allclose(found["pair_requests"], 4 * asked)
+        drawn = np.array(jobs[num_ranks][name]["drawn"])[:, 0] / SMALL["epochs"]
+        assert drawn.min() > 0
+        assert found["far_ends"].sum() == pytest.approx(4 * drawn.sum())
+        assert found["far_ends_told"].sum() == pytest.approx(5 * drawn.sum())
     np.testing.assert_array_equal(found["overlap_sums"], 4 * dim * num_ghosts)
     assert found["overlap_gradients"].sum() == found["overlap_sums"].sum()
     assert "overlaps" not in found  # a shared encoder without alignment
@@ -130,7 +134,8 @@ def test_an_epoch_exchanges_rows_four_times_and_adds_up_gradients_once(jobs, nam
     rows = {"overlap_sums", "pair_rows", "pair_gradients", "overlap_gradients"}
     assert {kind: times[kind] for kind in (*rows, "gradient")} == dict.fromkeys((*rows, "gradient"), SMALL["epochs"])
     every_epoch = {kind for kind, often in times.items() if often >= SMALL["epochs"]}
-    assert every_epoch == rows | {"gradient", "pair_requests"}  # which says in bits whose rows are wanted
+    numbers = {"pair_requests", "far_ends", "far_ends_told"} if name == "default" else set()  # whose rows are wanted
+    assert every_epoch == rows | {"gradient", "counts"} | numbers
 
 
 def test_apart_nothing_is_sent_before_the_end(jobs):
@@ -143,7 +148,8 @@ def test_apart_nothing_is_sent_before_the_end(jobs):
         "check",
         "count",
     }  # of the validation
-    assert kinds == vectors | scored | {"losses", "ghost_nodes", "shares", "node_vectors"}
+    owners = {"node_owners", "node_owners_told", "counts", "ids"}
+    assert kinds == vectors | scored | owners | {"losses", "ghost_nodes", "shares", "node_vectors"}
     times = {kind: count["times"] for kind, count in jobs[2]["apart"]["messages"].items()}
     assert times["ghost_nodes"] == 2  # their number, and who they are
     assert times["losses"] == times["node_vectors"] == 1

@@ -35,6 +35,7 @@ from .in_memory import prepare_batches, prepare_global_pairs
 
 unlock(NodePairs)
 unlock(RowSource)
+unlock(RowShard)
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph
 
 
@@ -105,10 +106,13 @@ class Case:
         features = InputRows(graph, self.inputs).of_range(local.low, local.high, keep_bytes=keep_bytes)
         batches = RowBatches([RowBatch(local, features, keep_bytes=keep_bytes)])
         if self.settings.pairs != "sampled":
-            return batches, NodeSample(local, self.train.degrees, shard.table, local.shares), shard
+            degrees = self.train.degrees[local.low : local.high]
+            return batches, NodeSample(local, degrees, shard.table, local.shares), shard
         own = TrainingRows(graph, span=(local.low, local.high), block_arcs=SMALL_BLOCKS)
-        how = {"options": self.options, "communicator": communicator}
-        return batches, GlobalPairs(NodePairs(own, self.split.held_out, **how), shard.table, local.shares), shard
+        directory = None if shard.has_all else shard.directory
+        how = {"options": self.options, "communicator": communicator, "directory": directory}
+        held_out = self.split.held_out[local.low : local.high]
+        return batches, GlobalPairs(NodePairs(own, held_out, **how), shard.table, local.shares), shard
 
     def epoch_alone(self, epoch):
         """(loss, gradient by parameter)."""

@@ -55,21 +55,31 @@ def draw_targets(
     found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int32), np.empty(0, np.int32))]
     for patch in np.flatnonzero(num_draws):
         low, high, count, shift = *offsets[patch : patch + 2], num_draws[patch], shifts[patch]
-        size, local = high - low, places[low:high].astype(np.int64) - low
-        counts = ((local + 1) * count + shift) // size - (local * count + shift) // size
-        if wanted is not None:
-            counts = np.where(wanted[low:high] != 0, counts, 0)
-        numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows = np.repeat(np.arange(low, high), counts)
-        words = hash_numbers(node_hashes[rows], numbers.astype(np.uint32), int(keys[patch])).astype(np.uint64)
-        units = np.uint64(unit_starts[high] - unit_starts[low])
-        units_drawn = unit_starts[low] + ((words * units) >> np.uint64(32)).astype(np.int64)
+        chosen = np.arange(low, high) if wanted is None else low + np.flatnonzero(wanted[low:high])
+        units = int(unit_starts[high] - unit_starts[low])
+        sizes = high - low, count, shift, int(keys[patch]), units
+        drawn, units_drawn = draw_units(places[chosen].astype(np.int64) - low, node_hashes[chosen], *sizes)
+        rows, units_drawn = chosen[drawn], units_drawn + unit_starts[low]
         targets = np.searchsorted(unit_starts, units_drawn, side="right") - 1
         excluded = find_entries(indptr, columns, places[rows].astype(np.int64), places[targets].astype(np.int64)) >= 0
         allowed = (rows != targets) & ~excluded
         found.append((rows[allowed].astype(np.int32), targets[allowed].astype(np.int32)))
     drawn_rows, drawn_columns = (np.concatenate(side) for side in zip(*found, strict=True))
     return drawn_rows, drawn_columns
+
+
+def draw_units(
+    places: np.ndarray, hashes: np.ndarray, size: int, num_draws: int, shift: int, key: int, units: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers, units) int64 of the draws of some rows of a patch: which row draws, and a random number below units.
+
+    places, hashes: (num_rows,) packed place of each row in the patch, hash of its node. size: rows of the patch.
+    """
+    counts = ((places + 1) * num_draws + shift) // size - (places * num_draws + shift) // size
+    numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = np.repeat(np.arange(len(places)), counts)
+    words = hash_numbers(hashes[rows], numbers.astype(np.uint32), key).astype(np.uint64)
+    return rows, ((words * np.uint64(units)) >> np.uint64(32)).astype(np.int64)
 
 
 def induced_indptr(
@@ -150,6 +160,17 @@ def find_entries(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, colu
     wanted = rows.astype(np.int64) * width + columns
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[places] == wanted, places, -1)
+
+
+def find_places(nodes: np.ndarray, starts: np.ndarray, shift: int, values: np.ndarray) -> np.ndarray:
+    """(num_values,) int32 place of each value in an ascending list of nodes, -1 where it has none.
+
+    starts: (num_buckets + 1,) place of the first node that is not below bucket << shift.
+    """
+    if len(nodes) == 0 or len(starts) == 0:
+        return np.full(len(values), -1, np.int32)
+    places = np.minimum(np.searchsorted(nodes, values), len(nodes) - 1).astype(np.int32)
+    return np.where(nodes[places] == values, places, np.int32(-1))
 
 
 def sort_pairs(rows: np.ndarray, columns: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -118,7 +118,7 @@ class LinkSplit(Generic[AnyStore]):
         validation: Held-out edges and as many non-edges, for early stopping; None without validation.
         test: Held-out pairs for the final scores; None where nothing is tested.
         held_out: Symmetric CSR pattern of every pair of both sets: training never draws one as a negative. On several
-            ranks each has the rows of a range of nodes, and only pairs whose first node is in it.
+            ranks each has the rows of a range of nodes, and no others, and only pairs whose first node is in it.
         protocol: Which evaluation the test pairs belong to.
     """
 

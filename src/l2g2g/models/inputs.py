@@ -123,7 +123,7 @@ class InputSource(Protocol):
 
     @property
     def components(self) -> np.ndarray:
-        """(num_nodes,) number of the connected component of a node."""
+        """(num_owned,) number of the connected component of a node."""
 
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Gives what these inputs read of all nodes, in order, some at a time; called once for every pass."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from l2g2g.core import native
 from l2g2g.graphs.graph import RowBlock
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.parallel.node_index import NodeIndex, distinct_nodes
 from l2g2g.parallel.node_table import NodeTable, RangeOwners
 
 _ARCS_PER_ROW = 4  # what a row costs in arcs: its features times weights, and the products of its pairs
@@ -91,21 +93,17 @@ class LocalRows:
         bounds = np.array([0, num_nodes]) if bounds is None else bounds
         self.low, self.high = (int(bound) for bound in bounds[communicator.rank : communicator.rank + 2])
         self.owners = RangeOwners(bounds)
-        self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
-        self._places: np.ndarray | None = None
         self._bytes_left, self._kept = keep_bytes, dict[int, RowBlock]()
-        if communicator.size > 1:
-            is_local = np.zeros(num_nodes, bool)
-            is_local[self.low : self.high] = True
-            for block in rows.blocks():
-                is_local[block.indices] = True
-            self.nodes = np.flatnonzero(is_local).astype(np.int32)
-            self.first = int(np.searchsorted(self.nodes, self.low))
-            self._places = np.zeros(num_nodes, np.int32)
-            self._places[self.nodes] = np.arange(len(self.nodes), dtype=np.int32)
-        self._table = None
-        if communicator.size > 1:
-            self._table = NodeTable(communicator, self.owners, self.nodes.astype(np.int64))
+        self._index: NodeIndex | None = None
+        self._table: NodeTable | None = None
+        if communicator.size == 1:
+            self.nodes, self.first = np.arange(num_nodes, dtype=np.int32), 0
+            return
+        own = np.arange(self.low, self.high, dtype=np.int32)
+        self.nodes = distinct_nodes(chain([own], (block.indices for block in rows.blocks())))
+        self.first = int(np.searchsorted(self.nodes, self.low))
+        self._index = NodeIndex(self.nodes)
+        self._table = NodeTable(communicator, self.owners, self.nodes.astype(np.int64))
 
     @property
     def num_owned(self) -> int:
@@ -126,11 +124,11 @@ class LocalRows:
         for block in self.rows.blocks():
             local = self._kept.get(low)
             if local is None:
-                columns = block.indices if self._places is None else self._places[block.indices]
+                columns = block.indices if self._index is None else self._index.places(block.indices)
                 indptr = block.indptr.astype(np.int64, copy=False)
                 local = RowBlock(low, low + len(indptr) - 1, indptr, columns, 0, block.weights)
                 # What came first stays: blocks are read round and round, and the one used last is needed last.
-                if self._places is not None and local.num_bytes <= self._bytes_left:
+                if self._index is not None and local.num_bytes <= self._bytes_left:
                     self._kept[low] = local
                     self._bytes_left -= local.num_bytes
             low = local.high

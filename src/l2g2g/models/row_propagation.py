@@ -124,7 +124,7 @@ class RowPropagation:
     def _multiply(self, dense: Tensor, row_scale: np.ndarray | None, column_scale: np.ndarray | None) -> Tensor:
         dense = dense.detach()
         out = torch.from_numpy(blank_table(*dense.shape)) if runs_native(dense) else torch.empty_like(dense)
-        width = _columns_at_once(self.edges.rows.num_nodes)  # the same on all ranks, which exchange every part
+        width = columns_at_once(self.edges.rows.num_nodes)  # the same on all ranks, which exchange every part
         for part, written in zip(dense.split(width, dim=1), out.split(width, dim=1), strict=True):
             self._multiply_columns(part, row_scale, column_scale, written)
         return out
@@ -157,6 +157,6 @@ class RowPropagation:
             out[here] = summed if scale is None else summed * torch.from_numpy(scale[:, None]).to(summed)
 
 
-def _columns_at_once(num_nodes: int) -> int:
+def columns_at_once(num_nodes: int) -> int:
     """Columns of a table that are copied at a time: all, or fewer of a large graph, so that the copy stays small."""
     return max(_LEAST_COLUMNS, _MOST_COPIED // (4 * num_nodes) // _LEAST_COLUMNS * _LEAST_COLUMNS)

@@ -24,6 +24,7 @@ from l2g2g.models.pairs import PairList
 _TILE = 16  # rows of a tile, at most: as many as a vector register has floats; that of core/cpp/arguments.hpp
 _MOST_DRAWS = 8  # times as many as wanted, where most pairs are excluded
 _MOST_UNITS = 2**31 - 1
+_DRAWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +34,9 @@ class DrawPlan:
     Attributes:
         offsets: (num_patches + 1,) int64 rows of each patch.
         patches: (num_patches,) the numbers of the patches, which key their random streams.
-        order: (num_rows,) int32 row at each packed place; inside a patch the order is random.
-        nodes: (num_rows,) int32 node at each packed place.
+        order: (num_rows,) int32 row at each packed place; inside a patch the order is random. Empty where it is not
+            known here: then only places can be drawn.
+        nodes: (num_rows,) int32 node at each packed place; empty with the order.
         num_columns: (num_patches,) int64 columns that a row draws in an epoch, summed over the tiles of a patch.
         weights: (num_patches,) float32 weight of a draw that counts.
     """
@@ -49,7 +51,7 @@ class DrawPlan:
     @classmethod
     def make(
         cls,
-        nodes: np.ndarray,
+        nodes: np.ndarray | None,
         offsets: np.ndarray,
         patches: np.ndarray,
         counts: np.ndarray,
@@ -58,24 +60,27 @@ class DrawPlan:
     ) -> DrawPlan:
         """Plan about counts[j] negatives in patch j that count.
 
-        nodes: (num_rows,) node numbers. likely: (num_patches,) how likely a draw of a patch counts. shares:
-        (num_patches,) what the weights of the negatives of a patch add up to, on average.
+        nodes: (num_rows,) node numbers; None where their order is not needed. likely: (num_patches,) how likely a draw
+        of a patch counts. shares: (num_patches,) what the weights of the negatives of a patch add up to, on average.
         """
         sizes = np.diff(offsets)
-        hashes = hash_nodes(nodes.astype(np.int32), stream_key(0, Purpose.NODE_ORDER))
-        patch = np.repeat(np.arange(len(sizes)), sizes)
-        order = np.lexsort((nodes, hashes, patch)).astype(np.int32)
+        order = packed = np.empty(0, np.int32)
+        if nodes is not None:
+            hashes = hash_nodes(nodes.astype(np.int32), stream_key(0, Purpose.NODE_ORDER))
+            patch = np.repeat(np.arange(len(sizes)), sizes)
+            order = np.lexsort((nodes, hashes, patch)).astype(np.int32)
+            packed = nodes[order].astype(np.int32)
         wanted = np.where(likely > 0, counts, 0)
         num_draws = np.minimum(np.ceil(wanted / np.maximum(likely, 1e-12)), _MOST_DRAWS * wanted)
         tile_sizes, _ = _cut_tiles(sizes)
         num_columns = np.where(num_draws > 0, np.maximum(1, np.round(num_draws / tile_sizes)), 0).astype(np.int64)
         weights = (shares / np.maximum(tile_sizes * num_columns * likely, 1e-30)).astype(np.float32)
-        return cls(offsets.astype(np.int64), patches, order, nodes[order].astype(np.int32), num_columns, weights)
+        return cls(offsets.astype(np.int64), patches, order, packed, num_columns, weights)
 
     @property
     def num_rows(self) -> int:
         """Rows of all patches."""
-        return len(self.order)
+        return int(self.offsets[-1])
 
     @property
     def num_draws(self) -> np.ndarray:
@@ -128,25 +133,31 @@ class DrawPlan:
 
         The plain form, for rows that come from disk; `PackedNegatives` lists the same draws.
         """
-        places = self.places[rows].astype(np.int64)
-        found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        drawn, columns = self.draw_places(self.places[rows], seed=seed, epoch=epoch)
+        return rows[drawn].astype(np.int64), self.order[columns].astype(np.int64)
+
+    def draw_places(self, places: np.ndarray, *, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """(numbers int64, columns int32) of all draws of the rows at some packed places: which of these, what places.
+
+        Draws that are excluded or of the row itself are among them.
+        """
+        found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), np.empty(0, np.int32))]
         for table in self.rounds(seed=seed, epoch=epoch):
             for first, size, tile_size, num_tiles, meeting, num_columns, shift, key in table.tolist():
-                inside = (places >= first) & (places < first + size)
-                local = places[inside] - first
+                inside = np.flatnonzero((places >= first) & (places < first + size))
+                local = places[inside].astype(np.int64) - first
                 tiles = local // tile_size
                 counts = ((tiles + 1) * num_columns + shift) // num_tiles - (tiles * num_columns + shift) // num_tiles
-                numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-                own, tiles = np.repeat(local, counts), np.repeat(tiles, counts)
                 words = hash_numbers(np.zeros(1, np.uint32), tiles, key & (2**64 - 1))
-                start = (words.astype(np.int64) * tile_size) >> 32
-                columns = (meeting - tiles) % num_tiles * tile_size + (own + start + numbers) % tile_size
-                real = columns < size
-                found.append(
-                    (self.order[first + own[real]].astype(np.int64), self.order[first + columns[real]].astype(np.int64))
-                )
-        drawn_rows, drawn_columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return drawn_rows, drawn_columns
+                starts = local + ((words.astype(np.int64) * tile_size) >> 32)
+                others = first + (meeting - tiles) % num_tiles * tile_size
+                starts, others, numbers = (np.repeat(each, counts) for each in (starts, others, inside))
+                turns = np.arange(len(starts)) - np.repeat(np.cumsum(counts) - counts, counts)
+                columns = others + (starts + turns) % tile_size
+                real = columns < first + size
+                found.append((numbers[real], columns[real].astype(np.int32)))
+        drawn, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return drawn, columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,11 +298,9 @@ class TargetUnits:
     @classmethod
     def make(cls, sampling: str, degrees: np.ndarray, offsets: np.ndarray) -> TargetUnits:
         """Units in proportion to `TARGET_WEIGHTS[sampling]`; none where that is 0, at least one where it is not."""
-        weigh = TARGET_WEIGHTS[sampling]
-        wanted = np.ones(len(degrees)) if weigh is None else weigh(degrees)
-        largest = max(1.0, float(np.add.reduceat(wanted, offsets[:-1][np.diff(offsets) > 0]).max(initial=0.0)))
-        factor = min(1024.0, (_MOST_UNITS - len(wanted)) / largest)  # each may be rounded up by one
-        return cls(np.concatenate([[0], np.cumsum(np.ceil(wanted * factor).astype(np.int64))]))
+        wanted = target_weights(sampling, degrees)
+        largest = float(np.add.reduceat(wanted, offsets[:-1][np.diff(offsets) > 0]).max(initial=0.0))
+        return cls(np.concatenate([[0], np.cumsum(count_units(wanted, largest, len(wanted)))]))
 
     @property
     def each(self) -> np.ndarray:
@@ -300,9 +309,28 @@ class TargetUnits:
 
     def likely(self, offsets: np.ndarray, taken: np.ndarray) -> np.ndarray:
         """(num_patches,) how likely a draw counts. taken: (num_patches,) units of the columns of all excluded pairs."""
-        totals, sizes = np.diff(self.starts[offsets]), np.diff(offsets)
-        left = sizes * totals - taken - totals  # units of all allowed pairs; every row loses itself
-        return np.maximum(left, 0) / np.maximum(sizes * totals, 1)
+        return likely_by_units(np.diff(self.starts[offsets]), np.diff(offsets), taken)
+
+
+def target_weights(sampling: str, degrees: np.ndarray) -> np.ndarray:
+    """(num_rows,) how likely each row is to be as the far end of a negative, up to a factor."""
+    weigh = TARGET_WEIGHTS[sampling]
+    return np.ones(len(degrees)) if weigh is None else weigh(degrees)
+
+
+def count_units(weights: np.ndarray, largest: float, num_rows: int) -> np.ndarray:
+    """(num_weights,) int64 units in proportion to weights: none for 0, at least one otherwise.
+
+    largest: what the weights of a patch add up to at most. num_rows: of all patches.
+    """
+    factor = min(1024.0, (_MOST_UNITS - num_rows) / max(1.0, largest))  # each may be rounded up by one
+    return np.ceil(weights * factor).astype(np.int64)
+
+
+def likely_by_units(totals: np.ndarray, sizes: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """(num_patches,) how likely a draw counts. totals, sizes: units and rows of patches; taken: see `TargetUnits`."""
+    left = sizes * totals - taken - totals  # units of all allowed pairs; every row loses itself
+    return np.maximum(left, 0) / np.maximum(sizes * totals, 1)
 
 
 def likely_uniform(sizes: np.ndarray, num_excluded: np.ndarray) -> np.ndarray:
@@ -358,7 +386,20 @@ def plan_negatives(
 
 def sample_nodes_by_degree(degrees: np.ndarray, count: int, *, seed: int, epoch: int, alpha: float = 1.0) -> np.ndarray:
     """Draw `count` distinct nodes with probability proportional to (degree + 1)^alpha, sorted (FastGAE)."""
+    return np.sort(first_arrivals(degrees, count, seed=seed, epoch=epoch, alpha=alpha)[0])
+
+
+def first_arrivals(
+    degrees: np.ndarray, count: int, first: int = 0, *, seed: int, epoch: int, alpha: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(nodes, times): the first `count` nodes of a range in exponential races, or all of a smaller one, in any order.
+
+    The first arrivals of all nodes are a weighted sample without replacement. degrees: (num_nodes,) of the range,
+    which begins with the node `first`.
+    """
     generator = np.random.default_rng([seed, int(Purpose.NODE_SAMPLE), epoch])
-    # Exponential races: the first arrivals are a weighted sample without replacement.
-    arrivals = generator.exponential(size=len(degrees)) / (degrees + 1.0) ** alpha
-    return np.sort(np.argpartition(arrivals, count - 1)[:count])
+    for low in range(0, first, _DRAWS_AT_ONCE):  # what the nodes before draw
+        generator.exponential(size=min(_DRAWS_AT_ONCE, first - low))
+    times = generator.exponential(size=len(degrees)) / (degrees + 1.0) ** alpha
+    found = np.arange(len(times)) if count >= len(times) else np.argpartition(times, count - 1)[:count]
+    return first + found, times[found]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.parallel.questions import ask
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class SharedRows:
         if self.has_all:
             return table[torch.from_numpy(rows).to(table.device)]
         asked, expected, lengths = self._ask(len(table), rows)
-        answer = table.to(self.communicator.device).index_select(0, asked)
+        answer = table.index_select(0, torch.from_numpy(asked).to(table.device)).to(self.communicator.device)
         return self.communicator.all_to_all(self.kind, answer, expected, lengths).to(table.device)
 
     def fetch_pattern(self, pattern: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
@@ -112,7 +113,7 @@ class SharedRows:
             return pattern[rows]
         device = self.communicator.device
         asked, expected, lengths = self._ask(pattern.shape[0], rows)
-        answer = pattern[asked.cpu().numpy()]
+        answer = pattern[asked]
         counts = torch.from_numpy(np.diff(answer.indptr).astype(np.int64)).to(device)
         wanted = self.communicator.all_to_all(self.kind, counts, expected, lengths).cpu().numpy()
         away = np.diff(answer.indptr[np.cumsum([0, *expected])]).tolist()
@@ -123,19 +124,14 @@ class SharedRows:
         ones = np.ones(len(entries), np.float32)
         return sp.csr_array((ones, entries, ends), shape=(len(rows), pattern.shape[1]))
 
-    def _ask(self, num_rows: int, rows: np.ndarray) -> tuple[Tensor, list[int], list[int]]:
+    def _ask(self, num_rows: int, rows: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
         """(rows here that others want, how many of them each rank does, how many rows each rank has for this one).
 
         num_rows: of this rank. rows: as in `fetch`.
         """
-        communicator = self.communicator
         bounds = np.cumsum([0, *self._count_rows(num_rows)])
-        lengths: list[int] = np.diff(np.searchsorted(rows, bounds)).tolist()
-        ones = [1] * communicator.size
-        counts = torch.tensor(lengths, device=communicator.device)
-        expected: list[int] = communicator.all_to_all(self.kind, counts, ones, ones).tolist()
-        asked = communicator.all_to_all(self.kind, torch.from_numpy(rows).to(communicator.device), lengths, expected)
-        return asked - int(bounds[communicator.rank]), expected, lengths
+        question = ask(self.communicator, self.kind, rows, np.diff(np.searchsorted(rows, bounds)).tolist())
+        return question.heard - bounds[self.communicator.rank], question.expected, question.lengths
 
     def on_first(self, table: Tensor) -> Tensor:
         """(num_rows of all, width) the rows of all ranks on the first one; no row on the others."""

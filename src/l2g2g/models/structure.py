@@ -13,6 +13,7 @@ import torch
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.core.torch_threads import one_torch_thread
 from l2g2g.graphs.graph import Features
+from l2g2g.models.components import large_components
 from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
 from l2g2g.models.features import feature_centre
 from l2g2g.models.shared_rows import SharedRows
@@ -155,8 +156,8 @@ def fit_products(
     """Eigenvectors of N = D^(-1/2) A D^(-1/2) with the largest eigenvalues, and the log-degree, for all nodes.
 
     propagate: (num_nodes, width) table -> Â times it, Â = D̃^(-1/2) (A + I) D̃^(-1/2): the product that every storage
-    has. num_neighbours, strengths: (num_owned,) neighbours of a node, sum of its edge weights. components: (num_nodes,)
-    number of its component. Self-loops are taken out again: N = D^(-1/2) (D̃^(1/2) Â D̃^(1/2) - I) D^(-1/2).
+    has. num_neighbours, strengths, components: (num_owned,) neighbours of a node, sum of its edge weights, number of
+    its component. Self-loops are taken out again: N = D^(-1/2) (D̃^(1/2) Â D̃^(1/2) - I) D^(-1/2).
 
     sqrt(degree) is an eigenvector of every graph with the eigenvalue 1, and the first column, also of nodes in small
     components: an inner product with it is the score that a degree alone gives. A component of its own adds another
@@ -169,9 +170,10 @@ def fit_products(
     shared: the ranks that find them together; None for one process. Each has the rows of a range of nodes, the span, of
     every table, also of those that it propagates and of the columns that are found.
     """
-    num_nodes, shared = len(components), shared or SharedRows()
+    shared = shared or SharedRows()
+    num_nodes = round(shared.sums(float(len(components)))[0])
     low, high = span or (0, num_nodes)
-    is_large, num_large = large_components(components, low, high)
+    is_large, num_large = large_components(components, _LARGE_SHARE, shared)
     del components
     safe = np.where(strengths > 0, strengths, 1.0)
     inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[:, None]
@@ -279,16 +281,6 @@ def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:
     lengths = np.linalg.norm(columns[:, :-1], axis=1, keepdims=True)
     factors = np.maximum(lengths, 1e-12) ** -row_power
     return np.concatenate([columns[:, :-1] * factors, columns[:, -1:]], axis=1).astype(np.float32)
-
-
-def large_components(components: np.ndarray, low: int, high: int) -> tuple[np.ndarray, int]:
-    """Whether the component of each node low:high is large, and how many nodes are in such ones.
-
-    Large is a hundredth of the nodes, or the largest of all.
-    """
-    sizes = np.bincount(components)
-    is_large = sizes >= min(_LARGE_SHARE * len(components), sizes.max())
-    return is_large[components[low:high]], int(sizes[is_large].sum())
 
 
 def blend_factor(feature_factor: float, structure_factor: float) -> float:

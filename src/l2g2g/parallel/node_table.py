@@ -17,6 +17,8 @@ from torch import Tensor
 from l2g2g.core import native
 from l2g2g.core.tables import blank_table
 from l2g2g.parallel.communicator import Communicator
+from l2g2g.parallel.node_index import NodeIndex
+from l2g2g.parallel.questions import ask
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ class Assemble(torch.autograd.Function):
 
 
 class Owners(Protocol):
-    """Which rank owns each node."""
+    """Which rank owns each node: a `NodeDirectory`, or `RangeOwners`."""
 
     @property
     def num_nodes(self) -> int:
@@ -119,10 +121,7 @@ class Owners(Protocol):
         """Whether every rank owns a range of nodes, those of lower ranks first."""
 
     def of(self, nodes: np.ndarray) -> np.ndarray:
-        """(num_nodes,) the rank that owns each of some nodes."""
-
-    def owned(self, rank: int) -> np.ndarray | slice:
-        """The nodes that a rank owns, ascending."""
+        """(num_asked,) the rank that owns each of some nodes. Every rank must ask."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,48 +143,21 @@ class RangeOwners:
         return counts
 
     def of(self, nodes: np.ndarray) -> np.ndarray:
-        """(num_nodes,) the rank that owns each of some nodes."""
+        """(num_asked,) the rank that owns each of some nodes."""
         return np.searchsorted(self.bounds[1:], nodes, side="right")
-
-    def owned(self, rank: int) -> slice:
-        """The nodes that a rank owns."""
-        return slice(int(self.bounds[rank]), int(self.bounds[rank + 1]))
 
 
 @dataclass(frozen=True, eq=False)
-class ListedOwners:
-    """Owners in any order. ranks: (num_nodes,) the owner of each node; few bits are better. num_ranks: Of the job."""
+class WantedNodes:
+    """Nodes whose rows a rank wants, those that rank 0 owns first.
 
-    ranks: np.ndarray
-    num_ranks: int
+    Attributes:
+        nodes: (num_wanted,) int32, each once.
+        lengths: (num_ranks,) how many of them each rank owns.
+    """
 
-    @property
-    def num_nodes(self) -> int:
-        """Nodes of all ranks."""
-        return len(self.ranks)
-
-    @property
-    def counts(self) -> list[int]:
-        """(num_ranks,) nodes that each rank owns."""
-        counts: list[int] = np.bincount(self.ranks, minlength=self.num_ranks).tolist()
-        return counts
-
-    @cached_property
-    def are_ranges(self) -> bool:
-        """Whether every rank owns a range of nodes, those of lower ranks first."""
-        return bool((self.ranks[1:] >= self.ranks[:-1]).all())
-
-    def of(self, nodes: np.ndarray) -> np.ndarray:
-        """(num_nodes,) the rank that owns each of some nodes."""
-        return self.ranks[nodes]
-
-    def owned(self, rank: int) -> np.ndarray:
-        """The nodes that a rank owns, ascending."""
-        return self._lists[rank]
-
-    @cached_property
-    def _lists(self) -> list[np.ndarray]:
-        return [np.flatnonzero(self.ranks == rank).astype(np.int32) for rank in range(self.num_ranks)]
+    nodes: np.ndarray
+    lengths: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +165,7 @@ class Request:
     """Rows that a rank reads once, and rows that the others read of it.
 
     Attributes:
-        nodes: (num_nodes_ghosts_elsewhere,) their nodes, those of rank 0 first; None for all nodes in order.
+        nodes: (num_requested,) their nodes, those of rank 0 first; None for all nodes in order.
         outgoing: For each rank the places in this rank's table that it requested.
         lengths: (num_ranks,) rows that come from each rank.
     """
@@ -275,32 +247,25 @@ class NodeTable:
         """(num_rows, width) the rows of nodes of this rank, times their shares."""
         return placement.take(self.rows)
 
-    def request(self, wanted: np.ndarray | None, count: float) -> tuple[Request, float]:
-        """Ask the owners for rows of any nodes; the sum of a number over all ranks goes with it.
-
-        wanted: (num_nodes,) bool; None for all nodes.
-        """
+    def request(self, wanted: WantedNodes | None, count: float) -> tuple[Request, float]:
+        """Ask the owners for rows; the sum of a number over all ranks goes with it. wanted: None for all nodes."""
         communicator = self.communicator
         if wanted is None:
             counts = torch.tensor([count], dtype=torch.float64, device=communicator.device)
-            communicator.all_reduce("pair requests", counts)
+            communicator.all_reduce("counts", counts)
             return Request(None, [self._own_places] * communicator.size, self._owners.counts), float(counts)
-        by_rank = [self._owners.owned(rank) for rank in range(communicator.size)]
-        questions = [
-            np.concatenate([np.array([count], np.float64).view(np.uint8), np.packbits(wanted[owned])])
-            for owned in by_rank
-        ]
-        lengths = [len(question) for question in questions]
-        sent = torch.from_numpy(np.concatenate(questions)).to(communicator.device)
-        expected = [lengths[communicator.rank]] * communicator.size
-        heard = communicator.all_to_all("pair requests", sent, lengths, expected).cpu().numpy()
-        answers = heard.reshape(communicator.size, -1)
-        total = float(np.ascontiguousarray(answers[:, :8]).view(np.float64).sum())
-        num_owned = len(self._own_places)
-        asked = [np.unpackbits(answer[8:], count=num_owned).astype(np.bool_) for answer in answers]
-        nodes = [_as_list(owned)[wanted[owned]] for owned in by_rank]
-        outgoing = [self._own_places[chosen] for chosen in asked]
-        return Request(np.concatenate(nodes), outgoing, [len(part) for part in nodes]), total
+        ones = [1] * communicator.size
+        told = torch.tensor([[length, count] for length in wanted.lengths], dtype=torch.float64)
+        heard = communicator.all_to_all("counts", told.to(communicator.device), ones, ones)
+        expected = [int(length) for length in heard[:, 0].tolist()]
+        sent = torch.from_numpy(wanted.nodes.astype(np.int32, copy=False)).to(communicator.device)
+        asked = communicator.all_to_all("pair requests", sent, wanted.lengths, expected).cpu()
+        outgoing = [self._own_places[self._own.places(part.numpy())] for part in asked.split(expected)]
+        return Request(wanted.nodes, outgoing, wanted.lengths), float(heard[:, 1].sum())
+
+    @cached_property
+    def _own(self) -> NodeIndex:
+        return NodeIndex(self.owned_nodes)
 
     def gather(self, request: Request) -> Tensor:
         """(num_requested, width) the requested rows."""
@@ -330,13 +295,12 @@ class NodeTable:
         """(num_here, width) the rows of a range of nodes on each rank. bounds: (num_ranks + 1,) of these ranges."""
         if self.has_all:
             return self.rows
-        rank = self.communicator.rank
         own = self.rows.index_select(0, _tensor(self._own_places, self.rows))
         lengths = np.diff(np.searchsorted(self.owned_nodes, bounds)).tolist()
-        coming = group_by_rank(self._owners.of(np.arange(*bounds[rank : rank + 2])), self.communicator.size)
-        received = self.communicator.all_to_all(kind, own, lengths, [len(part) for part in coming])
+        coming = ask(self.communicator, "ids", self.owned_nodes.astype(np.int32), lengths)
+        received = self.communicator.all_to_all(kind, own, lengths, coming.expected)
         rows = torch.empty_like(received)
-        rows[_tensor(np.concatenate(coming), rows)] = received
+        rows[_tensor(coming.heard.astype(np.int64) - bounds[self.communicator.rank], rows)] = received
         return rows
 
     def _by_node(self, gathered: Tensor) -> Tensor:
@@ -347,11 +311,11 @@ class NodeTable:
         rows[_tensor(self._every_owned, rows)] = gathered
         return rows
 
-    @property
+    @cached_property
     def _every_owned(self) -> np.ndarray:
-        """(num_nodes,) all nodes, those that rank 0 owns first."""
-        lists = [_as_list(self._owners.owned(rank)) for rank in range(self.communicator.size)]
-        return np.concatenate(lists)
+        """(num_nodes,) all nodes, those that rank 0 owns first; only where a rank reads the rows of all of them."""
+        own = _tensor(self.owned_nodes.astype(np.int32), self.rows)
+        return self.communicator.all_gather("ids", own, self._owners.counts).cpu().numpy().astype(np.int64)
 
     @property
     def rows(self) -> Tensor:
@@ -381,10 +345,6 @@ def group_by_rank(ranks: np.ndarray, num_ranks: int) -> list[np.ndarray]:
     """For each rank the places in a list that name it, ascending, in one pass. ranks: (num_places,)."""
     ends = np.cumsum(np.bincount(ranks, minlength=num_ranks))
     return np.split(np.argsort(ranks, kind="stable"), ends[:-1])
-
-
-def _as_list(nodes: np.ndarray | slice) -> np.ndarray:
-    return np.arange(nodes.start, nodes.stop, dtype=np.int32) if isinstance(nodes, slice) else nodes
 
 
 def _tensor(places: np.ndarray, like: Tensor) -> Tensor:

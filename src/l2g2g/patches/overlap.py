@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -149,6 +150,31 @@ class PatchSet:
     def stacked(self) -> tuple[np.ndarray, np.ndarray]:
         """Nodes and offsets as kernels take them."""
         return np.ascontiguousarray(self.global_nodes, np.int64), np.ascontiguousarray(self.offsets, np.int64)
+
+
+class _AllNodes:
+    """The numbers of all nodes, of which slices are made when they are asked for."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return self.num_nodes
+
+    def __getitem__(self, nodes: slice) -> np.ndarray:
+        """Consecutive numbers."""
+        return np.arange(*nodes.indices(self.num_nodes))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """All numbers."""
+        return np.arange(self.num_nodes, dtype=dtype)
+
+
+def whole_graph_by_rows(num_nodes: int) -> PatchSet:
+    """The whole graph as its only patch, without a list of its nodes in memory."""
+    nodes = cast(np.ndarray, _AllNodes(num_nodes))
+    return PatchSet(num_nodes, nodes, np.array([0, num_nodes]), OverlapIndex.none(1))
 
 
 def whole_graph(num_nodes: int) -> PatchSet:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.models.row_propagation import columns_at_once
 from l2g2g.runs.memory import resident_memory, structure_bytes
 from l2g2g.training.batches import KeptBytes
 
@@ -23,8 +24,9 @@ _MARGIN = 0.12  # of the limit, for what no formula knows
 _MOST_PARTS = 8  # threads with a table of sums of their own
 _LEAST_PATCH_NODES = 500
 _PASSED_ON = 4  # vectors of a node on their way between ranks: as sent and received, and their gradients
-# What a rank holds for every node of all ranks: who owns it, where it stands, where its held-out pairs begin.
-_PER_NODE_OF_ALL = 40
+# What a rank holds for each node that it owns, with its place in the directory of all, and for each that its rows name.
+_PER_OWNED_NODE, _PER_NAMED_NODE = 56, 20
+_PER_GHOST = 32  # where a neighbour stands in the tables of a pass over the whole graph, here and at its owner
 _MOST_HELD_OUT = 1_000_000  # edges, for validation
 _OUTSIDE = 0.3  # of the edges, between nodes of two patches, before a graph is cut
 _ALL_NODES = 4  # a rank that draws so many times as many pairs as there are nodes asks for all nodes
@@ -137,7 +139,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     always += num_nodes * structural.kept
     epoch = 0.0
     if config.loss_scope == "global":
-        scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
+        scored = _scored_edges(sizes, config)
         epoch = num_nodes * vector * (1 + min(threads, _MOST_PARTS)) + 32 * num_nodes + 24 * scored
         epoch += sizes.num_edges / 4  # a bit for each arc: whether this epoch hides it
     aligned = 3 * rows * vector + num_nodes * vector
@@ -146,13 +148,15 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
     ranks, gathered = sizes.num_ranks, 0
     if ranks > 1:
         # Ghost nodes may be nearly all: of these, rows of a layer, of pairs and of products, as they are passed on.
-        always = (8 * rows + held_out) / ranks + num_nodes * (_PER_NODE_OF_ALL + 2 * structural.kept / ranks)
-        epoch = epoch / ranks + (_PASSED_ON * vector * asked_rows(sizes, config) + 6 * num_nodes if epoch else 0)
+        always = (8 * rows + held_out + num_nodes * (_PER_OWNED_NODE + 2 * structural.kept)) / ranks
+        always += _PER_NAMED_NODE * named_rows(sizes)
+        epoch = epoch / ranks + (_PASSED_ON * vector * asked_rows(sizes, config) if epoch else 0)
         gathered = 2 * num_nodes * vector if sizes.is_first else 0
         ghosts = ghost_rows(sizes)
         aligned = aligned / ranks
-        last_pass = last_pass / ranks + 8 * max(config.hidden, config.dim) * ghosts
-        structure = structure / ranks + 12 * _GHOST_COLUMNS * ghosts if structure else 0
+        copied = min(max(config.hidden, config.dim), columns_at_once(num_nodes))
+        last_pass = last_pass / ranks + (8 * copied + _PER_GHOST) * ghosts
+        structure = structure / ranks + (12 * _GHOST_COLUMNS + _PER_GHOST) * ghosts if structure else 0
     final = last_pass if config.passes_whole_graph else aligned
     aligns = config.definition.alignment == "during" and (config.rotates or config.translates or config.scale)
     training = always + max(epoch, final if config.patience else 0, aligned if aligns else 0)
@@ -161,11 +165,35 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
 
 def asked_rows(sizes: StoredSizes, config: Config) -> float:
     """Ends of the pairs that a rank scores in an epoch and another rank owns: of non-edges, and of cut edges."""
-    num_nodes, ranks = sizes.num_nodes, sizes.num_ranks
-    scored = sizes.num_edges * (config.hidden_fraction or 1.0) * config.scored_fraction(num_nodes, sizes.num_edges)
-    draws, elsewhere = config.negatives_per_edge * scored / ranks, num_nodes * (1 - 1 / ranks)
-    share = 1.0 if draws >= _ALL_NODES * num_nodes else -math.expm1(-draws / num_nodes)
-    return min(elsewhere, elsewhere * share + _OUTSIDE * scored / ranks * (1 - 1 / ranks))
+    elsewhere = sizes.num_nodes * (1 - 1 / sizes.num_ranks)
+    if asks_for_all(sizes, config):
+        return elsewhere
+    cut = _OUTSIDE * _scored_edges(sizes, config) / sizes.num_ranks * (1 - 1 / sizes.num_ranks)
+    return min(elsewhere, drawn_rows(sizes, config) + cut)
+
+
+def drawn_rows(sizes: StoredSizes, config: Config) -> float:
+    """Far ends of the non-edges that a rank draws in an epoch, each once, that another rank owns."""
+    draws = config.negatives_per_edge * _scored_edges(sizes, config) / sizes.num_ranks
+    return -sizes.num_nodes * (1 - 1 / sizes.num_ranks) * math.expm1(-draws / sizes.num_nodes)
+
+
+def asks_for_all(sizes: StoredSizes, config: Config) -> bool:
+    """Whether a rank draws so many pairs that it asks for the vectors of all nodes."""
+    draws = config.negatives_per_edge * _scored_edges(sizes, config) / sizes.num_ranks
+    return draws >= _ALL_NODES * sizes.num_nodes
+
+
+def _scored_edges(sizes: StoredSizes, config: Config) -> float:
+    """Edges that an epoch scores, of all ranks."""
+    share = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
+    return sizes.num_edges * (config.hidden_fraction or 1.0) * share
+
+
+def named_rows(sizes: StoredSizes) -> float:
+    """Nodes that the rows of a rank's own nodes name: these nodes, and neighbours that another rank owns."""
+    own, arcs = sizes.num_nodes / sizes.num_ranks, 2 * _OUTSIDE * sizes.num_edges / sizes.num_ranks
+    return own - (sizes.num_nodes - own) * math.expm1(-arcs / sizes.num_nodes)
 
 
 def ghost_rows(sizes: StoredSizes) -> float:

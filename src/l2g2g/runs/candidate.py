@@ -64,7 +64,7 @@ class Setting:
 
     Attributes:
         split, patches: What it is trained on.
-        held_out: (num_nodes, num_nodes) pairs of the nodes of this rank that are never drawn as negatives.
+        held_out: (num_local, num_nodes) pairs of the nodes of this rank that are never drawn as negatives.
         config, settings: The settings of the run, and those of the loop that follow from them.
         inputs: What the encoder reads.
         model: The model that is trained, or that took its place (see `hand_out`).
@@ -99,7 +99,7 @@ class Setting:
     def make_batches(
         self, graph: GraphStore, keep_bytes: int | None, *, none: bool = False, every: bool = False
     ) -> Batches:
-        """The patches of this rank with the edges of a graph, as batches; every: those of all ranks.
+        """The patches of this rank with the edges of a graph, as batches; every: those of all ranks, to be encoded.
 
         none: no batches, where they are not needed.
         """
@@ -113,7 +113,7 @@ class Setting:
         groups = [] if none else group_patches(own, together=together)
         options = BatchOptions(
             negatives_per_edge=self.negatives,
-            draws_pairs=config.loss_scope == "inside" or self.patches.patch_set.num_patches == 1,
+            draws_pairs=not every and (config.loss_scope == "inside" or self.patches.patch_set.num_patches == 1),
             propagate_once=propagates_once(config),
             pairs=pair_options(self.split.train, config),
             storage=config.feature_storage,
@@ -127,6 +127,7 @@ class Setting:
             options,
             keep_bytes=keep_bytes,
             kept_bytes=kept_bytes(config, graph.weighted),
+            held_nodes=None if shard.has_all else shard.nodes,
         )
 
     def _row_batch(self, rows: LocalRows, keep_bytes: int | None) -> RowBatch:
@@ -141,17 +142,22 @@ class Setting:
         """Pairs of all nodes, where these are scored."""
         config, shard, patch_set = self.config, self.shard, self.patches.patch_set
         if self.local is not None and config.loss_pairs != "sampled":
-            return NodeSample(self.local, self.rows.degrees, shard.table, self.local.shares)
+            degrees = np.concatenate([np.diff(block.indptr) for block in self.local.blocks()])
+            return NodeSample(self.local, degrees, shard.table, self.local.shares)
         if self.settings.scope != "global":
             return None
+        held_out = self.held_out
+        if self.own_rows is not None:
+            held_out = held_out[np.searchsorted(shard.nodes, shard.table.owned_nodes)]
         pairs = NodePairs(
             self.own_rows or self.rows,
-            self.held_out,
+            held_out,
             negatives_per_edge=self.negatives,
             options=pair_options(self.split.train, config),
             device=config.device,
             communicator=shard.communicator,
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
+            directory=None if shard.has_all else shard.directory,
         )
         shares = shard.shares_of if self.local is None else self.local.shares
         return GlobalPairs(pairs, shard.table, shares)

@@ -6,6 +6,7 @@ import hashlib
 import math
 import warnings
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.patches.cut import cut_stored_graph, find_refused
-from l2g2g.patches.overlap import PatchSet, whole_graph
+from l2g2g.patches.overlap import PatchSet, whole_graph_by_rows
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
@@ -29,6 +30,7 @@ from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
 from l2g2g.training.whole_pass import InputRows
 
+_NODES_AT_ONCE = 1 << 20  # that are read of a list
 _FINER = 1.6  # times as many patches where the largest is too large
 
 
@@ -74,8 +76,10 @@ class RunPatches:
     def digest(self) -> str:
         """SHA-256 of the node lists: the same wherever the patches lie."""
         found = hashlib.sha256()
-        for patch in range(self.patch_set.num_patches):
-            found.update(np.ascontiguousarray(self.patch_set.nodes_of(patch), np.int64).data)
+        nodes, offsets = self.patch_set.global_nodes, self.patch_set.offsets.tolist()
+        for first, last in pairwise(offsets):
+            for low in range(first, last, _NODES_AT_ONCE):
+                found.update(np.ascontiguousarray(nodes[low : min(last, low + _NODES_AT_ONCE)], np.int64).data)
         found.update(np.ascontiguousarray(self.patch_set.offsets, np.int64).data)
         return found.hexdigest()
 
@@ -101,7 +105,9 @@ def find_patches(
         with clock.measure("partition"):
             return RunPatches(cut(graph, config))
     if not config.definition.uses_patches:
-        return RunPatches(whole_graph(graph.num_nodes), None, fit_rows(graph, config, communicator.size), by_rows=True)
+        return RunPatches(
+            whole_graph_by_rows(graph.num_nodes), None, fit_rows(graph, config, communicator.size), by_rows=True
+        )
     assert graph.stored is not None
     folder = graph.stored.directory if folder is None else folder
     kept = communicator.decide(lambda: _cut_and_count(graph, config, clock, folder, communicator.size))

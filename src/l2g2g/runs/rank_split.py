@@ -18,7 +18,7 @@ from l2g2g.graphs.held_out import HashedPair, HeldOutRule
 from l2g2g.graphs.splits import LinkSplit, Pairs, PairShare, split_edges
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
-from l2g2g.training.rows import rank_bounds, rank_span
+from l2g2g.training.rows import rank_bounds
 
 _KIND = "held out pairs"
 
@@ -55,17 +55,13 @@ def share_split(split: LinkSplit[Any] | None, train: GraphStore, communicator: C
 
 
 def held_out_rows(split: LinkSplit[Any], nodes: np.ndarray, communicator: Communicator) -> sp.csr_array:
-    """(num_nodes, num_nodes) pattern of the held-out pairs of some nodes, the other rows empty. Every rank must ask.
+    """(num_wanted, num_nodes) pattern of the held-out pairs of some nodes. Every rank must ask.
 
-    nodes: (num_wanted,) ascending. One process has the rows of all nodes.
+    nodes: (num_wanted,) ascending; one process wants all.
     """
     if communicator.size == 1:
         return split.held_out
-    low, high = rank_span(split.train, communicator)
-    found = SharedRows(communicator, _KIND).fetch_pattern(split.held_out[low:high], nodes.astype(np.int64))
-    counts = np.zeros(split.train.num_nodes, np.int32)
-    counts[nodes] = np.diff(found.indptr)
-    return _pattern(counts, found.indices)
+    return SharedRows(communicator, _KIND).fetch_pattern(split.held_out, nodes.astype(np.int64))
 
 
 def _share_pairs(pairs: Pairs | None, bounds: np.ndarray, communicator: Communicator) -> Pairs | None:
@@ -88,8 +84,7 @@ def _share_pairs(pairs: Pairs | None, bounds: np.ndarray, communicator: Communic
 
 
 def _share_pattern(pattern: sp.csr_array | None, bounds: np.ndarray, communicator: Communicator) -> sp.csr_array:
-    """(num_nodes, num_nodes) the rows of the range of this rank, the others empty. pattern: on the first rank."""
-    num_nodes = int(bounds[-1])
+    """(num_here, num_nodes) the rows of the range of this rank. pattern: all of them, on the first rank."""
     lengths, indices, num_entries = np.empty(0, np.int32), np.empty(0, np.int32), []
     if pattern is not None:
         num_entries = np.diff(pattern.indptr[bounds]).tolist()
@@ -97,16 +92,9 @@ def _share_pattern(pattern: sp.csr_array | None, bounds: np.ndarray, communicato
     num_entries = communicator.decide(lambda: num_entries)
     rows = _scatter(torch.from_numpy(lengths), np.diff(bounds).tolist(), communicator).numpy()
     entries = _scatter(torch.from_numpy(indices), num_entries, communicator).numpy()
-    counts = np.zeros(num_nodes, np.int32)
-    counts[slice(*bounds[communicator.rank : communicator.rank + 2])] = rows
-    return _pattern(counts, entries)
-
-
-def _pattern(counts: np.ndarray, entries: np.ndarray) -> sp.csr_array:
-    """(num_nodes, num_nodes) pattern of which every row has so many entries."""
-    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    indptr = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
-    return sp.csr_array((np.ones(len(entries), np.float32), entries, indptr), shape=(len(counts),) * 2)
+    return sp.csr_array((np.ones(len(entries), np.float32), entries, indptr), shape=(len(rows), int(bounds[-1])))
 
 
 def _scatter(rows: torch.Tensor, lengths: list[int], communicator: Communicator) -> torch.Tensor:

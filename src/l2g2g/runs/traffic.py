@@ -9,11 +9,14 @@ import time
 from dataclasses import dataclass
 
 from l2g2g.config import Config
-from l2g2g.runs.budget import StoredSizes, asked_rows, ghost_rows
+from l2g2g.runs.budget import StoredSizes, asked_rows, asks_for_all, drawn_rows, ghost_rows
 
 _MESSAGE_SECONDS = 5e-5  # between two hosts of one switch
 _LOCAL_MESSAGE_SECONDS = 2e-5
-_EXCHANGES = 6  # of an epoch: requests, rows and gradients of pairs, sums and gradients of overlaps, the gradient
+# Of an epoch: far ends and what is known of them, requests, rows and gradients of pairs, sums and gradients of
+# overlaps, the gradient, and twice how much is coming.
+_EXCHANGES = 10
+_ID_BYTES, _TOLD_BYTES = 4, 5  # of a node's number, and of its number with its owner
 _PROBE_BYTES, _PIECE = 1 << 26, 1 << 20
 
 
@@ -43,17 +46,19 @@ class Traffic:
 
 def estimate_traffic(sizes: StoredSizes, config: Config, num_patches: int) -> Traffic:
     """What a rank sends in an epoch, by the formulas of docs/scale.md; nothing for one process."""
-    ranks, num_nodes, vector = sizes.num_ranks, sizes.num_nodes, 4 * config.dim
+    ranks, vector = sizes.num_ranks, 4 * config.dim
     if ranks == 1:
         return Traffic(0, 0, 0, 0, 0)
     columns = sizes.num_features or config.structure_width + 1
     widths = [columns, *[config.hidden] * (config.layers - 1), config.dim]
     parameters = sum(one * other for one, other in itertools.pairwise(widths))
-    elsewhere = num_nodes * (1 - 1 / ranks)
     by_rows = not config.definition.uses_patches
     pairs, ids, overlaps, layers = 0.0, 0.0, 0.0, 0.0
     if config.loss_scope == "global" or by_rows:
-        pairs, ids = 2 * vector * asked_rows(sizes, config), elsewhere / 8
+        asked = asked_rows(sizes, config)
+        pairs = 2 * vector * asked
+        if not asks_for_all(sizes, config):
+            ids = _ID_BYTES * asked + (_ID_BYTES + _TOLD_BYTES) * drawn_rows(sizes, config)
     if by_rows:  # forwards and backwards through every layer
         layers = 2 * 4 * sum(widths[1:]) * ghost_rows(sizes)
     else:

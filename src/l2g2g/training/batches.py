@@ -211,7 +211,8 @@ class PatchBatches(Sequence[PatchBatch]):
     Args:
         source: The patches.
         groups: Numbers of the patches of each batch.
-        held_out: (num_nodes, num_nodes) pairs that are never drawn as negatives.
+        held_out: (num_held, num_nodes) pairs that are never drawn as negatives.
+        held_nodes: (num_held,) ascending, the nodes that have a row there; None for all nodes.
         options: How batches are made.
         keep_bytes: What may stay in memory; None for everything.
         kept_bytes: What it takes.
@@ -226,8 +227,9 @@ class PatchBatches(Sequence[PatchBatch]):
         *,
         keep_bytes: int | None = None,
         kept_bytes: KeptBytes | None = None,
+        held_nodes: np.ndarray | None = None,
     ) -> None:
-        self.source, self.groups, self.held_out = source, groups, held_out
+        self.source, self.groups, self.held_out, self.held_nodes = source, groups, held_out, held_nodes
         self.options = options or BatchOptions()
         self.device = torch.device(self.options.device)
         self._kept: dict[int, PatchBatch] = {}  # their edges are in memory
@@ -352,6 +354,7 @@ class PatchBatches(Sequence[PatchBatch]):
             options.device,
             options.pairs,
             self.source.weighted,
+            self.held_nodes,
         )
         offsets = torch.from_numpy(pairs.offsets).to(options.device)
         share, propagated = float(pairs.shares.sum()), self._propagated.get(place, False)

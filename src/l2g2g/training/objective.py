@@ -21,8 +21,10 @@ from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.losses import gaussian_divergence
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import row_entries
-from l2g2g.models.sampling import sample_nodes_by_degree
-from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, Request
+from l2g2g.models.sampling import first_arrivals, sample_nodes_by_degree
+from l2g2g.models.shared_rows import SharedRows
+from l2g2g.parallel.node_index import NodeIndex
+from l2g2g.parallel.node_table import Assemble, NodeTable, Placement, Request, WantedNodes
 from l2g2g.training.batches import Batch, Batches, PatchBatch
 from l2g2g.training.node_pairs import NodePairs
 
@@ -135,10 +137,8 @@ class GlobalPairs(GlobalLoss):
             request, _ = table.request(None, 0)
         else:
             owned = self.pairs.draw_owned(**_how_to_draw(settings, epoch))
-            request, total = table.request(owned.find_nodes(table.num_nodes), owned.total)
+            request, total = table.request(owned.wanted, owned.total)
             owned = owned.weighed(total)
-            if request.nodes is not None:
-                owned = owned.renumbered(request.nodes, table.num_nodes)
             edges, non_edges = owned.edges, owned.non_edges
         return request, lambda vectors: model.pair_gradient(vectors, edges, non_edges)
 
@@ -149,7 +149,7 @@ class NodeSample(GlobalLoss):
 
     Attributes:
         rows: The edges of this rank's nodes.
-        degrees: (num_nodes,) edges of every node.
+        degrees: (num_owned,) edges of these nodes.
         table, shares: As in `GlobalLoss`.
     """
 
@@ -161,20 +161,15 @@ class NodeSample(GlobalLoss):
 
     def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
         """See `GlobalLoss`."""
-        how = {"seed": settings.seed, "epoch": epoch}
-        num_nodes, nodes = self.rows.num_nodes, np.arange(self.rows.num_nodes)
-        if settings.pairs == "subgraph":
-            nodes = sample_nodes_by_degree(self.degrees, settings.sample_size, **how)
-        wanted = np.zeros(num_nodes, np.bool_)
-        wanted[nodes] = True
-        ends = self._induce(wanted)
-        table = self.table
-        request, num_arcs = table.request(None if table.has_all else wanted, ends.shape[1])
-        nodes = nodes if request.nodes is None else request.nodes
-        places = np.zeros(num_nodes, np.int64)
-        places[nodes] = np.arange(len(nodes))
+        nodes = self._sample(settings, epoch)
+        sample, table = NodeIndex(nodes), self.table
+        ends = self._induce(nodes, sample)
+        wanted = None
+        if not table.has_all:  # ranks own ranges of nodes
+            wanted = WantedNodes(sample.nodes, np.diff(np.searchsorted(nodes, self.rows.owners.bounds)).tolist())
+        request, num_arcs = table.request(wanted, ends.shape[1])
         own = np.flatnonzero((nodes >= self.rows.low) & (nodes < self.rows.high))
-        rows, columns = places[ends]
+        rows, columns = ends
         order = np.argsort(rows, kind="stable")
         rows, columns = rows[order], columns[order]
 
@@ -196,16 +191,27 @@ class NodeSample(GlobalLoss):
 
         return request, score
 
-    def _induce(self, wanted: np.ndarray) -> np.ndarray:
-        """(2, num_arcs) nodes of the arcs between wanted nodes that begin with one of this rank's."""
+    def _sample(self, settings: ObjectiveSettings, epoch: int) -> np.ndarray:
+        """(num_sampled,) int64 ascending, the nodes of an epoch, of all ranks."""
+        if settings.pairs != "subgraph":
+            return np.arange(self.rows.num_nodes)
+        count, shared = settings.sample_size, SharedRows(self.rows.communicator, "pair requests")
+        nodes, times = first_arrivals(self.degrees, count, self.rows.low, seed=settings.seed, epoch=epoch)
+        found = shared.gather(torch.from_numpy(np.stack([nodes.astype(np.float64), times], axis=1))).numpy()
+        first = np.argpartition(found[:, 1], count - 1)[:count]
+        return np.sort(found[first, 0].astype(np.int64))
+
+    def _induce(self, nodes: np.ndarray, sample: NodeIndex) -> np.ndarray:
+        """(2, num_arcs) places in the sample of the arcs inside it that begin with one of this rank's nodes."""
         found = [np.empty((2, 0), np.int64)]
         for block in self.rows.blocks():
             first = self.rows.low + block.low
-            chosen = np.flatnonzero(wanted[first : first + len(block.indptr) - 1])
+            low, high = np.searchsorted(nodes, [first, first + len(block.indptr) - 1])
+            chosen = nodes[low:high] - first
             rows, entries = row_entries(block.indptr[chosen], block.indptr[chosen + 1])
-            columns = self.rows.nodes[block.indices[entries]]
-            inside = wanted[columns]
-            found.append(np.stack([first + chosen[rows[inside]], columns[inside]]))
+            columns = sample.places(self.rows.nodes[block.indices[entries]])
+            inside = columns >= 0
+            found.append(np.stack([low + rows[inside], columns[inside]]))
         return np.concatenate(found, axis=1)
 
 

@@ -14,6 +14,7 @@ from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
 from l2g2g.models.sampling import NegativeDraws, NegativePlan, plan_negatives
+from l2g2g.parallel.node_index import NodeIndex
 from l2g2g.patches.overlap import PatchSet
 
 
@@ -217,15 +218,17 @@ def make_pairs(
     device: torch.device | str,
     options: PairOptions | None = None,
     weighted: bool | None = None,
+    held_nodes: np.ndarray | None = None,
 ) -> PairSource:
     """The pairs inside some patches, whose losses are weighted by their share of the rows of all patches.
 
-    part: these patches alone. edges: inside them. held_out: (num_nodes, num_nodes), None for nothing.
+    part: these patches alone. edges: inside them. held_out: (num_held, num_nodes), None for nothing.
+    held_nodes: (num_held,) ascending, the nodes that have a row in it; None for all nodes.
     """
     if held_out is None:
         inside = sp.csr_array(edges.adjacency.shape, dtype=np.float32)
     else:
-        inside = held_out if part.is_whole else part.induce(held_out)
+        inside = held_out if part.is_whole else _induce_held(part, held_out, held_nodes)
     nodes = part.global_nodes.astype(np.int64)
     return PairSource(
         edges.adjacency,
@@ -240,6 +243,19 @@ def make_pairs(
         torch.device(device),
         weighted,
     )
+
+
+def _induce_held(part: PatchSet, held_out: sp.csr_array, nodes: np.ndarray | None) -> sp.csr_array:
+    """Block-diagonal pattern of held-out pairs. nodes: that have a row in it, those of the patches among them."""
+    if nodes is None:
+        return part.induce(held_out)
+    index = NodeIndex(nodes)
+    columns = index.places(held_out.indices)
+    inside = columns >= 0
+    ends = np.concatenate([[0], np.cumsum(inside)])[held_out.indptr]
+    local = sp.csr_array((held_out.data[inside], columns[inside], ends), shape=(len(nodes), len(nodes)))
+    places = index.places(part.global_nodes).astype(np.int64)
+    return replace(part, num_nodes=len(nodes), global_nodes=places).induce(local)
 
 
 @dataclass(frozen=True, eq=False)

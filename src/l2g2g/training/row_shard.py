@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from l2g2g.models.local_rows import LocalRows
+from l2g2g.parallel.node_directory import NodeDirectory
 from l2g2g.parallel.node_table import NodeTable
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.shard import Shard
@@ -28,3 +31,9 @@ class RowShard(Shard):
     def table(self) -> NodeTable:
         """Rows of all nodes, of which this rank holds those it owns."""
         return self._table
+
+    @cached_property
+    def directory(self) -> NodeDirectory:
+        """The same owners as the table has."""
+        claims = np.full(len(self.nodes), self.communicator.rank)
+        return NodeDirectory(self.communicator, self.patch_set.num_nodes, self.nodes, claims)

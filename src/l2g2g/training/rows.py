@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.local_rows import LocalRows, balance_rows
 from l2g2g.parallel.communicator import Communicator
+from l2g2g.parallel.node_index import NodeIndex
 
 _BLOCK_ARCS = 1 << 20
 
@@ -41,21 +42,10 @@ class NodeRows:
         by_entry = self.indices, self.weights, self.directions, self.arc_weights
         return sum(part.nbytes for part in (self.nodes, self.indptr, *by_entry) if part is not None)
 
-    @property
-    def low(self) -> int:
-        """Node of the first row, where the nodes are consecutive."""
-        return int(self.nodes[0])
-
-    @property
-    def high(self) -> int:
-        """Node after the last row."""
-        return int(self.nodes[-1]) + 1
-
-    def places(self, nodes: np.ndarray) -> np.ndarray:
-        """(num_nodes,) int64 the row of each of some nodes, all of which have one."""
-        if self.high - self.low == len(self.nodes):
-            return nodes.astype(np.int64) - self.low
-        return np.searchsorted(self.nodes, nodes)
+    def renumbered(self, index: NodeIndex) -> NodeRows:
+        """The same with places in a list of nodes instead of their numbers; all nodes are in the list."""
+        nodes, indices = (index.places(part) for part in (self.nodes, self.indices))
+        return replace(self, nodes=nodes, indices=indices)
 
 
 class TrainingRows:
@@ -89,6 +79,7 @@ class TrainingRows:
             self._bounds = np.append(np.arange(0, len(nodes), step), len(nodes))
         self._kept: dict[int, NodeRows] = {}
         self._spare_bytes = keep_bytes
+        self._index: NodeIndex | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -116,11 +107,17 @@ class TrainingRows:
             block = self._kept.get(low)
             if block is None:
                 block = self._read(low, high)
+                block = block if self._index is None else block.renumbered(self._index)
                 # What came first stays: blocks are read round and round, and the one used last is needed last.
                 if block.num_bytes <= self._spare_bytes:
                     self._kept[low] = block
                     self._spare_bytes -= block.num_bytes
             yield block
+
+    def renumber(self, index: NodeIndex) -> None:
+        """From now on give places in a list of nodes instead of their numbers, for rows and columns."""
+        self._kept = {low: block.renumbered(index) for low, block in self._kept.items()}
+        self._index = index
 
     @cached_property
     def stays_in_memory(self) -> bool:
@@ -144,17 +141,6 @@ class TrainingRows:
         indices = np.concatenate([block.indices for block in blocks])
         weights = [np.ones(len(part.indices), np.float32) if part.weights is None else part.weights for part in blocks]
         return sp.csr_array((np.concatenate(weights), indices, indptr), shape=(self.num_nodes,) * 2)
-
-    def find_components(self) -> np.ndarray:
-        """(num_nodes,) number of the connected component of a node: block by block, components are joined."""
-        if self.whole is not None:
-            return sp.csgraph.connected_components(self.whole, directed=False)[1]
-        labels = np.arange(self.num_nodes)
-        for block in self.blocks():
-            ends = np.repeat(labels[block.nodes], np.diff(block.indptr)), labels[block.indices]
-            joined = sp.coo_array((np.ones(len(block.indices), np.int8), ends), shape=(self.num_nodes,) * 2)
-            labels = sp.csgraph.connected_components(sp.csr_array(joined), directed=False)[1][labels]
-        return labels
 
     def _read(self, low: int, high: int) -> NodeRows:
         if self._is_range:

@@ -13,7 +13,8 @@ from l2g2g.alignment.pairs import PairMoments
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.parallel.communicator import Communicator, MessageCount
-from l2g2g.parallel.node_table import ListedOwners, NodeTable
+from l2g2g.parallel.node_directory import NodeDirectory
+from l2g2g.parallel.node_table import NodeTable, RangeOwners
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.overlap_exchange import OverlapExchange
 
@@ -58,12 +59,17 @@ class Shard:
 
     @cached_property
     def table(self) -> NodeTable:
-        """Rows of all nodes; a node is owned by the rank of its first patch."""
-        patch_set = self.patch_set
-        ranks = np.empty(patch_set.num_nodes, np.min_scalar_type(self.communicator.size))
-        for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
-            ranks[patch_set.nodes_of(patch)] = self.owners[patch]
-        return NodeTable(self.communicator, ListedOwners(ranks, self.communicator.size), self.nodes)
+        """Rows of all nodes; a node is owned by the rank of its first patch. At first every rank must ask."""
+        owners = RangeOwners(np.array([0, self.patch_set.num_nodes])) if self.has_all else self.directory
+        return NodeTable(self.communicator, owners, self.nodes)
+
+    @cached_property
+    def directory(self) -> NodeDirectory:
+        """The owners of all nodes, of several ranks. At first every rank must ask."""
+        claims = np.empty(len(self.nodes), np.int64)
+        for place in range(len(self.patches) - 1, -1, -1):  # from the end, so that the first patch is what stays
+            claims[np.searchsorted(self.nodes, self._part.nodes_of(place))] = self.patches[place]
+        return NodeDirectory(self.communicator, self.patch_set.num_nodes, self.nodes, claims)
 
     @cached_property
     def nodes(self) -> np.ndarray:

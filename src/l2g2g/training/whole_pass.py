@@ -14,6 +14,7 @@ from torch import Tensor
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.components import find_components
 from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
 from l2g2g.models.inputs import InputMap
@@ -160,8 +161,11 @@ class RowSource:
 
     @property
     def components(self) -> np.ndarray:
-        """(num_nodes,) number of the connected component of a node, in one pass."""
-        return self.rows.find_components()
+        """(num_owned,) number of the connected component of a node, in one pass."""
+        whole = self.rows.whole
+        if whole is not None and self.communicator.size == 1:
+            return sp.csgraph.connected_components(whole, directed=False)[1]
+        return find_components(self._own_rows)
 
     def read_features(self, inputs: InputMap) -> Callable[[], Iterable[Features]]:
         """Block by block, read anew in every pass from disk. inputs: without structural columns."""

@@ -198,6 +198,32 @@ NewVector<int64_t> find_entries(const Vector<int64_t>& indptr, const Vector<int3
     return to_numpy(std::move(found));
 }
 
+// Where numbers stand in an ascending list. starts[b] is the place of the first node that is not below b << shift: so few nodes
+// lie between two starts that a search among them touches one or two cache lines.
+NewVector<int32_t> find_places(const Vector<int32_t>& nodes, const Vector<int32_t>& starts, int64_t shift, const Vector<int32_t>& values) {
+    std::vector<int32_t> places(values.shape(0));
+    {
+        nb::gil_scoped_release release;
+        require(0 <= shift && shift < 31, "shift must be from 0 to 30");
+        const auto num_starts = static_cast<int64_t>(starts.shape(0));
+        check_indices(starts.data(), starts.shape(0), static_cast<int64_t>(nodes.shape(0)) + 1);
+        parallel_ranges(static_cast<int64_t>(values.shape(0)), 1 << 14, [&](int64_t low, int64_t high, int) {
+            for (int64_t each = low; each < high; ++each) {
+                const int32_t value = values.data()[each];
+                const int64_t bucket = value >> shift;
+                int32_t place = -1;
+                if (value >= 0 && bucket + 1 < num_starts) {
+                    const int32_t *first = nodes.data() + starts.data()[bucket], *last = nodes.data() + starts.data()[bucket + 1];
+                    const int32_t* found = first < last ? std::lower_bound(first, last, value) : last;
+                    if (found < last && *found == value) place = static_cast<int32_t>(found - nodes.data());
+                }
+                places[static_cast<size_t>(each)] = place;
+            }
+        });
+    }
+    return to_numpy(std::move(places));
+}
+
 // Pairs in the order of their rows, those of one row as they come.
 std::tuple<NewVector<int32_t>, NewVector<int32_t>, NewVector<int64_t>> sort_pairs(const Vector<int32_t>& rows,
                                                                                  const Vector<int32_t>& columns, int64_t num_rows) {
@@ -311,6 +337,10 @@ void bind_csr(nb::module_& module) {
                "(num_pairs,) int64 place of each pair's entry in a CSR pattern, -1 where there is none.\n\n"
                "indptr: (num_rows + 1,) int64, indices: (num_entries,) int32, ascending in each row: CSR pattern.\n"
                "rows, columns: (num_pairs,) int64.");
+    module.def("find_places", &find_places, "nodes"_a.noconvert(), "starts"_a.noconvert(), "shift"_a, "values"_a.noconvert(),
+               "(num_values,) int32 place of each value in a list of nodes, -1 where it has none.\n\n"
+               "nodes: (num_nodes,) int32, ascending. starts: (num_buckets + 1,) int32 place of the first node that is not below\n"
+               "bucket << shift; values of buckets beyond have no place. values: (num_values,) int32.");
     module.def("sort_pairs", &sort_pairs, "rows"_a.noconvert(), "columns"_a.noconvert(), "num_rows"_a,
                "(rows int32, columns int32, starts int64): pairs in the order of their rows, those of one row as they come.\n\n"
                "rows, columns: (num_pairs,) int32. num_rows: rows are below it; starts has num_rows + 1 places.");
