@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.alignment.consistency import cycle_residuals, pair_counts, pair_residuals
-from l2g2g.alignment.pairs import measure_pairs
-from l2g2g.alignment.robust import entry_residuals
+from l2g2g.alignment.procrustes import measure_pairs
+from l2g2g.alignment.robust import cycle_residuals, entry_residuals, pair_counts, pair_residuals
 from l2g2g.alignment.solve import Problem, Settings
 from l2g2g.alignment.synchronise import synchronise
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g import cli
-from l2g2g.cli.completion import BASELINE_NAMES
+from l2g2g.cli.help import BASELINE_NAMES
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.graphs.block_model import BlockModel
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from l2g2g.evaluation.hard_ranking import _by_turns, hard_candidates, rank_hard
+from l2g2g.evaluation.ranking import _by_turns, hard_candidates, rank_hard
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_edges, split_links
 from l2g2g.graphs.store import write_graph

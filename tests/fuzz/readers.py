@@ -318,8 +318,8 @@ def read_vectors_of_others(folder):
 
 def read_node_table(folder):
     from l2g2g.graphs.node_columns import read_node_columns
-    from l2g2g.reports.map_columns import make_columns
-    from l2g2g.runs.vector_record import read_vector_record
+    from l2g2g.reports.layout import make_columns
+    from l2g2g.runs.record import read_vector_record
 
     found = read_node_columns(only(folder))
     np.save(folder / "vectors.npy", np.zeros((len(found.ids), 2), np.float32))
@@ -539,8 +539,8 @@ def read_journal(folder):
     from l2g2g.paper.journal import Journal
     from l2g2g.paper.report import build_document, read_evidence
     from l2g2g.paper.runner import expect_seconds
-    from l2g2g.reports.markdown import render_markdown
     from l2g2g.reports.page import render_page
+    from l2g2g.reports.tables import render_markdown
 
     cell = Cell("some", options={"epochs": 1})
     journal = Journal(folder / "performance.jsonl")

@@ -3,7 +3,7 @@
 from l2g2g.paper import cuts, performance
 from l2g2g.paper.contenders import CONTENDERS
 from l2g2g.paper.study import Choice
-from l2g2g.reports.document import DataTable, Entry
+from l2g2g.reports.page import DataTable, Entry
 
 
 def tables(blocks):

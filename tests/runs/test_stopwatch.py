@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.resources import Stopwatch
 
 
 def test_a_stage_within_another_counts_once(monkeypatch):

@@ -15,9 +15,8 @@ from scipy.sparse.csgraph import connected_components
 from l2g2g.alignment.frame import Frame
 from l2g2g.alignment.patch_input import read_patches
 from l2g2g.alignment.polar import Route
-from l2g2g.alignment.residuals import Residuals
 from l2g2g.alignment.solve import Weights
-from l2g2g.alignment.streaming import SharedNodes, measure_residuals, stream_embedding
+from l2g2g.alignment.streaming import Residuals, SharedNodes, measure_residuals, stream_embedding
 from l2g2g.alignment.synchronise import synchronise
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.patches.overlap_index import OverlapIndex

@@ -12,8 +12,7 @@ import torch
 from l2g2g.alignment.align import hold_patch, patch_components
 from l2g2g.alignment.frame import Frame
 from l2g2g.alignment.patch_input import read_patches
-from l2g2g.alignment.residuals import Residuals
-from l2g2g.alignment.streaming import SharedNodes, measure_residuals
+from l2g2g.alignment.streaming import Residuals, SharedNodes, measure_residuals
 from l2g2g.alignment.synchronise import synchronise
 from l2g2g.errors import InputError
 

@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 from l2g2g.alignment.frame import Frame
-from l2g2g.alignment.hierarchy import chain_groups
+from l2g2g.alignment.hierarchy import (
+    PatchForest,
+    chain_groups,
+    chain_rotations,
+    correlations,
+    grow_forest,
+    lift_rotations,
+)
 from l2g2g.alignment.laplacian import PatchLaplacian, Solver
-from l2g2g.alignment.lifting import correlations, lift_rotations
-from l2g2g.alignment.pairs import PairMoments, measure_pairs
-from l2g2g.alignment.patch_tree import PatchForest, chain_rotations, grow_forest
 from l2g2g.alignment.polar import Route, polar_factor
-from l2g2g.alignment.procrustes import PairwiseMaps, procrustes_maps
+from l2g2g.alignment.procrustes import PairMoments, PairwiseMaps, measure_pairs, procrustes_maps
 from l2g2g.alignment.rotations import attach_gradient, disagreement, refine_rotations, spectral_rotations
 from l2g2g.errors import InputError
 from l2g2g.patches.overlap_index import OverlapIndex

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from l2g2g.alignment.frame import Frame, apply_frame, assemble
 from l2g2g.alignment.laplacian import Solver
-from l2g2g.alignment.pairs import PairMoments
 from l2g2g.alignment.polar import Route
-from l2g2g.alignment.procrustes import AlignmentWarning
+from l2g2g.alignment.procrustes import AlignmentWarning, PairMoments
 from l2g2g.alignment.robust import solve_robustly
 from l2g2g.alignment.solve import Problem, Settings, Start, Weights, solve_frame
 from l2g2g.errors import InputError

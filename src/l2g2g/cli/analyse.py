@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
-from l2g2g.cli.completion import complete_words
+from l2g2g.cli.help import complete_words
 from l2g2g.cli.neighbours import EmbeddingArgument
 from l2g2g.errors import InputError
 
@@ -156,9 +156,8 @@ def classify(
 def _open(path: Path, training: str | None, graph: str | None, data_dir: Path | None) -> RunRecord:
     from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.runs.artefact import open_artefact
-    from l2g2g.runs.record import read_record
+    from l2g2g.runs.record import read_record, read_vector_record, with_edges
     from l2g2g.runs.sources import read_whole
-    from l2g2g.runs.vector_record import read_vector_record, with_edges
 
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
@@ -178,7 +177,7 @@ def _labels(record: RunRecord, path: Path | None, column: str | None, embedding:
         else:
             raise InputError(f"{embedding}: keeps no labels; give them with --labels FILE")
     else:
-        from l2g2g.runs.vector_record import with_table
+        from l2g2g.runs.record import with_table
 
         columns = with_table(record, path)[0].columns
         own = [title for title in columns if title not in record.columns] or list(columns)

@@ -76,10 +76,9 @@ def embed_with_model(
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.new_nodes import embed_grown
     from l2g2g.runs.record import read_columns_of, read_ids, read_vectors
-    from l2g2g.runs.resources import peak_memory
+    from l2g2g.runs.resources import Stopwatch, peak_memory
     from l2g2g.runs.saved_model import read_fitted
     from l2g2g.runs.sources import read_whole
-    from l2g2g.runs.stopwatch import Stopwatch
 
     clock = Stopwatch()
     with clock.measure("read"):

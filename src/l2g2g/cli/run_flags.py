@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.cli.common_options import DataDirOption
+from l2g2g.cli.common_options import DataDirOption, takes_group
 from l2g2g.cli.help import panel_name
 from l2g2g.cli.messages import describe_graph, show_steps
-from l2g2g.cli.option_groups import Flag, takes_group
 from l2g2g.cli.ranks import open_run_of
 from l2g2g.config import Config
+from l2g2g.graphs.table_options import TableOptions
 from l2g2g.parallel.communicator import Communicator
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph_store import GraphStore
-    from l2g2g.graphs.table_options import TableOptions
+    from l2g2g.runs.resources import Stopwatch
     from l2g2g.runs.run_directory import RunDirectory
-    from l2g2g.runs.stopwatch import Stopwatch
 
 _OUTPUT, _RARE_OUTPUT = panel_name("output"), panel_name("output", rare=True)
 _RunDirOption = Annotated[
@@ -100,11 +99,11 @@ class RunFlags:
 takes_run = takes_group(
     "run",
     {
-        "data_dir": Flag(DataDirOption),
-        "run_dir": Flag(_RunDirOption),
-        "resume": Flag(_ResumeOption, default=False),
-        "checkpoint_every": Flag(_CheckpointOption),
-        "tensorboard": Flag(_TensorboardOption),
+        "data_dir": (DataDirOption, None),
+        "run_dir": (_RunDirOption, None),
+        "resume": (_ResumeOption, False),
+        "checkpoint_every": (_CheckpointOption, None),
+        "tensorboard": (_TensorboardOption, None),
     },
     RunFlags,
 )

@@ -6,19 +6,21 @@ training edges, so a pair that is scored never enters its own features.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.evaluation.feature_rows import FeatureRows, feature_cosines
 from l2g2g.evaluation.links import PairScorer, link_scores
-from l2g2g.evaluation.logistic import deal_folds, fit_logistic
-from l2g2g.evaluation.pair_features import EdgeRows, NeighbourEvidence
+from l2g2g.evaluation.pair_features import EdgeRows, FeatureRows, NeighbourEvidence, feature_cosines
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.spectral import spectral_vectors
 
+_NUM_FOLDS = 5
+_STREAM = 0x5C03  # keeps these draws apart from others of the same seed
+_MOST_STEPS, _SMALL_STEP = 50, 1e-8
 # How a column enters the regression: a score as asinh((x − median) / spread), a number that is never negative as
 # log(1 + x / median of those above 0), anything else as it is.
 _SCORE, _POSITIVE, _PLAIN = "score", "positive", "plain"
@@ -45,6 +47,53 @@ SPECTRAL_DIM = 64
 _LEADING, _TOLERANCE = 16, 1e-2
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
 _PAIRS_AT_ONCE = 1 << 19
+
+
+def fit_logistic(columns: np.ndarray, is_edge: np.ndarray, *, ridge: float = 1.0) -> tuple[np.ndarray, float]:
+    """(weights, intercept) that minimise Σ log loss + ridge / 2 · |weights|², by Newton's method.
+
+    columns: (num_pairs, num_columns), standardised. is_edge: (num_pairs,). The intercept has no ridge.
+
+    Example:
+        >>> weights, intercept = fit_logistic(np.array([[-1.0], [-1.0], [1.0], [1.0]]), np.array([0, 0, 1, 1]) > 0)
+        >>> bool(weights[0] > 0.5), round(abs(intercept), 6)
+        (True, 0.0)
+    """
+    design = np.column_stack([columns, np.ones(len(columns))]).astype(np.float64)
+    penalty = np.append(np.full(columns.shape[1], ridge), 1e-9)
+    weights, loss = np.zeros(design.shape[1]), np.inf
+    step = np.zeros_like(weights)
+    for _ in range(_MOST_STEPS):
+        found = weights + step
+        new_loss = _loss(design, is_edge, found, penalty)
+        if new_loss > loss + 1e-12:  # too far: half of the way
+            step = step / 2
+            if np.abs(step).max() < _SMALL_STEP:
+                break
+            continue
+        weights, loss = found, new_loss
+        chances = 0.5 * (1 + np.tanh(0.5 * (design @ weights)))
+        gradient = design.T @ (chances - is_edge) + penalty * weights
+        curvature = (design * (chances * (1 - chances))[:, None]).T @ design + np.diag(penalty)
+        step = -np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), gradient)
+        if np.abs(step).max() < _SMALL_STEP:
+            break
+    return weights[:-1], float(weights[-1])
+
+
+def _loss(design: np.ndarray, is_edge: np.ndarray, weights: np.ndarray, penalty: np.ndarray) -> float:
+    scores = design @ weights
+    return float(np.logaddexp(0, np.where(is_edge, -scores, scores)).sum() + (penalty * weights**2).sum() / 2)
+
+
+def deal_folds(is_edge: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """(num_pairs,) whether each pair is in a fold, fold after fold; edges and non-edges are dealt out apart."""
+    generator = np.random.default_rng([seed, _STREAM])
+    folds = np.empty(len(is_edge), np.int64)
+    for kind in (True, False):
+        places = np.flatnonzero(is_edge == kind)
+        folds[generator.permutation(places)] = np.arange(len(places)) % _NUM_FOLDS
+    yield from (folds == fold for fold in range(_NUM_FOLDS))
 
 
 class LinkEvidence:

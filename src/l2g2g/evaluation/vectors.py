@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.evaluation.link_scorer import deal_folds, fit_logistic
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores, score_cosines
-from l2g2g.evaluation.logistic import deal_folds, fit_logistic
 from l2g2g.graphs.splits import Pairs
 
 SCORERS: dict[str, PairScorer] = {"inner": score_inner_products, "cosine": score_cosines}

@@ -14,7 +14,7 @@ import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import write
-from l2g2g.graphs.stored_ids import NodeIds
+from l2g2g.graphs.store import NodeIds
 from l2g2g.graphs.write import check_writable, write_parquet, write_whole, writing
 from l2g2g.parallel.communicator import LOCAL, Communicator
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from l2g2g.errors import InputError, one_line
 from l2g2g.graphs.node_ids import IdKind, as_node_ids, find_id_kind
-from l2g2g.graphs.passes import Columns, Stream
+from l2g2g.graphs.streams import Columns, Stream
 from l2g2g.graphs.table_options import Missing, TableOptions
 from l2g2g.graphs.text_tables import NUMBER
 

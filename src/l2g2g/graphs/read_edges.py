@@ -12,11 +12,19 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_parquet
-from l2g2g.graphs.column_roles import Roles, find_roles
+from l2g2g.graphs.column_roles import (
+    Roles,
+    check_headers,
+    find_header,
+    find_roles,
+    may_be_header,
+    seems_header,
+    shared_header,
+    tell_columns,
+)
 from l2g2g.graphs.edge_table import EdgeTable, as_integers, check_weight_column, plain_ids, typed_ids
-from l2g2g.graphs.headers import check_headers, find_header, may_be_header, seems_header, shared_header, tell_columns
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
-from l2g2g.graphs.passes import Columns, Stream, collected, kept
+from l2g2g.graphs.streams import Columns, Stream, collected, kept
 from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
 from l2g2g.graphs.text_tables import TextTable, open_text_table
 

@@ -23,6 +23,7 @@ from l2g2g.graphs.archives import (
     read_npy_rows,
 )
 from l2g2g.graphs.checks import check_features
+from l2g2g.graphs.column_roles import check_headers
 from l2g2g.graphs.edge_table import as_integers
 from l2g2g.graphs.feature_columns import (
     FeatureColumns,
@@ -33,11 +34,10 @@ from l2g2g.graphs.feature_columns import (
     tell_features,
 )
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.headers import check_headers
 from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
-from l2g2g.graphs.passes import Columns, Stream, collected, kept
 from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas
 from l2g2g.graphs.read_npz import features_from_arrays
+from l2g2g.graphs.streams import Columns, Stream, collected, kept
 from l2g2g.graphs.table_options import AS_FOUND, Missing, TableOptions
 from l2g2g.graphs.text_tables import (
     TextTable,

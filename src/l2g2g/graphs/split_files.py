@@ -28,8 +28,7 @@ from l2g2g.graphs.edge_table import check_weight_column, plain_ids
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.node_ids import find_rows, quoted
-from l2g2g.graphs.non_edges import BLOCK_ENTRIES
-from l2g2g.graphs.splits import AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
+from l2g2g.graphs.splits import BLOCK_ENTRIES, AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
 from l2g2g.graphs.write import make_folder, write_text, writing
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,24 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import find_directions, select_arcs
-from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
+from l2g2g.graphs.array_folder import (
+    REMEDY,
+    ArrayFolder,
+    StoredArray,
+    check_array,
+    check_numbers,
+    check_offsets,
+    is_folder_of,
+    open_folder,
+    read_text,
+    reading_manifest,
+    write_text,
+)
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import HeldOutRule
-from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
-from l2g2g.graphs.stored_text import read_text, write_text
 from l2g2g.graphs.training_graph import TrainingGraph
 
 GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
@@ -408,3 +418,37 @@ def _joined(lengths: np.ndarray) -> np.ndarray:
 
 def _widened(features: Features) -> Features:
     return features if features.dtype == np.float32 else features.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class StoredIds:
+    """The ids of a graph on disk that has some."""
+
+    graph: StoredGraph
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return self.graph.num_nodes
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """Some ids, integers or text."""
+        low, high, _ = part.indices(len(self))
+        ids = self.graph.read_node_ids(low, high)
+        assert ids is not None
+        return ids
+
+
+NodeIds = np.ndarray | StoredIds
+
+
+def node_ids_of(graph: GraphStore) -> NodeIds | None:
+    """The ids of a graph in memory or on disk; None where a node is its row number."""
+    if graph.stored is None:
+        return graph.to_graph().node_ids
+    return StoredIds(graph.stored) if graph.stored.has_node_ids else None
+
+
+def read_node_ids(graph: GraphStore) -> np.ndarray | None:
+    """The same in memory."""
+    ids = node_ids_of(graph)
+    return None if ids is None else ids[:]

@@ -15,7 +15,7 @@ import numpy as np
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids
-from l2g2g.graphs.stored_ids import NodeIds, StoredIds
+from l2g2g.graphs.store import NodeIds, StoredIds
 
 if TYPE_CHECKING:
     import pyarrow as pa

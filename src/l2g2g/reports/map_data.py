@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from l2g2g.reports.map_columns import MapColumn
-from l2g2g.reports.partners import SHORTLIST, Partners, has_links
+from l2g2g.reports.explore_server import SHORTLIST, Partners, has_links
+from l2g2g.reports.layout import MapColumn
 from l2g2g.reports.projection import neighbours_kept
 from l2g2g.runs.record import RunRecord
 

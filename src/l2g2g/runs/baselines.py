@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 
 from l2g2g.config import Config
-from l2g2g.evaluation.baselines import fit_baseline
-from l2g2g.evaluation.links import best_link_scores, evaluate_links
+from l2g2g.evaluation.links import best_link_scores, evaluate_links, fit_baseline
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import LinkSplit, Protocol, split_links
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.runs.evaluate import Measures, pin_split
-from l2g2g.runs.resources import prepare_torch
+from l2g2g.runs.resources import Stopwatch, prepare_torch
 from l2g2g.runs.scoring import FURTHER_MEASURES, describe_evaluation, directed_measures, further_measures
-from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.runs.storage import shared_folder
 
 _STAGES = ("partition", "train", "epoch_median", "synchronise", "assemble")  # of the contract; most take no time here

@@ -15,12 +15,12 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.split_files import PinnedSplit
 from l2g2g.graphs.splits import LinkSplit, Pairs, Protocol
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.graphs.training_store import write_training_graph
+from l2g2g.graphs.store_writer import write_training_graph
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.direct import direct_auc
 from l2g2g.runs.patches import find_patches
 from l2g2g.runs.rank_split import share_split, split_on_ranks
-from l2g2g.runs.resources import prepare_torch
+from l2g2g.runs.resources import Stopwatch, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.scoring import (
@@ -31,7 +31,6 @@ from l2g2g.runs.scoring import (
     score_test,
     with_scores,
 )
-from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
 from l2g2g.runs.training import check_graph, fit_links, keep_training, run_split
 from l2g2g.training.report import OnEpoch
