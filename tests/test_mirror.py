@@ -18,7 +18,6 @@ THROUGH = {
     "cli.run_flags": "cli/test_application.py",
     "components": "models/test_contract.py",
     "estimators.graph_input": "estimators/test_estimator.py",
-    "graphs.checks": "graphs/test_graph.py",
     "graphs.edge_table": "graphs/test_read.py",
     "graphs.formats": "graphs/test_read.py",
     "graphs.graph_store": "graphs/test_store.py",
@@ -33,6 +32,7 @@ THROUGH = {
     "models.encoders.linear": "models/test_contract.py",
     "models.encoders.sage": "models/test_encoder.py",
     "models.propagation": "models/test_encoder.py",
+    "runs.link_prediction": "cli/test_neighbours.py",
     "runs.fitted": "runs/test_new_nodes.py",
     "training.rank_checkpoints": "training/test_ranks.py",
 }

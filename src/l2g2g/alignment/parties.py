@@ -171,9 +171,12 @@ def apply_transform(coordinates: Any, transform: PartyTransform | str | Path) ->
         raise InputError(f"the transform is for {len(linear)} dimensions, the coordinates are {tuple(values.shape)}")
     if isinstance(values, torch.Tensor):
         matrix, move = (torch.from_numpy(part).to(values) for part in (linear, transform.translation))
-        return values @ matrix + move
-    with np.errstate(over="ignore", invalid="ignore"):
-        moved = values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
-    if not np.isfinite(moved).all():
+        moved = values @ matrix + move
+        is_finite = bool(torch.isfinite(moved).all())
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
+        is_finite = bool(np.isfinite(moved).all())
+    if not is_finite:
         raise NumericalError(f"the transform takes coordinates beyond what {values.dtype} holds; solve it again")
     return moved

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,26 +70,19 @@ def cluster(
     how: dict[str, Any] = {"method": method, "num_clusters": k, "min_size": min_size, "seed": seed}
     found = find_clusters(record.vectors, record.node_ids, edges=record.edges, **how)
     names = name_clusters(found, record.label_texts(), record.degrees)
-    _write(output, found, quiet or as_json)
-    if as_json:
-        line = {
-            "num_nodes": len(found.numbers),
-            "num_clusters": found.num_clusters,
-            "method": found.method,
-            "criterion": found.criterion,
-            "criterion_by_count": found.by_count,
-            "silhouette": found.silhouette,
-            "modularity": found.modularity,
-            "sizes": found.sizes.tolist(),
-            "names": names,
-            "num_in_no_cluster": int((found.numbers < 0).sum()),
-            "output": None if output is None else str(output),
-        }
-        typer.echo(json.dumps(line))
-    elif output is None:
-        _print(found)
-    if not quiet and not as_json:
-        _say_clusters(found, names)
+    facts = {
+        "num_nodes": len(found.numbers),
+        "num_clusters": found.num_clusters,
+        "method": found.method,
+        "criterion": found.criterion,
+        "criterion_by_count": found.by_count,
+        "silhouette": found.silhouette,
+        "modularity": found.modularity,
+        "sizes": found.sizes.tolist(),
+        "names": names,
+        "num_in_no_cluster": int((found.numbers < 0).sum()),
+    }
+    _report(found, facts, _describe_clusters(found, names), output, as_json=as_json, quiet=quiet)
 
 
 def classify(
@@ -131,26 +123,18 @@ def classify(
     record = _open(embedding, training, None, None)
     given = _labels(record, labels, column, embedding)
     found = classify_nodes(record.vectors, given, record.node_ids, classifier=classifier, seed=seed)
-    _write(output, found, quiet or as_json)
-    if as_json:
-        accuracy = found.accuracy
-        line = {
-            "num_nodes": len(found.predicted),
-            "num_labelled": found.num_labelled,
-            "num_classes": found.num_classes,
-            "classifier": found.classifier,
-            "accuracy": accuracy.value,
-            "accuracy_low": accuracy.low,
-            "accuracy_high": accuracy.high,
-            "majority": found.majority,
-            "macro_f1": found.macro_f1,
-            "output": None if output is None else str(output),
-        }
-        typer.echo(json.dumps(line))
-    elif output is None:
-        _print(found)
-    if not quiet and not as_json:
-        _say_classes(found)
+    facts = {
+        "num_nodes": len(found.predicted),
+        "num_labelled": found.num_labelled,
+        "num_classes": found.num_classes,
+        "classifier": found.classifier,
+        "accuracy": found.accuracy.value,
+        "accuracy_low": found.accuracy.low,
+        "accuracy_high": found.accuracy.high,
+        "majority": found.majority,
+        "macro_f1": found.macro_f1,
+    }
+    _report(found, facts, [_describe_classes(found)], output, as_json=as_json, quiet=quiet)
 
 
 def _open(path: Path, training: str | None, graph: str | None, data_dir: Path | None) -> RunRecord:
@@ -190,22 +174,33 @@ def _labels(record: RunRecord, path: Path | None, column: str | None, embedding:
     return columns[column]
 
 
-def _write(output: Path | None, found: Clusters | Classified, quiet: bool) -> None:
-    from l2g2g.graphs.write_table import write_table
+def _report(
+    found: Clusters | Classified,
+    facts: dict[str, Any],
+    summary: list[str],
+    output: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write the table of all nodes, or say how to get it; print the summary, or facts and table as one JSON line."""
+    from l2g2g.graphs.write_table import plain_columns, write_table
 
+    columns = found.columns()
     if output is not None:
-        write_table(output, found.columns())
-        if not quiet:
-            typer.echo(f"wrote {output}", err=True)
+        write_table(output, columns)
+    if as_json:
+        nodes = {"nodes": dict(zip(columns, plain_columns(columns), strict=True))} if output is None else {}
+        typer.echo(json.dumps({**facts, "output": None if output is None else str(output), **nodes}))
+    elif not quiet:
+        for line in summary:
+            typer.echo(line)
+        remedy = f"the table of all {facts['num_nodes']:,} nodes: -o FILE (.csv, .parquet or .jsonl), or --json"
+        typer.echo(f"wrote {output}" if output is not None else remedy, err=True)
 
 
-def _print(found: Clusters | Classified) -> None:
-    from l2g2g.graphs.write_table import print_csv
-
-    print_csv(sys.stdout, found.columns())
-
-
-def _say_clusters(found: Clusters, names: list[str]) -> None:
+def _describe_clusters(found: Clusters, names: list[str]) -> list[str]:
+    """How good the clusters are, then a line for each of the largest."""
     why = {
         "given": "as given",
         "density": "by density",
@@ -220,19 +215,17 @@ def _say_clusters(found: Clusters, names: list[str]) -> None:
     outside = int((found.numbers < 0).sum())
     if outside:
         parts.append(f"{outside:,} nodes in none")
-    typer.echo("; ".join(parts), err=True)
-    for number, (size, name) in enumerate(zip(found.sizes[:_SHOWN].tolist(), names, strict=False)):
-        typer.echo(f"  {number:>3}  {size:>9,} nodes  {name}", err=True)
-    if found.num_clusters > _SHOWN:
-        typer.echo(f"  and {found.num_clusters - _SHOWN} more", err=True)
+    more = [f"  and {found.num_clusters - _SHOWN} more"] if found.num_clusters > _SHOWN else []
+    sizes = zip(found.sizes[:_SHOWN].tolist(), names, strict=False)
+    listed = [f"  {number:>3}  {size:>9,} nodes  {name}" for number, (size, name) in enumerate(sizes)]
+    return ["; ".join(parts), *listed, *more]
 
 
-def _say_classes(found: Classified) -> None:
+def _describe_classes(found: Classified) -> str:
     accuracy = found.accuracy
-    typer.echo(
+    return (
         f"accuracy {100 * accuracy.value:.1f} % on held-out labels (95 % interval {100 * accuracy.low:.1f} to "
         f"{100 * accuracy.high:.1f} %), the largest class alone {100 * found.majority:.1f} %; macro F1 "
         f"{100 * found.macro_f1:.1f} %; {found.num_labelled:,} labelled nodes of {found.num_classes} classes, "
-        f"{found.classifier}, 5-fold",
-        err=True,
+        f"{found.classifier}, 5-fold"
     )

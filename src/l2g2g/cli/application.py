@@ -44,7 +44,7 @@ def common(
 ) -> None:
     """Compute one vector per node for a graph of any size, and measure how good the vectors are."""
     if version:
-        from l2g2g.runs.resources import describe_environment
+        from l2g2g.runs.environment import describe_environment
 
         typer.echo(describe_environment())
         raise typer.Exit()

@@ -256,8 +256,6 @@ def takes_profile(command: Command) -> Command:
 def note_run(row: dict[str, Any]) -> None:
     """A run is finished: what was recorded since the last one is its. Does nothing without --profile."""
     if _active:
-        from l2g2g.cli.profile import describe_run
-
         recording, runs = _active[-1]
         runs.append(describe_run(row, recording.take()))
 
@@ -265,8 +263,6 @@ def note_run(row: dict[str, Any]) -> None:
 @contextmanager
 def _recorded(path: Path, *, silent: bool) -> Iterator[None]:
     from rich.console import Console
-
-    from l2g2g.cli.profile import check_profile, record, render_profile, write_profile
 
     check_profile(path)
     runs: list[dict[str, Any]] = []

@@ -116,8 +116,9 @@ def explore(
     PCA is shown at once, and t-SNE as soon as it is computed.
     """
     from l2g2g.graphs.read_embedding import is_embedding
-    from l2g2g.reports.explore_server import Partners, make_server
+    from l2g2g.reports.explore_server import make_server
     from l2g2g.reports.layout import open_layout
+    from l2g2g.reports.map_data import Partners
     from l2g2g.reports.run_page import render_run
 
     projection = _resolve(projection, quiet)

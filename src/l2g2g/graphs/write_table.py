@@ -37,16 +37,16 @@ def print_csv(stream: TextIO, columns: Columns) -> None:
     """Columns with a header; cells are quoted where they must be."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*_plain(columns), strict=True))
+    writer.writerows(zip(*plain_columns(columns), strict=True))
 
 
 def print_lines(stream: TextIO, columns: Columns, more: dict[str, Any] | None = None) -> None:
     """One JSON object a row. more: what every one of them says besides."""
-    for row in zip(*_plain(columns), strict=True):
+    for row in zip(*plain_columns(columns), strict=True):
         stream.write(json.dumps({**dict(zip(columns, row, strict=True)), **(more or {})}) + "\n")
 
 
-def _plain(columns: Columns) -> list[list[Any]]:
+def plain_columns(columns: Columns) -> list[list[Any]]:
     """Python values; float32 with the digits that it has, not those of its neighbour in float64."""
     return [
         [float(str(value)) for value in column] if column.dtype == np.float32 else column.tolist()

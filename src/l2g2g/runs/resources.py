@@ -1,19 +1,16 @@
-"""Resources: threads and device of a training, and the memory that it took."""
+"""Resources of a run: threads and device, the memory that it took, and the time of its stages."""
 
 from __future__ import annotations
 
 import logging
-import os
-import platform
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,47 +18,13 @@ import torch
 from l2g2g.config import Config
 from l2g2g.core import instruction_set, is_built, set_backend, set_num_threads
 from l2g2g.errors import NO_NATIVE_CORE, ResourceError
+from l2g2g.runs.environment import available_cores
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.state import History
 
-_PACKAGES = ("torch", "numpy", "scipy", "pyarrow")
-_EXTRAS = ("usearch", "tensorboard", "torch_geometric", "matplotlib")
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
 _LITTLE_WORK = 1_600_000  # arcs times columns
-
-
-def describe_environment() -> str:
-    """A few lines: the version, what it runs on, and what of the extras is there. Imports nothing heavy."""
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
-    extras = [f"{name} {found}" for name in _EXTRAS if (found := _version(name)) is not None]
-    has_core = any((Path(__file__).parents[1] / "core").glob("_native*"))
-    device = "cpu" if metadata.version("torch").endswith("+cpu") else "cpu, or what torch finds"
-    return "\n".join(
-        [
-            f"l2g2g {metadata.version('l2g2g')}, {'native core' if has_core else NO_NATIVE_CORE}",
-            f"python {platform.python_version()} on {platform.system()} {platform.machine()}, {versions}",
-            f"device {device}, {available_cores()} threads of {os.cpu_count()} cores",
-            f"extras: {', '.join(extras) or 'none'}",
-        ]
-    )
-
-
-def available_cores() -> int:
-    """Cores that this process may use: its share of those of the host under torchrun; OMP_NUM_THREADS sets fewer."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
-    if ranks.isdigit() and int(ranks):  # torchrun sets OMP_NUM_THREADS to 1 by itself
-        return max(1, cores // int(ranks))
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(cores, int(wanted)) if wanted.isdigit() and int(wanted) else cores
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def choose_threads(config: Config, num_arcs: int) -> int:
@@ -93,8 +56,8 @@ def _say_slow() -> None:
 
 
 def peak_memory() -> int:
-    """Peak resident memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Peak resident memory of this process in bytes; macOS counts it in bytes, other systems in kilobytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) -> dict[str, Any]:
@@ -119,10 +82,12 @@ class Stopwatch:
     def measure(self, stage: str) -> Iterator[None]:
         """Add the time of the block to a stage, without that of stages within it."""
         started, before = time.perf_counter(), self._measured
-        yield
-        elapsed, within = time.perf_counter() - started, self._measured - before
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed - within
-        self._measured = before + elapsed
+        try:
+            yield
+        finally:  # what failed took its time too
+            elapsed, within = time.perf_counter() - started, self._measured - before
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed - within
+            self._measured = before + elapsed
 
 
 def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWriter | None) -> None:
