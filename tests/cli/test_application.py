@@ -128,7 +128,7 @@ def test_streams_results_on_stdout_and_messages_on_stderr(run, edges, tmp_path):
     first, second, third = err.splitlines()
     assert first == f"read {edges}: columns source → target, header skipped"
     assert second.startswith("edges: 120 nodes, ")
-    assert third.startswith("edges: chosen by validation AUC: ")
+    assert third.startswith("edges: best on the validation edges: ")
     assert run(*arguments, "--quiet") == (0, "", "")
 
 

@@ -165,7 +165,7 @@ def predict(
     columns: dict[str, np.ndarray] = {
         "source": published.node_ids[found.links.sources],
         "target": published.node_ids[found.links.targets],
-        "probability": found.probabilities.astype("float32"),  # no more digits than the score has
+        "probability": found.links.probabilities.astype("float32"),  # no more digits than the score has
         "score": found.links.scores,
     }
     if output is not None:

@@ -109,6 +109,7 @@ class TopLinks:
         scores: (num_links,) float32, the decoder's score before the sigmoid.
         recall: Estimated share of the true list that is in this one; None if the search came to its end: all of it.
         scored_fraction: Share of all pairs that had to be scored.
+        calibrated: (num_links,) probabilities at the density of the graph; None where no validation pairs tell them.
     """
 
     sources: np.ndarray
@@ -116,11 +117,12 @@ class TopLinks:
     scores: np.ndarray
     recall: float | None
     scored_fraction: float
+    calibrated: np.ndarray | None = None
 
     @property
     def probabilities(self) -> np.ndarray:
-        """(num_links,) σ(score)."""
-        return sigmoid(self.scores)
+        """(num_links,) calibrated where that is possible, otherwise σ(score), which only ranks pairs."""
+        return sigmoid(self.scores) if self.calibrated is None else self.calibrated
 
     def __repr__(self) -> str:
         """The first rows as text."""

@@ -18,7 +18,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.neighbours.link_model import LinkModel, top_combined
-from l2g2g.neighbours.top_links import TopLinks, sigmoid
+from l2g2g.neighbours.top_links import TopLinks
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.new_nodes import embed_new_nodes
 from l2g2g.runs.published import Published
@@ -83,23 +83,21 @@ class PredictedLinks:
     """Pairs and how likely they are linked.
 
     Attributes:
-        links: The pairs as rows, with their scores.
-        probabilities: (num_links,) calibrated where `missing_share` is a number, σ(score) otherwise.
+        links: The pairs as rows, with their scores and probabilities, calibrated where `missing_share` is a number.
         scorer: vectors or combined.
         missing_share: Links assumed to be missing, as a share of the known ones; None without a calibration.
     """
 
     links: TopLinks
-    probabilities: np.ndarray
     scorer: str
     missing_share: float | None
 
     @property
     def expected_precision(self) -> float | None:
         """The share of the pairs that is expected to be linked; None without a calibration."""
-        if self.missing_share is None or len(self.probabilities) == 0:
+        if self.missing_share is None or len(self.links.scores) == 0:
             return None
-        return float(self.probabilities.mean())
+        return float(self.links.probabilities.mean())
 
     def describe(self) -> dict[str, Any]:
         """What JSON lines say beside each pair."""
@@ -151,10 +149,10 @@ def _predicted(published: Published, links: TopLinks, name: str, missing_share: 
                 f"{published.name}: has no validation pairs to calibrate by; give a directory of embed --run-dir, "
                 f"or leave out --missing-share"
             )
-        return PredictedLinks(links, sigmoid(links.scores), shown, None)
+        return PredictedLinks(links, shown, None)
     share = model.share if missing_share is None else missing_share
     probabilities = model.calibrations[name].probabilities(links.scores, share / model.share)
-    return PredictedLinks(links, probabilities, shown, share)
+    return PredictedLinks(replace(links, calibrated=probabilities), shown, share)
 
 
 def _choose(published: Published, wanted: str) -> tuple[LinkScorer | None, str]:
@@ -162,7 +160,8 @@ def _choose(published: Published, wanted: str) -> tuple[LinkScorer | None, str]:
     if wanted not in SCORERS:
         raise InputError(f"unknown scorer '{wanted}'; choose from {', '.join(SCORERS)}")
     model = published.links
-    if wanted == "vectors" or (wanted == "auto" and (model is None or model.chosen == "vectors")):
+    is_alone = model is None or model.chosen == "vectors" or published.known is None
+    if wanted == "vectors" or (wanted == "auto" and is_alone):
         return None, "vectors"
     if model is None or not model.scorers:
         raise InputError(
@@ -214,32 +213,32 @@ class LinkMethods:
         asked = published.node_ids[rows]
         return self._shown(replace(found, nodes=published.node_ids[found.nodes], queries=asked))
 
-    def predict_links(self, pairs: Sequence[tuple[Any, Any]] | np.ndarray) -> Any:
-        """(num_pairs,) probability of each pair to be an edge, by the decoder of the training.
+    def predict_links(self, pairs: Sequence[tuple[Any, Any]] | np.ndarray, *, scorer: str = "auto") -> Any:
+        """(num_pairs,) probability of each pair to be an edge, as `l2g2g predict` gives it.
 
+        scorer: vectors, combined (with pair features), or auto: what the validation pairs of the training prefer.
         With set_output(transform="pandas") a DataFrame of source, target and probability.
         """
         from l2g2g.graphs.write_table import make_frame
-        from l2g2g.neighbours.top_links import sigmoid
 
         published = self.published()
         pairs = list(pairs)
         if any(len(pair) != 2 for pair in pairs):
             raise InputError("a pair is (node, node); give a list of pairs, or an array of two columns")
         sources, targets = (published.rows_of([pair[end] for pair in pairs]) for end in (0, 1))
-        probabilities = sigmoid(published.score_pairs(sources, targets))
+        found = score_pairs(published, sources, targets, scorer=scorer, missing_share=None)
+        probabilities = found.links.probabilities
         if not self._wants_frames():
             return probabilities
         ids = published.node_ids
         return make_frame({"source": ids[sources], "target": ids[targets], "probability": probabilities})
 
-    def top_links(self, count: int, graph: Any = None) -> Any:
-        """The likeliest pairs that are no edges, as ids: a `TopLinks`.
+    def top_links(self, count: int, graph: Any = None, *, scorer: str = "auto") -> Any:
+        """The likeliest pairs that are no edges, as ids, with their probabilities: a `TopLinks`.
 
         With set_output(transform="pandas") a DataFrame, which `TopLinks.to_pandas` gives too.
 
-
-        graph: whose edges are known already; by default what was fitted.
+        graph: whose edges are known already; by default what was fitted. scorer: as in `predict_links`.
         """
         from l2g2g.graphs.read import read_graph
 
@@ -248,7 +247,7 @@ class LinkMethods:
             published = published.with_edges_of(read_graph(graph, directed=published.decoder.is_directed))
         elif published.known is None:
             raise InputError("the model keeps no edges, which were too many; give the graph: top_links(count, graph)")
-        found = published.top_links(count)
+        found = find_links(published, count, scorer=scorer, missing_share=None).links
         ids = published.node_ids
         return self._shown(replace(found, sources=ids[found.sources], targets=ids[found.targets]))
 
