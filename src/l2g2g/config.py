@@ -389,7 +389,7 @@ class Config:
         group="training",
         least=0,
         below=1,
-        unset="0.7; 0.5 if many edges lie outside all patches; 0 with --loss-pairs all",
+        unset="0.7, 0.5 if many edges are in no patch, 0 if all pairs are scored (--pairs)",
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 hides nothing.",
         when="Set it to 0 for a short training.",
     )
