@@ -401,8 +401,8 @@ class Config:
         help="How training draws non-edges: each node of the graph with the same probability (uniform), with a "
         "probability that grows like its degree to the power 0.75 (degree), or what validation prefers after 30 epochs "
         "of each (auto).",
-        when="Use degree if high-degree nodes fill the top of your rankings; AUC hardly changes. auto takes a fifth more "
-        "time and needs validation edges.",
+        when="Use degree if high-degree nodes fill the top of your rankings; AUC hardly changes. auto takes a fifth "
+        "more time and needs validation edges.",
     )
     schedule: Schedule = option(
         "constant",

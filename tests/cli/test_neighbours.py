@@ -9,7 +9,6 @@ from usearch.index import Index
 
 from l2g2g import GAE
 from l2g2g.estimators.estimator import load_model
-from l2g2g.graphs.embedding_parts import write_output
 from l2g2g.graphs.write import write_embedding
 
 NAMES = np.array([f"n{number}" for number in range(120)], dtype=object)
@@ -31,7 +30,7 @@ def edges(tmp_path_factory, noisy):
 @pytest.fixture(scope="module", params=[".parquet", ".csv", ".txt", ".npy", "/"])
 def vectors(request, model, tmp_path_factory):
     path = f"{tmp_path_factory.mktemp('vectors')}/out{request.param}"
-    write_output(path, model.embedding_, NAMES)
+    write_embedding(path, model.embedding_, NAMES)
     return path
 
 

@@ -12,8 +12,7 @@ from l2g2g.evaluation.links import link_scores
 from l2g2g.evaluation.pair_features import feature_cosines
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Pairs, split_edges, split_links
-from l2g2g.graphs.store import write_graph
-from l2g2g.graphs.training_graph import TrainingGraph
+from l2g2g.graphs.store import TrainingGraph, write_graph
 
 
 def clustered_graph(seed=0, num_nodes=240, features=True):

@@ -522,8 +522,7 @@ def render_record(folder):
 
 
 def journal_lines():
-    from l2g2g.paper.cells import Cell, GraphCell, run_cell
-    from l2g2g.paper.contenders import CONTENDERS
+    from l2g2g.paper.cells import CONTENDERS, Cell, GraphCell, run_cell
 
     graph = __import__("l2g2g").read_graph(np.array([(u % 40, v % 40) for u in range(40) for v in (u + 1, u + 2)]))
     lines = [run_cell(GraphCell("some"), lambda _: graph)]

@@ -34,8 +34,7 @@ from l2g2g.cli.model import (
 )
 from l2g2g.cli.profile import note_run, takes_profile
 from l2g2g.cli.ranks import make_rank_config, on_own_device, takes_ranks
-from l2g2g.cli.run_flags import takes_run
-from l2g2g.cli.tracking import check_tracking, watch_training
+from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph_store import GraphStore
@@ -77,7 +76,7 @@ def embed(
     **options: Any,
 ) -> None:
     """Embed a graph: train on it and write one vector per node."""
-    from l2g2g.graphs.embedding_parts import check_output, is_parts, write_output, write_parts
+    from l2g2g.graphs.write import check_output, is_parts, write_embedding, write_parts
 
     first, in_parts = communicator.is_first, is_parts(output)
     if first:
@@ -133,7 +132,7 @@ def embed(
             return
         with clock.measure("write"):
             if not in_parts:
-                write_output(output, done.embedding, node_ids)
+                write_embedding(output, done.embedding, node_ids)
             first_id = 0 if node_ids is None else node_ids[:1].tolist()[0]
         moved = {} if movement is None else {"warm_start": str(warm_start), **movement.describe()}
         row = {**_describe(loaded, done, clock, output), **moved}

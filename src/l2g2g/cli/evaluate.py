@@ -23,9 +23,8 @@ from l2g2g.cli.help import complete_words, panel_name
 from l2g2g.cli.messages import say_plan
 from l2g2g.cli.profile import note_run, takes_profile
 from l2g2g.cli.ranks import make_rank_config, takes_ranks
-from l2g2g.cli.run_flags import takes_run
+from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
 from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding
-from l2g2g.cli.tracking import check_tracking, watch_training
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,8 +108,7 @@ def evaluate(
     assert graph is not None
     check_tracking(run.tensorboard)
     from l2g2g.evaluation.links import BASELINES
-    from l2g2g.runs.baselines import evaluate_baseline
-    from l2g2g.runs.evaluate import evaluate_graph, training_name
+    from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph, training_name
     from l2g2g.runs.finished import keep_run
     from l2g2g.runs.resources import Stopwatch
 

@@ -125,7 +125,7 @@ def score_embedding(folder: Path, embedding: Path, *, as_json: bool) -> dict[str
     """Score vectors in a file on the pairs of a split, print the scores, and return the JSON line."""
     import numpy as np
 
-    from l2g2g.evaluation.vectors import score_vectors
+    from l2g2g.evaluation.link_scorer import score_vectors
     from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.graphs.split_files import read_held_out
 

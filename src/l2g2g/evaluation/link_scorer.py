@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import InputError
-from l2g2g.evaluation.links import PairScorer, link_scores
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores, score_cosines
 from l2g2g.evaluation.pair_features import EdgeRows, FeatureRows, NeighbourEvidence, feature_cosines
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.spectral import spectral_vectors
@@ -47,6 +48,10 @@ SPECTRAL_DIM = 64
 _LEADING, _TOLERANCE = 16, 1e-2
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
 _PAIRS_AT_ONCE = 1 << 19
+SCORERS: dict[str, PairScorer] = {"inner": score_inner_products, "cosine": score_cosines}
+LOGISTIC = "logistic"
+LEAST_FOR_LOGISTIC = 10  # validation edges below which no logistic regression is fitted
+_RIDGE = 10.0  # about as many columns as vectors have numbers, and often few pairs
 
 
 def fit_logistic(columns: np.ndarray, is_edge: np.ndarray, *, ridge: float = 1.0) -> tuple[np.ndarray, float]:
@@ -291,3 +296,54 @@ def choose_scorer(
     chosen = "combined" if wanted == "combined" or combined_auc > vectors_auc else "vectors"
     combined = CombinedScorer(LinkScorer.fit(names, values, is_edge), evidence)
     return ScorerChoice(chosen, vectors_auc, combined_auc, combined)
+
+
+@dataclass(frozen=True)
+class VectorScores:
+    """Scores of one set of vectors.
+
+    Attributes:
+        scorer: inner, cosine or logistic, by the AUC of the validation pairs; inner without them.
+        validation: Scores of the validation pairs by scorer; None without them. Those of logistic are cross-fitted.
+        test: Scores of the test pairs by scorer; logistic only where there are enough validation pairs to fit it.
+    """
+
+    scorer: str
+    validation: dict[str, LinkScores] | None
+    test: dict[str, LinkScores]
+
+
+def score_vectors(vectors: np.ndarray, validation: Pairs | None, test: Pairs) -> VectorScores:
+    """Score pairs of rows by inner product, by cosine and by a logistic regression. vectors: (num_nodes, dim)."""
+    tested = {name: evaluate_links(vectors, test, scorer) for name, scorer in SCORERS.items()}
+    if validation is None:
+        return VectorScores("inner", None, tested)
+    validated = {name: evaluate_links(vectors, validation, scorer) for name, scorer in SCORERS.items()}
+    if min(len(validation.positive), len(validation.negative)) >= LEAST_FOR_LOGISTIC:
+        validated[LOGISTIC], tested[LOGISTIC] = _score_logistic(vectors, validation, test)
+    return VectorScores(max(validated, key=lambda name: validated[name].auc), validated, tested)
+
+
+def _score_logistic(vectors: np.ndarray, validation: Pairs, test: Pairs) -> tuple[LinkScores, LinkScores]:
+    """Scores of validation and test pairs by weights of z_s · z_t, number by number, and of both scores.
+
+    The weights are fitted to validation pairs: for the test to all, for validation each fold by those of the others.
+    """
+    sources, targets, is_edge = validation.endpoints()
+    columns = _columns(vectors, sources, targets)
+    means, spreads = columns.mean(axis=0), columns.std(axis=0)
+    spreads = np.where(spreads > 1e-9, spreads, 1.0)
+    scaled, crossed = (columns - means) / spreads, np.empty(len(is_edge))
+    for fold in deal_folds(is_edge, 0):
+        weights, intercept = fit_logistic(scaled[~fold], is_edge[~fold], ridge=_RIDGE)
+        crossed[fold] = scaled[fold] @ weights + intercept
+    weights, intercept = fit_logistic(scaled, is_edge, ridge=_RIDGE)
+    test_sources, test_targets, is_test_edge = test.endpoints()
+    found = (_columns(vectors, test_sources, test_targets) - means) / spreads @ weights + intercept
+    return link_scores(is_edge, crossed), link_scores(is_test_edge, found)
+
+
+def _columns(vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    products = vectors[sources].astype(np.float64) * vectors[targets]
+    both = [scorer(vectors, sources, targets) for scorer in SCORERS.values()]
+    return np.column_stack([products, *both])

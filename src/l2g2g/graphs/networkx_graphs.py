@@ -13,9 +13,8 @@ import numpy as np
 
 from l2g2g.errors import InputError, ResourceError, one_line
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes
-from l2g2g.graphs.edge_table import as_integers
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.node_ids import as_node_ids, check_unique, integers_or_text, refuse_negative
+from l2g2g.graphs.node_ids import as_integers, as_node_ids, check_unique, integers_or_text, refuse_negative
 from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
 
 _BYTES_PER_BYTE = 12  # of memory, as Python objects, for a byte of the file

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import ParquetTable, is_list, open_parquet
-from l2g2g.graphs.edge_table import plain_ids
+from l2g2g.graphs.archives import ParquetTable, open_parquet
+from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
+from l2g2g.graphs.node_ids import plain_ids
 from l2g2g.graphs.vector_table import rows_from_table
 
 if TYPE_CHECKING:
@@ -103,12 +104,12 @@ def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:
 
     file = open_parquet(folder / NODES)
     types = dict(zip(file.schema.names, file.schema.types, strict=True))
-    kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
+    kinds = {name: plain_type(kind) for name, kind in types.items()}
     wanted = "node (integers from 0), id (integers or text) and perhaps features (lists of numbers)"
     if not {"node", "id"} <= set(kinds) <= {"node", "id", "features"} or len(kinds) < len(file.schema.names):
         raise InputError(f"{file.path}: its columns are {', '.join(file.schema.names)}; it needs {wanted}")
-    is_text = pa.types.is_string(kinds["id"]) or pa.types.is_large_string(kinds["id"])
-    fits = pa.types.is_integer(kinds["node"]) and (is_text or pa.types.is_integer(kinds["id"]))
+    has_text = is_text(kinds["id"])
+    fits = pa.types.is_integer(kinds["node"]) and (has_text or pa.types.is_integer(kinds["id"]))
     if not fits or not is_list(kinds.get("features", pa.list_(pa.float32()))):
         shown = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         raise InputError(f"{file.path}: its columns are {shown}; it needs {wanted}")
@@ -118,4 +119,4 @@ def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:
     if "features" in kinds:
         first = next(file.batches(1, memory_limit)).select(["node", "features"])
         width = rows_from_table(first, str(file.path)).vectors.shape[1]
-    return NodeRows(file, width, not is_text, memory_limit)
+    return NodeRows(file, width, not has_text, memory_limit)

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import (
     check_unpacked_size,
-    is_list,
     is_parquet,
     load_arrays,
     open_parquet,
@@ -22,9 +21,9 @@ from l2g2g.graphs.archives import (
     plain_npy_shape,
     read_npy_rows,
 )
+from l2g2g.graphs.arrow_types import is_list, is_numeric
 from l2g2g.graphs.checks import check_features
 from l2g2g.graphs.column_roles import check_headers
-from l2g2g.graphs.edge_table import as_integers
 from l2g2g.graphs.feature_columns import (
     FeatureColumns,
     check_label_type,
@@ -34,7 +33,7 @@ from l2g2g.graphs.feature_columns import (
     tell_features,
 )
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
+from l2g2g.graphs.node_ids import IdKind, RowName, as_integers, as_text, check_unique, find_id_kind, id_column, name_row
 from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas
 from l2g2g.graphs.read_npz import features_from_arrays
 from l2g2g.graphs.streams import Columns, Stream, collected, kept
@@ -48,12 +47,9 @@ from l2g2g.graphs.text_tables import (
     trimmed_unless_quoted,
 )
 from l2g2g.graphs.vector_table import (
-    RowName,
     VectorTable,
-    check_distinct,
     check_finite,
     check_shape,
-    id_column,
     rows_from_table,
 )
 
@@ -144,7 +140,7 @@ def _only(features: NamedFeatures) -> VectorTable:
     """The one table of features in memory, each id once."""
     vectors = next(features.tables())
     assert vectors.ids is not None
-    check_distinct(vectors.ids, vectors.source_name, vectors.row_name)
+    check_unique(vectors.ids, vectors.source_name, vectors.row_name)
     return vectors
 
 
@@ -333,7 +329,7 @@ def _open_tables(
     layout = _find_layout(schema.names, len(schema), options, source_name, known)
     kinds = [schema.types[place] for place in layout.features]
     is_list_column = any(is_list(kind) for kind in kinds)
-    plain = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in kinds)
+    plain = all(map(is_numeric, kinds))
     if is_list_column and options.missing != "error":
         raise InputError(f"{source_name}: --missing is for columns of numbers and text, not for lists; leave it out")
     columns = known
@@ -343,7 +339,7 @@ def _open_tables(
             layout.names(),
             options,
             source_name,
-            _row,
+            name_row,
             titled=True,
         )
     if layout.label is not None:
@@ -355,7 +351,7 @@ def _open_tables(
     def read() -> Iterator[VectorTable]:
         first_row, width = 0, None
         for table in batches():
-            here = partial(_name_row, _row, first_row)
+            here = partial(_name_row, name_row, first_row)
             if columns is None and kinds:
                 chosen = table.select([layout.ids, *layout.features])
                 rows = rows_from_table(chosen, source_name, first_row, width)
@@ -381,7 +377,7 @@ def _open_tables(
         for rows in read():
             yield replace(rows, ids=_of_kind(rows, has_integers))
 
-    return NamedFeatures(source_name, num_features, has_integers, tables, _row, columns)
+    return NamedFeatures(source_name, num_features, has_integers, tables, name_row, columns)
 
 
 def _of_kind(rows: VectorTable, has_integers: bool) -> np.ndarray:
@@ -499,10 +495,6 @@ def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
 
 def _name_row(row_name: RowName, first_row: int, row: int) -> str:
     return row_name(first_row + row)
-
-
-def _row(row: int) -> str:
-    return f"row {row + 1}"
 
 
 def has_header(first_row: list[str]) -> bool:

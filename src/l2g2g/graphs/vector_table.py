@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import is_list
+from l2g2g.graphs.arrow_types import is_list, is_numeric
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
+from l2g2g.graphs.node_ids import RowName, find_rows, id_column, name_row, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-RowName = Callable[[int], str]
-
-
-def _row_name(row: int) -> str:
-    return f"row {row + 1}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +35,7 @@ class VectorTable:
     vectors: Features
     ids: np.ndarray | None
     source_name: str
-    row_name: RowName = _row_name
+    row_name: RowName = name_row
     spared: np.ndarray | None = None
     labels: np.ndarray | None = None
     columns: FeatureColumns | None = None
@@ -113,11 +106,18 @@ def rows_from_table(
 
 
 def _from_list_column(table: pa.Table, source_name: str, first_row: int, num_features: int | None) -> np.ndarray:
-    import pyarrow.compute as pc
-
     if table.num_columns > 2:
         raise InputError(f"{source_name}: {table.num_columns} columns; keep the id and one list column")
-    lists = table.column(1).combine_chunks()
+    return read_lists(table.column(1), source_name, table.column_names[1], first_row, num_features)
+
+
+def read_lists(
+    column: pa.ChunkedArray, source_name: str, title: str, first_row: int = 0, num_features: int | None = None
+) -> np.ndarray:
+    """(num_rows, num_features) float32 from a column of lists of one length. Others as in `rows_from_table`."""
+    import pyarrow.compute as pc
+
+    lists = column.combine_chunks()
     lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
     wanted = lengths[0] if num_features is None else num_features
     if (lengths != wanted).any() or wanted < 1:
@@ -127,7 +127,7 @@ def _from_list_column(table: pa.Table, source_name: str, first_row: int, num_fea
             f"all must be equally long"
         )
     values = pc.list_flatten(lists)
-    return _numbers(values, source_name, table.column_names[1]).reshape(len(lengths), -1)
+    return _numbers(values, source_name, title).reshape(len(lengths), -1)
 
 
 def _from_number_columns(table: pa.Table, source_name: str) -> np.ndarray:
@@ -141,8 +141,7 @@ def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    is_real = pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
-    if not is_real:
+    if not is_numeric(column.type):
         raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
     values = pc.cast(column, pa.float32(), safe=False)
     return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
@@ -161,32 +160,3 @@ def check_finite(
         f"{source_name}: {row_name(row)}: feature row {first_row + row}, column {title} is {vectors[row, column]}; "
         f"replace NaN and Inf by numbers"
     )
-
-
-def id_column(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> np.ndarray:
-    """(num_rows,) ids as int64 or text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        row = int(np.argmax(pc.is_null(column).to_numpy()))
-        raise InputError(f"{source_name}: {row_name(row)}: the id is missing; fill it in")
-    if not (
-        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_integer(column.type)
-    ):
-        raise InputError(f"{source_name}: the first column holds {column.type}; it must hold ids, integers or text")
-    return as_node_ids(column.to_numpy(), source_name)
-
-
-def check_distinct(ids: np.ndarray, source_name: str, row_name: RowName) -> None:
-    """Refuse an id that has two rows; name both."""
-    numbers, distinct = encode(ids)
-    if len(distinct) < len(ids):
-        second = int(np.argmax(numbers != np.arange(len(numbers))))
-        first = int(np.argmax(numbers == numbers[second]))
-        raise InputError(
-            f"{source_name}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
-            f"keep one row per node"
-        )

@@ -16,7 +16,7 @@ import numpy as np
 from l2g2g.graphs.datasets import list_datasets
 from l2g2g.graphs.stand_ins import STAND_INS
 from l2g2g.paper import ablation, complexity, cuts, patch_time, patches, performance
-from l2g2g.paper.contenders import CONTENDERS, contender_of
+from l2g2g.paper.cells import CONTENDERS, contender_of
 from l2g2g.paper.results import (
     SCORES,
     SIZES,

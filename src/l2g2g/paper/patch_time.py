@@ -5,8 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, PATCHED, AnyCell, choose_contenders
 from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
 from l2g2g.paper.study import Choice, time_series, timing_options
 from l2g2g.reports.charts import Chart, Panel

@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from l2g2g.graphs.splits import Protocol
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, PATCHED, AnyCell, choose_contenders
 from l2g2g.paper.results import Measure, Row, datasets_in, describe, percents, pick, signed
 from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice, score_series
 from l2g2g.reports.charts import Chart, Panel

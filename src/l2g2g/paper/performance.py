@@ -5,8 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import get_args
 
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, AnyCell, choose_contenders
 from l2g2g.paper.results import (
     AUTHORS_CODE_AUC,
     Measure,

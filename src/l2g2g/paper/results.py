@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from l2g2g.paper.contenders import contender_of
+from l2g2g.paper.cells import contender_of
 
 Measure = Literal["auc", "ap"]
 Row = dict[str, Any]

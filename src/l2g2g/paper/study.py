@@ -8,8 +8,7 @@ from statistics import fmean, median
 from typing import Any, Protocol, TypeAlias
 
 from l2g2g.graphs import splits
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, Contender
+from l2g2g.paper.cells import CONTENDERS, AnyCell, Contender
 from l2g2g.paper.results import Row, deviation, limits, percents, pick
 from l2g2g.reports.charts import Series, around
 from l2g2g.reports.page import Block

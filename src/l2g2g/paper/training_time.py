@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, AnyCell, choose_contenders
 from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
 from l2g2g.paper.study import Choice, by_position, time_series, timing_options
 from l2g2g.reports.charts import Chart, Panel
