@@ -1,4 +1,4 @@
-"""The public `align`: embeddings trained apart, by anyone and with any method, brought into one space."""
+"""The public `align` and `align_sequence`: embeddings trained apart, by any method, brought into one space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tree of groups of patches: rotations are settled inside small groups, then between groups, up to the top.
+"""First rotations of many patches: along a spanning forest, group by group up to the top, or by a detour.
 
 With many patches and noise a product of maps along a long branch drifts. A group of neighbours is settled with all
 its cycles, then stands as one patch of a coarser patch graph whose maps average all pairs between two groups.
@@ -21,10 +21,10 @@ from l2g2g.alignment.rotations import refine_rotations, retract, spectral_rotati
 
 _GROUP_HEIGHT = 3
 _TOP_ROWS = 1024
-_MAX_STEPS = 10
-_SPARE = 3
-_TOLERANCE, _MAX_SWEEPS = 3e-3, 50
-_NUDGE, _SEED = 0.1, 0
+_GROUP_STEPS = 10
+# The detour through more dimensions: so many more, how well it is solved, and how far its start is moved.
+_LIFT_DIMENSIONS, _LIFT_TOLERANCE, _LIFT_STEPS = 3, 3e-3, 50
+_LIFT_NUDGE, _LIFT_SEED = 0.1, 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ def _settle_inside(groups: Tensor, edges: Tensor, relative: Tensor, weights: Ten
     forest = grow_forest(edges, weights, sizes)
     start = chain_rotations(forest, edges, relative)
     laplacian = PatchLaplacian(edges, weights, forest.roots, len(groups))
-    return refine_rotations(start, edges, relative, laplacian, tolerance=1e-3, max_steps=_MAX_STEPS).rotations
+    return refine_rotations(start, edges, relative, laplacian, tolerance=1e-3, max_steps=_GROUP_STEPS).rotations
 
 
 def _join_groups(
@@ -224,16 +224,16 @@ def lift_rotations(
         (num_patches, dim, dim) orthogonal matrices.
     """
     dim = votes.shape[-1]
-    size = dim + _SPARE
+    size = dim + _LIFT_DIMENSIONS
     # Votes padded by zeros ask nothing of the spare dimensions, so that the same refinement serves.
     padded = votes.new_zeros(len(votes), size, size)
     padded[:, :dim, :dim] = votes
     start = torch.eye(size, dtype=votes.dtype, device=votes.device).repeat(len(rotations), 1, 1)
     start[:, :dim, :dim] = rotations
-    generator = torch.Generator().manual_seed(_SEED)
-    nudge = _NUDGE * torch.randn(start.shape, generator=generator, dtype=votes.dtype).to(votes.device)
+    generator = torch.Generator().manual_seed(_LIFT_SEED)
+    nudge = _LIFT_NUDGE * torch.randn(start.shape, generator=generator, dtype=votes.dtype).to(votes.device)
     start = retract(start, nudge - nudge.mT)
-    lifted = refine_rotations(start, edges, padded, laplacian, tolerance=_TOLERANCE, max_steps=_MAX_SWEEPS)
+    lifted = refine_rotations(start, edges, padded, laplacian, tolerance=_LIFT_TOLERANCE, max_steps=_LIFT_STEPS)
     rows = lifted.rotations[:, :dim]
     # Flat again: the dim directions that hold most of each component, then the nearest orthogonal matrices.
     held = votes.new_zeros(forest.num_components, size, size).index_add(0, forest.components, rows.mT @ rows)

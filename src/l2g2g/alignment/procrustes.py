@@ -1,4 +1,4 @@
-"""The orthogonal Procrustes map of every pair of patches, and what to do where its shared nodes leave it open."""
+"""Pairs of patches: moments of their shared nodes, and the orthogonal Procrustes map that these give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches in, embedding out, one patch at a time: only the shared nodes are held in memory."""
+"""Patches in, embedding out, one patch at a time: only shared nodes are in memory; and how far these lie apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have, each declared once."""
+"""Options and arguments that several commands have, each declared once, and decorators that add groups of them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def takes_settings(command: Command) -> Command:
     def run(*, help_all: bool = False, **given: Any) -> None:
         command(**{name: value for name, value in given.items() if name not in names or value is not None})
 
-    return _with_parameters(command, run, rest, [help_all, *options])
+    return with_parameters(command, run, rest, [help_all, *options])
 
 
 def takes_group(name: str, flags: dict[str, tuple[Any, Any]], make: Callable[..., Any]) -> Callable[[Command], Command]:
@@ -104,15 +104,15 @@ def takes_group(name: str, flags: dict[str, tuple[Any, Any]], make: Callable[...
             chosen = {flag: given.pop(flag, None) for flag in flags}
             command(**{name: make(**{flag: value for flag, value in chosen.items() if value is not None})}, **given)
 
-        return _with_parameters(command, run, name, added)
+        return with_parameters(command, run, name, added)
 
     return decorate
 
 
-def _with_parameters(
+def with_parameters(
     command: Command, run: Callable[..., None], replaced: str, added: list[inspect.Parameter]
 ) -> Command:
-    """What runs a command, with the command's own parameters but one, and others in place of that."""
+    """What runs a command: it has the command's parameters, but for one of them those that are added."""
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != replaced]
     head = [each.replace(kind=_KEYWORD) for each in own if each.kind is not each.VAR_KEYWORD]
     signature = inspect.Signature([*head, *added, *(each for each in own if each.kind is each.VAR_KEYWORD)])

@@ -1,4 +1,4 @@
-"""Help of the commands: options in groups, those that are rarely changed only with --help-all."""
+"""Help and completion: options in groups, rarely changed ones only with --help-all, and what a shell completes."""
 
 from __future__ import annotations
 

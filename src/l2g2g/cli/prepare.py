@@ -1,4 +1,4 @@
-"""Command line of the store: `l2g2g prepare` puts a graph and its patches on disk, to be used again and again."""
+"""Command line of data: `l2g2g prepare` puts a graph and its patches on disk, `l2g2g datasets` lists named graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links: an embedding and held-out pairs become LinkScores."""
+"""Links: an embedding, or a baseline, and held-out pairs become LinkScores."""
 
 from __future__ import annotations
 

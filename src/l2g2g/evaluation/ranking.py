@@ -1,4 +1,4 @@
-"""Ranking: each held-out edge against non-edges whose far ends are as well connected as its own."""
+"""Ranking: each held-out edge against non-edges, of far ends of the same degree or of hard ones that are near."""
 
 from __future__ import annotations
 

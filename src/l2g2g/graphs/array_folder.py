@@ -5,7 +5,8 @@ FOLDER/NAME.npy        one array, rows one after the other; its SHA-256 is that 
 FOLDER/NAME            another small file, in the manifest with its size and SHA-256
 
 Pieces are read into memory of their own and never mapped: pages of a mapped file count as memory of the process.
-`array_writer` makes these folders, complete or not at all.
+Text is two arrays, the bytes of all names and where each begins. `array_writer` makes these folders, complete or not at
+all.
 """
 
 from __future__ import annotations

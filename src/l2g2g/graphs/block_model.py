@@ -1,4 +1,4 @@
-"""Stochastic block models: graphs whose generating probabilities are known, so the best possible score is too."""
+"""Stochastic block models, of single edges or of Poisson counts: the best possible score of such a graph is known."""
 
 from __future__ import annotations
 

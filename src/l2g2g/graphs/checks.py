@@ -1,4 +1,4 @@
-"""Checks of arrays that become a graph: node numbers, weights and features."""
+"""Checks of arrays that become a graph: node numbers, weights, features and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column roles: which columns of an edge list hold source, target and weight, by their titles or by what the user says.
+"""Columns of an edge list: which hold source, target and weight, and whether the first row names them or is an edge.
 
 Gephi's `Source,Target,Type,Id,Weight` and the table that pandas writes with its index are known by their titles.
 """

@@ -1,4 +1,4 @@
-"""Named graphs: block models and stand-ins, generated, and real graphs found in a data folder or the cache."""
+"""Named graphs: generated ones, and real ones, which are found in a data folder or fetched into the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of networkx: nodes, edges, weights and the attributes that `Graph.to_networkx` writes."""
+"""Graphs of networkx, and GraphML files, which networkx reads (extra `tables`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node ids: integers or strings from outside, matched to the row numbers used inside."""
+"""Node ids: columns of integers or text from outside, checked, and matched to the row numbers used inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins: generated graphs of a chosen size with communities, hubs and noisy features."""
+"""Generated graphs: stand-ins of a real graph's size, and block models with unequal, nested or overlapping blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph store: a graph on disk, read piece by piece, so that memory need never hold all of it.
+"""Graph store: a graph on disk, read piece by piece, with all its edges or without those that are held out.
 
 STORE/graph     an array folder (see `array_folder`): indptr, indices, perhaps weights, features, ids and labels
 STORE/patches   the patches cut from it, see `patches.store`

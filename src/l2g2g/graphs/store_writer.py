@@ -1,4 +1,4 @@
-"""Store writer: a graph becomes a store on disk, by memory where it fits, otherwise by DuckDB."""
+"""Store writer: a graph, or its training edges, become a store: by memory where it fits, otherwise by DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams: passes over one, each anew or kept in memory, and reading ahead of the one who works on it."""
+"""Streams: several passes over one, read anew or kept in memory, and reading the next item in another thread."""
 
 from __future__ import annotations
 

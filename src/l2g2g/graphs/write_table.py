@@ -1,4 +1,4 @@
-"""Result tables: named columns as CSV, Parquet or JSON lines, in a file or on a stream."""
+"""Result tables: named columns as CSV, Parquet or JSON lines, as text, or as a DataFrame of pandas (extra `tables`)."""
 
 from __future__ import annotations
 

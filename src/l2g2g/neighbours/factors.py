@@ -1,4 +1,4 @@
-"""Score factors: every way to compare two nodes here is an inner product of a left and a right vector."""
+"""Score factors: most scores are inner products of a left and a right vector; the exact search by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells: one run on one graph with one set of settings and one seed, and the line that records its result."""
+"""Cells: one run of a contender on one graph with one seed, and the line that records its result."""
 
 from __future__ import annotations
 

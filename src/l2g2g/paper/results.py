@@ -1,4 +1,4 @@
-"""Selecting and summarising stored lines."""
+"""Results: stored lines selected and summarised, beside the numbers that the paper prints."""
 
 from __future__ import annotations
 

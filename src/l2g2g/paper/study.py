@@ -1,4 +1,4 @@
-"""The parts that all studies of the reproduction share: selections, protocols, and options of timed runs."""
+"""What all studies of the reproduction share: selections, protocols, options of timed runs, and series of points."""
 
 from __future__ import annotations
 

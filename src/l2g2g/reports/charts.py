@@ -1,4 +1,4 @@
-"""Charts: lines with bands and points over categories, as SVG and PNG files."""
+"""Charts: lines with bands, points over categories and rows of dots, as SVG and PNG files."""
 
 from __future__ import annotations
 

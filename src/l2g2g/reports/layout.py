@@ -1,4 +1,4 @@
-"""Layout: the places of nodes on the map by each projection, kept in the run directory once they are computed."""
+"""What the map shows: places of the nodes by each projection, which are kept, and columns to colour them by."""
 
 from __future__ import annotations
 

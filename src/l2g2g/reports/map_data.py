@@ -1,4 +1,4 @@
-"""Data of the map in the page of a run: quantised, compressed, and encoded as text in script elements."""
+"""Data of the map in the page of a run: places, columns and partners of nodes, encoded in script elements."""
 
 from __future__ import annotations
 

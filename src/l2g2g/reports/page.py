@@ -1,4 +1,4 @@
-"""HTML page of a document: one file without network access, figures embedded, tables sortable."""
+"""Documents of text, tables and figures, and their HTML page: one file without network access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML page of a run: summary, map, scores, training curves, patches and settings in one file."""
+"""HTML pages: of a run (summary, map, scores, curves, patches, settings) and of an alignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for the terminal: scores of methods, and the list of data sets."""
+"""Tables for the terminal: scores of methods, data sets, and sections of a document, also as Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluate: a graph in memory or on disk is split, trained on, and scored on what was held out."""
+"""Evaluate: a graph in memory or on disk is split, and a method or a baseline scored on what was held out."""
 
 from __future__ import annotations
 

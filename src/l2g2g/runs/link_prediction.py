@@ -1,4 +1,4 @@
-"""Link prediction: pairs with the probability that they are linked, at the density of the graph where that is known."""
+"""Link prediction: probabilities of pairs, the likeliest missing links, and how well a model tells links apart."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from l2g2g.neighbours.top_links import TopLinks
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.new_nodes import embed_new_nodes
 from l2g2g.runs.published import Published
+from l2g2g.runs.scoring import SCORERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _HELD_OUT = 0.2
 _STREAM = 0x5C0E  # keeps these draws apart from others of the same seed
-SCORERS = ("vectors", "combined", "auto")
 
 
 def score_links(fitted: Fitted, embedding: np.ndarray, graph: Graph, known: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Run: a finished training, and what is said about it."""
+"""Run: a finished training, what is said about it, and what is looked at before it is saved."""
 
 from __future__ import annotations
 
