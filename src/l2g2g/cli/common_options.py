@@ -110,7 +110,7 @@ def takes_group(name: str, flags: dict[str, tuple[Any, Any]], make: Callable[...
 
 
 def with_parameters(
-    command: Command, run: Callable[..., None], replaced: str, added: list[inspect.Parameter]
+    command: Command, run: Callable[..., None], replaced: str | None, added: list[inspect.Parameter]
 ) -> Command:
     """What runs a command: it has the command's parameters, but for one of them those that are added."""
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != replaced]

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.table import Table
 
+from l2g2g.cli.common_options import with_parameters
 from l2g2g.cli.help import panel_name
 from l2g2g.errors import InputError, ResourceError
 
@@ -238,19 +239,15 @@ def _render_messages(run: dict[str, Any]) -> Table:
 
 def takes_profile(command: Command) -> Command:
     """Give a command the option. It must have `quiet` and `as_json`, and hand the row of each run to `note_run`."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
     option = inspect.Parameter("profile", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ProfileOption)
 
-    @functools.wraps(command)
     def with_profile(*, profile: Path | None = None, **given: Any) -> None:
         if profile is None:
             return command(**given)
         with _recorded(profile, silent=given["quiet"] or given["as_json"]):
             return command(**given)
 
-    with_profile.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
-    with_profile.__annotations__ = {each.name: each.annotation for each in [*own, option]}
-    return with_profile  # type: ignore[return-value]
+    return with_parameters(command, with_profile, None, [option])
 
 
 def note_run(row: dict[str, Any]) -> None:
