@@ -121,9 +121,19 @@ def check_unique(ids: np.ndarray, source: str, row_name: RowName = name_row) -> 
         )
 
 
-def id_column(column: pa.ChunkedArray, source: str, row_name: RowName = name_row) -> np.ndarray:
-    """(num_rows,) ids of a column of a table, as int64 or text, none of them missing."""
-    return as_node_ids(plain_ids(column, source, row_name, may_be_empty=True).to_numpy(), source)
+def id_column(
+    column: pa.ChunkedArray, source: str, row_name: RowName = name_row, *, has_integers: bool | None = None
+) -> np.ndarray:
+    """(num_rows,) ids of a column of a table, as int64 or text, none of them missing.
+
+    has_integers: whether all ids of the table are to be integers, or all text; None for what this column holds.
+    """
+    import pyarrow as pa
+
+    found = plain_ids(column, source, row_name, may_be_empty=True)
+    if has_integers is not None:
+        found = as_integers(found, source, row_name) if has_integers else found.cast(pa.large_string())
+    return as_node_ids(found.to_numpy(), source)
 
 
 def plain_ids(

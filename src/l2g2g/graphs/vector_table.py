@@ -11,7 +11,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.arrow_types import is_list, is_numeric
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import RowName, find_rows, id_column, name_row, quoted
+from l2g2g.graphs.node_ids import RowName, find_rows, name_row, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,35 +86,37 @@ def check_shape(num_columns: int, num_rows: int, source_name: str) -> None:
         raise InputError(f"{source_name}: no rows; it needs one row per node")
 
 
-def rows_from_table(
-    table: pa.Table, source_name: str, first_row: int = 0, num_features: int | None = None
-) -> VectorTable:
-    """Some rows of an id column and one list column, or one number column per dimension, each checked by itself.
+def stack_columns(
+    columns: list[pa.ChunkedArray],
+    num_rows: int,
+    titles: list[str] | None,
+    source_name: str,
+    row_name: RowName,
+    first_row: int = 0,
+    num_features: int | None = None,
+) -> np.ndarray:
+    """(num_rows, num_features) float32 of one list column, or of one number column per dimension, all finite.
 
     first_row: how many rows came before. num_features: how many numbers these have; None for the first.
     """
-
-    def row_name(row: int) -> str:
-        return f"row {first_row + row + 1}"
-
-    if is_list(table.column(1).type):
-        vectors, titles = _from_list_column(table, source_name, first_row, num_features), None
+    if not columns:
+        return np.empty((num_rows, 0), np.float32)
+    names = titles or [f"column {place + 2}" for place in range(len(columns))]
+    if is_list(columns[0].type):
+        if len(columns) > 1:
+            raise InputError(f"{source_name}: {len(columns) + 1} columns; keep the id and one list column")
+        vectors, titles = read_lists(columns[0], source_name, names[0], first_row, num_features), None
     else:
-        vectors, titles = _from_number_columns(table, source_name), table.column_names[1:]
+        each = zip(columns, names, strict=True)
+        vectors = np.column_stack([_numbers(column, source_name, name) for column, name in each])
     check_finite(vectors, source_name, row_name, titles, first_row)
-    return VectorTable(vectors, id_column(table.column(0), source_name, row_name), source_name, row_name)
-
-
-def _from_list_column(table: pa.Table, source_name: str, first_row: int, num_features: int | None) -> np.ndarray:
-    if table.num_columns > 2:
-        raise InputError(f"{source_name}: {table.num_columns} columns; keep the id and one list column")
-    return read_lists(table.column(1), source_name, table.column_names[1], first_row, num_features)
+    return vectors
 
 
 def read_lists(
     column: pa.ChunkedArray, source_name: str, title: str, first_row: int = 0, num_features: int | None = None
 ) -> np.ndarray:
-    """(num_rows, num_features) float32 from a column of lists of one length. Others as in `rows_from_table`."""
+    """(num_rows, num_features) float32 from a column of lists of one length. Others as in `stack_columns`."""
     import pyarrow.compute as pc
 
     lists = column.combine_chunks()
@@ -128,13 +130,6 @@ def read_lists(
         )
     values = pc.list_flatten(lists)
     return _numbers(values, source_name, title).reshape(len(lengths), -1)
-
-
-def _from_number_columns(table: pa.Table, source_name: str) -> np.ndarray:
-    names = table.column_names
-    return np.column_stack(
-        [_numbers(table.column(index), source_name, names[index]) for index in range(1, table.num_columns)]
-    )
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
