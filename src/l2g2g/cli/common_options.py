@@ -112,7 +112,7 @@ def takes_group(name: str, flags: dict[str, tuple[Any, Any]], make: Callable[...
 def with_parameters(
     command: Command, run: Callable[..., None], replaced: str | None, added: list[inspect.Parameter]
 ) -> Command:
-    """What runs a command: it has the command's parameters, but for one of them those that are added."""
+    """Give `run`, which calls a command, the parameters of the command, without `replaced` and with those added."""
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != replaced]
     head = [each.replace(kind=_KEYWORD) for each in own if each.kind is not each.VAR_KEYWORD]
     signature = inspect.Signature([*head, *added, *(each for each in own if each.kind is each.VAR_KEYWORD)])
