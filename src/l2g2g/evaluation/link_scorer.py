@@ -50,7 +50,6 @@ _LEAST_EDGES = 10  # validation edges below which nothing is fitted
 _PAIRS_AT_ONCE = 1 << 19
 SCORERS: dict[str, PairScorer] = {"inner": score_inner_products, "cosine": score_cosines}
 LOGISTIC = "logistic"
-LEAST_FOR_LOGISTIC = 10  # validation edges below which no logistic regression is fitted
 _RIDGE = 10.0  # about as many columns as vectors have numbers, and often few pairs
 
 
@@ -319,7 +318,7 @@ def score_vectors(vectors: np.ndarray, validation: Pairs | None, test: Pairs) ->
     if validation is None:
         return VectorScores("inner", None, tested)
     validated = {name: evaluate_links(vectors, validation, scorer) for name, scorer in SCORERS.items()}
-    if min(len(validation.positive), len(validation.negative)) >= LEAST_FOR_LOGISTIC:
+    if min(len(validation.positive), len(validation.negative)) >= _LEAST_EDGES:
         validated[LOGISTIC], tested[LOGISTIC] = _score_logistic(vectors, validation, test)
     return VectorScores(max(validated, key=lambda name: validated[name].auc), validated, tested)
 
