@@ -18,10 +18,9 @@ from torch import Tensor
 
 from l2g2g.alignment.align import align
 from l2g2g.alignment.frame import Frame, apply_frame, assemble
+from l2g2g.alignment.hierarchy import chain_rotations, grow_forest
 from l2g2g.alignment.laplacian import PatchLaplacian
-from l2g2g.alignment.pairs import PairMoments, measure_pairs
-from l2g2g.alignment.patch_tree import chain_rotations, grow_forest
-from l2g2g.alignment.procrustes import procrustes_maps
+from l2g2g.alignment.procrustes import PairMoments, measure_pairs, procrustes_maps
 from l2g2g.alignment.solve import Problem, Settings, solve_frame, solve_translations
 from l2g2g.alignment.synchronise import synchronise
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps

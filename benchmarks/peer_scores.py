@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, score_cosines, score_inner_products
-from l2g2g.graphs.non_edges import sample_non_edges
-from l2g2g.graphs.splits import LinkSplit, Pairs
+from l2g2g.graphs.splits import LinkSplit, Pairs, sample_non_edges
 
 MOST_PAIRS = 100_000  # a regression of at most a few hundred weights needs no more
 

@@ -20,8 +20,7 @@ import numpy as np
 
 from l2g2g.evaluation.clusters import unit_vectors
 from l2g2g.graphs.read_embedding import read_embedding
-from l2g2g.neighbours.exact import search_exactly
-from l2g2g.neighbours.factors import factors_by
+from l2g2g.neighbours.factors import factors_by, search_exactly
 from l2g2g.reports.projection import neighbours_kept, project
 
 STEPS, NEGATIVES = 200, 5

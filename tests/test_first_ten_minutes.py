@@ -503,8 +503,7 @@ def test_the_json_line_has_validation_scores_or_null(run, edges, tmp_path):
 def test_the_spectral_baseline_is_that_of_evaluate(noisy, run, tmp_path):
     """The same vectors on the same pairs: those of the contract, at the dimension of the run."""
     from l2g2g.config import make_config
-    from l2g2g.evaluation.baselines import fit_baseline
-    from l2g2g.evaluation.links import link_scores
+    from l2g2g.evaluation.links import fit_baseline, link_scores
     from l2g2g.graphs.splits import split_links
     from l2g2g.runs.embed import embed_graph
 

@@ -19,7 +19,7 @@ from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.__main__ import app, main
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.estimators.parameters import FIT_OPTIONS
-from l2g2g.evaluation.baselines import BASELINES
+from l2g2g.evaluation.links import BASELINES
 from l2g2g.methods import METHODS
 from l2g2g.options import PRESET_NAMES, in_python
 

@@ -389,7 +389,7 @@ class Config:
         group="training",
         least=0,
         below=1,
-        unset="0.7, 0.5 if patches lose many edges, 0 if all pairs are scored",
+        unset="0.7, 0.5 if many edges are in no patch, 0 if all pairs are scored (--pairs)",
         help="Fraction of the edges hidden from the encoder each epoch and then predicted; 0 hides nothing.",
         when="Set it to 0 for a short training.",
     )
@@ -398,10 +398,11 @@ class Config:
         accurate=None,
         group="training",
         unset="degree if the first layer has far more weights than the graph has edges",
-        help="How the second node of a non-edge is drawn: uniform, degree (by its degree to the power 0.75) or auto "
-        "(30 epochs of each; the validation edges decide).",
-        when="Use degree if an edge should rank above non-edges of nodes with the same degree, even if AUC stays the "
-        "same; auto takes a fifth more time and needs validation edges.",
+        help="How training draws non-edges: each node of the graph with the same probability (uniform), with a "
+        "probability that grows like its degree to the power 0.75 (degree), or what validation prefers after 30 epochs "
+        "of each (auto).",
+        when="Use degree if high-degree nodes fill the top of your rankings; AUC hardly changes. auto takes a fifth "
+        "more time and needs validation edges.",
     )
     schedule: Schedule = option(
         "constant",

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.alignment.align import align
-from l2g2g.alignment.sequence import align_sequence
+from l2g2g.alignment.align import align, align_sequence
 from l2g2g.errors import InputError, NumericalError
 
 

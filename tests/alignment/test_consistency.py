@@ -2,11 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.alignment.consistency import cycle_residuals, pair_counts, pair_residuals
-from l2g2g.alignment.pairs import measure_pairs
-from l2g2g.alignment.robust import entry_residuals
+from l2g2g.alignment.procrustes import measure_pairs
 from l2g2g.alignment.solve import Problem, Settings
-from l2g2g.alignment.synchronise import synchronise
+from l2g2g.alignment.synchronise import cycle_residuals, entry_residuals, pair_counts, pair_residuals, synchronise
 
 # Patch 0 has four neighbours; the others know each other well.
 EDGES = [(0, j) for j in (1, 2, 3, 4)] + [(i, j) for i in range(1, 8) for j in range(i + 1, 8) if (i + j) % 3]

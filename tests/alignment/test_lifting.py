@@ -3,11 +3,9 @@ import math
 import pytest
 import torch
 
+from l2g2g.alignment.hierarchy import correlations, grow_forest, lift_rotations
 from l2g2g.alignment.laplacian import PatchLaplacian
-from l2g2g.alignment.lifting import correlations, lift_rotations
-from l2g2g.alignment.pairs import measure_pairs
-from l2g2g.alignment.patch_tree import grow_forest
-from l2g2g.alignment.procrustes import procrustes_maps
+from l2g2g.alignment.procrustes import measure_pairs, procrustes_maps
 from l2g2g.alignment.rotations import disagreement, refine_rotations
 from l2g2g.alignment.synchronise import synchronise
 

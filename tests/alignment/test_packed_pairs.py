@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.alignment.packed_pairs import pack_pairs, packed_width, unpack_pairs
-from l2g2g.alignment.pairs import measure_pairs
+from l2g2g.alignment.procrustes import measure_pairs, pack_pairs, packed_width, unpack_pairs
 from l2g2g.alignment.synchronise import Frame, synchronise
 from l2g2g.patches.overlap_index import index_overlaps
 

@@ -89,8 +89,9 @@ def test_transforms_that_do_not_fit_are_refused(tmp_path):
         with pytest.raises(InputError, match=r"t\.npz"):
             apply_transform(points, tmp_path / "t.npz")
     np.savez(tmp_path / "t.npz", **{**whole, "scale": np.float64(1e300)})
-    with pytest.raises(NumericalError, match="beyond what float32 holds"):
-        apply_transform(points, tmp_path / "t.npz")
+    for values in (points, torch.from_numpy(points)):
+        with pytest.raises(NumericalError, match=r"beyond what (torch\.)?float32 holds"):
+            apply_transform(values, tmp_path / "t.npz")
     np.savez(tmp_path / "t.npz", rotation=np.eye(3), translation=np.ones(3), scale=np.float64(1))
     with pytest.raises(InputError, match="3 dimensions"):
         apply_transform(points, tmp_path / "t.npz")

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from l2g2g.alignment.hierarchy import chain_groups, cut_into_groups
+from l2g2g.alignment.hierarchy import chain_groups, chain_rotations, cut_into_groups, grow_forest
 from l2g2g.alignment.laplacian import PatchLaplacian
-from l2g2g.alignment.patch_tree import chain_rotations, grow_forest
 from l2g2g.alignment.rotations import _Landscape, disagreement, refine_rotations, transport
 
 

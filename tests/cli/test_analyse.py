@@ -29,9 +29,9 @@ def files(tmp_path_factory, planted):
 
 def test_clusters_of_a_file(run, files, tmp_path):
     code, out, err = run("cluster", files / "v.parquet", "-o", tmp_path / "c.csv")
-    assert (code, out) == (0, "")
-    assert "4 clusters by kmeans, the count of the highest silhouette" in err
-    assert "modularity" not in err
+    assert (code, err) == (0, f"wrote {tmp_path / 'c.csv'}\n")
+    assert "4 clusters by kmeans, the count of the highest silhouette" in out
+    assert "modularity" not in out
     table = pd.read_csv(tmp_path / "c.csv", index_col="id")
     ids, vectors = read_embedding(files / "v.parquet")
     expected = find_clusters(vectors, ids).to_pandas()
@@ -47,10 +47,20 @@ def test_the_graph_gives_the_modularity(run, files):
     assert (row["num_clusters"], row["criterion"], row["sizes"]) == (4, "modularity", [30] * 4)
     assert row["modularity"] == max(row["criterion_by_count"].values()) > 0.5
     assert row["silhouette"] > 0.8
-    code, out, err = run("cluster", files / "v.parquet", "-k", 3, "-q")
-    assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "id,cluster,similarity"
-    assert len(out.splitlines()) == 121
+    assert row["nodes"]["id"] == NAMES
+    assert {name: len(values) for name, values in row["nodes"].items()} == dict.fromkeys(
+        ("id", "cluster", "similarity"), 120
+    )
+
+
+def test_without_an_output_there_is_a_summary_and_not_every_node(run, files):
+    code, out, err = run("cluster", files / "v.parquet", "-k", 3)
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert err == "the table of all 120 nodes: -o FILE (.csv, .parquet or .jsonl), or --json\n"
+    arguments = ("classify", files / "v.parquet", "--labels", files / "labels.csv", "--column", "group")
+    code, out, err = run(*arguments)
+    assert (code, len(out.splitlines()), len(err.splitlines())) == (0, 1, 1)
+    assert run(*arguments, "-q") == (0, "", "")
 
 
 def test_classes_from_labels_of_half_the_nodes(run, files, tmp_path):
@@ -67,9 +77,9 @@ def test_classes_from_labels_of_half_the_nodes(run, files, tmp_path):
     ids, vectors = read_embedding(files / "v.parquet")
     expected = classify_nodes(vectors, table["label"].tolist(), ids).to_pandas()
     np.testing.assert_allclose(table["confidence"], expected["confidence"], rtol=1e-5)
-    code, _, err = run(*arguments, "--column", "group", "--classifier", "knn", "-o", tmp_path / "p.csv")
+    code, out, _ = run(*arguments, "--column", "group", "--classifier", "knn", "-o", tmp_path / "p.csv")
     assert code == 0
-    assert "accuracy 100.0 % on held-out labels (95 % interval 94.0 to 100.0 %), the largest class alone 25.0 %" in err
+    assert "accuracy 100.0 % on held-out labels (95 % interval 94.0 to 100.0 %), the largest class alone 25.0 %" in out
 
 
 def test_what_cannot_be_done_is_told_in_one_line(run, files, tmp_path):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g import cli
-from l2g2g.cli.completion import BASELINE_NAMES
+from l2g2g.cli.help import BASELINE_NAMES
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.graphs.block_model import BlockModel
 
@@ -128,7 +128,7 @@ def test_streams_results_on_stdout_and_messages_on_stderr(run, edges, tmp_path):
     first, second, third = err.splitlines()
     assert first == f"read {edges}: columns source → target, header skipped"
     assert second.startswith("edges: 120 nodes, ")
-    assert third.startswith("edges: chosen by validation AUC: ")
+    assert third.startswith("edges: best on the validation edges: ")
     assert run(*arguments, "--quiet") == (0, "", "")
 
 
@@ -303,6 +303,7 @@ def test_the_combined_scorer_is_chosen_and_told(run, labelled, tmp_path, from_st
     assert "unknown scorer 'other'" in err
 
 
+@pytest.mark.slow
 def test_the_table_of_all_measures(run, labelled):
     _, out, _ = run("evaluate", labelled, "--method", "gae", "--quiet", *FAST)
     assert "MRR" not in out
@@ -349,6 +350,7 @@ def test_no_validation_trains_on_all_edges(run, edges, tmp_path):
     assert np.abs(np.load(tmp_path / "held.npy") - np.load(tmp_path / "all.npy")).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_options_reach_the_run(run, edges, tmp_path):
     # With an alignment in the loop, which a shared encoder has only where it is asked for.
     base = ["embed", edges, "--json", *FAST, "--rotate", "--translate", "--structure", "none"]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from l2g2g.cli.completion import complete_words
+from l2g2g.cli.help import complete_words
 from l2g2g.methods import METHODS
 
 CALL = "import sys; sys.argv = ['l2g2g']; from l2g2g.__main__ import main; main()"

@@ -8,7 +8,7 @@ import pytest
 from usearch.index import Index
 
 from l2g2g import GAE
-from l2g2g.graphs.embedding_parts import write_output
+from l2g2g.estimators.estimator import load_model
 from l2g2g.graphs.write import write_embedding
 
 NAMES = np.array([f"n{number}" for number in range(120)], dtype=object)
@@ -30,7 +30,7 @@ def edges(tmp_path_factory, noisy):
 @pytest.fixture(scope="module", params=[".parquet", ".csv", ".txt", ".npy", "/"])
 def vectors(request, model, tmp_path_factory):
     path = f"{tmp_path_factory.mktemp('vectors')}/out{request.param}"
-    write_output(path, model.embedding_, NAMES)
+    write_embedding(path, model.embedding_, NAMES)
     return path
 
 
@@ -232,6 +232,20 @@ def test_the_expected_precision_of_a_list_is_near_the_true_one(run, finished, sc
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("scorer", ["auto", "vectors"])
+def test_python_gives_the_probabilities_of_the_command(run, finished, scorer):
+    folder, _ = finished
+    _, out, _ = run("predict", folder, "--top", 20, "--scorer", scorer, "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    loaded = load_model(folder)
+    found = loaded.top_links(20, scorer=scorer)
+    assert found.sources.tolist() == [row["source"] for row in rows]
+    np.testing.assert_allclose(found.probabilities, [row["probability"] for row in rows], rtol=1e-5)
+    pairs = list(zip(found.sources.tolist(), found.targets.tolist(), strict=True))
+    np.testing.assert_allclose(loaded.predict_links(pairs, scorer=scorer), found.probabilities, rtol=1e-4)
+
+
 def test_pairs_have_the_probabilities_of_the_list(run, finished, tmp_path):
     folder, _ = finished
     _, out, _ = run("predict", folder, "--top", 5, "--json")

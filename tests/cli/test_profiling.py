@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from l2g2g.cli.profiling import (
+from l2g2g.cli.profile import (
     Recording,
     _functions_of,
     _load_layers,

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from l2g2g import L2G2G, InputError, ResourceError, cli
-from l2g2g.cli.tracking import check_tracking, track, watch_training
+from l2g2g.cli.run_flags import check_tracking, track, watch_training
 from l2g2g.training.report import EpochReport
 
 pytest.importorskip("tensorboard")

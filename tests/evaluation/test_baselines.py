@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from l2g2g.cli.completion import BASELINE_NAMES
-from l2g2g.evaluation.baselines import BASELINES, fit_baseline
+from l2g2g.cli.help import BASELINE_NAMES
+from l2g2g.evaluation.links import BASELINES, fit_baseline
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Pairs
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from l2g2g.evaluation.hard_ranking import _by_turns, hard_candidates, rank_hard
+from l2g2g.evaluation.ranking import _by_turns, hard_candidates, rank_hard
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_edges, split_links
-from l2g2g.graphs.store import write_graph
-from l2g2g.graphs.training_graph import TrainingGraph
+from l2g2g.graphs.store import TrainingGraph, write_graph
 
 # A path 0 – 1 – 2 – 3 – 4 – 5 and two nodes alone; 7 has the features of 0, all others none.
 FEATURES = np.zeros((8, 2), np.float32)

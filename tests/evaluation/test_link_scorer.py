@@ -7,13 +7,12 @@ import pytest
 
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import InputError
-from l2g2g.evaluation.feature_rows import feature_cosines
 from l2g2g.evaluation.link_scorer import COLUMNS, FEATURE_COLUMN, LinkEvidence, LinkScorer, choose_scorer
 from l2g2g.evaluation.links import link_scores
+from l2g2g.evaluation.pair_features import feature_cosines
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Pairs, split_edges, split_links
-from l2g2g.graphs.store import write_graph
-from l2g2g.graphs.training_graph import TrainingGraph
+from l2g2g.graphs.store import TrainingGraph, write_graph
 
 
 def clustered_graph(seed=0, num_nodes=240, features=True):

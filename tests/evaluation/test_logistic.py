@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from l2g2g.evaluation.logistic import deal_folds, fit_logistic
+from l2g2g.evaluation.link_scorer import deal_folds, fit_logistic
 
 
 @pytest.mark.parametrize("ridge", [0.5, 1.0, 20.0])

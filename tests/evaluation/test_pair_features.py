@@ -8,8 +8,7 @@ import pytest
 from l2g2g.evaluation.pair_features import NeighbourEvidence
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_edges, split_links
-from l2g2g.graphs.store import write_graph
-from l2g2g.graphs.training_graph import TrainingGraph
+from l2g2g.graphs.store import TrainingGraph, write_graph
 
 # 0 – 1, 0 – 2, 1 – 2, 1 – 3, 2 – 3, 3 – 4, 4 – 5; node 6 alone. Degrees 2, 3, 3, 3, 2, 1, 0.
 GRAPH = Graph.from_arcs([0, 0, 1, 1, 2, 3, 4], [1, 2, 2, 3, 3, 4, 5], num_nodes=7)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from l2g2g.evaluation.link_scorer import score_vectors
 from l2g2g.evaluation.links import score_cosines
-from l2g2g.evaluation.vectors import score_vectors
 from l2g2g.graphs.splits import Pairs
 
 # Angles tell the pairs apart, lengths mislead: 0-1 and 2-3 are edges, 4 is long and near to nobody.

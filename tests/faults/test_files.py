@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g import cli
-from l2g2g.graphs import public_files
+from l2g2g.graphs import datasets
 
 RING = [(node, (node + step) % 30) for node in range(30) for step in (1, 2)]
 FAST = ["-m", "gae", "--epochs", "2", "--dim", "3", "--json"]
@@ -274,7 +274,7 @@ def server(tmp_path):
 def test_downloads_with_a_wrong_checksum(server, command, tmp_path, monkeypatch, happened):
     write_graph(tmp_path / "web" / "cora.npz")
     address = f"http://127.0.0.1:{server.server_port}/cora.npz"
-    monkeypatch.setitem(public_files.SOURCES, "cora", public_files.PublicSource(address))
+    monkeypatch.setitem(datasets.SOURCES, "cora", datasets.PublicSource(address))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, _, err = command("datasets", "--fetch", "cora", "--sha256", "0" * 64, "--json")
     assert code == 2

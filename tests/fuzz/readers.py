@@ -318,8 +318,8 @@ def read_vectors_of_others(folder):
 
 def read_node_table(folder):
     from l2g2g.graphs.node_columns import read_node_columns
-    from l2g2g.reports.map_columns import make_columns
-    from l2g2g.runs.vector_record import read_vector_record
+    from l2g2g.reports.layout import make_columns
+    from l2g2g.runs.record import read_vector_record
 
     found = read_node_columns(only(folder))
     np.save(folder / "vectors.npy", np.zeros((len(found.ids), 2), np.float32))
@@ -522,8 +522,7 @@ def render_record(folder):
 
 
 def journal_lines():
-    from l2g2g.paper.cells import Cell, GraphCell, run_cell
-    from l2g2g.paper.contenders import CONTENDERS
+    from l2g2g.paper.cells import CONTENDERS, Cell, GraphCell, run_cell
 
     graph = __import__("l2g2g").read_graph(np.array([(u % 40, v % 40) for u in range(40) for v in (u + 1, u + 2)]))
     lines = [run_cell(GraphCell("some"), lambda _: graph)]
@@ -539,8 +538,8 @@ def read_journal(folder):
     from l2g2g.paper.journal import Journal
     from l2g2g.paper.report import build_document, read_evidence
     from l2g2g.paper.runner import expect_seconds
-    from l2g2g.reports.markdown import render_markdown
     from l2g2g.reports.page import render_page
+    from l2g2g.reports.tables import render_markdown
 
     cell = Cell("some", options={"epochs": 1})
     journal = Journal(folder / "performance.jsonl")

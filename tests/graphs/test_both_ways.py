@@ -359,7 +359,7 @@ BAD = {
         ("f.parquet", table([*SIXTY, 3], [1.0] * 61)),
         "node 3 is in row 4 and again in row 61",
     ),
-    "features, parquet, null id": (*RING_CSV, ("f.parquet", table([*SIXTY, None], [1.0] * 61)), "row 61: the id is"),
+    "features, parquet, null id": (*RING_CSV, ("f.parquet", table([*SIXTY, None], [1.0] * 61)), "row 61: an id is"),
     "features, parquet, nan": (
         *RING_CSV,
         ("f.parquet", table(SIXTY, [1.0] * 59 + [np.nan])),

@@ -7,10 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import embedding_parts
-from l2g2g.graphs.embedding_parts import check_output, check_parts, is_parts, write_parts
+from l2g2g.graphs import write
 from l2g2g.graphs.read_embedding import read_embedding
-from l2g2g.graphs.write import write_embedding
+from l2g2g.graphs.write import check_output, check_parts, is_parts, write_embedding, write_parts
 
 from ..parallel.threads import run_ranks
 
@@ -20,7 +19,7 @@ NAMES = np.array([f"node {number}" for number in range(11)], object)
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(embedding_parts, "_PART_ROWS", 4)
+    monkeypatch.setattr(write, "_PART_ROWS", 4)
 
 
 @pytest.mark.parametrize("ids", [None, NAMES])
@@ -47,7 +46,7 @@ def test_what_fails_leaves_the_parts_before_it(tmp_path, monkeypatch):
     def fail(*_):
         raise InputError("no more")
 
-    monkeypatch.setattr(embedding_parts, "_write_part", fail)
+    monkeypatch.setattr(write, "_write_part", fail)
     with pytest.raises(InputError, match="no more"):
         write_parts(tmp_path / "parts", 2 * VECTORS)
     np.testing.assert_array_equal(read_embedding(tmp_path / "parts")[1], VECTORS)

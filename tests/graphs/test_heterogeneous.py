@@ -5,8 +5,8 @@ import pytest
 
 from l2g2g.evaluation.links import best_link_scores
 from l2g2g.graphs.datasets import load_dataset
-from l2g2g.graphs.heterogeneous import NUM_EDGES, NUM_NODES, VARIANTS
 from l2g2g.graphs.splits import split_links
+from l2g2g.graphs.stand_ins import NUM_EDGES, NUM_NODES, VARIANTS
 
 
 @pytest.fixture(scope="module")

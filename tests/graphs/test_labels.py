@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.checks import check_labels, number_classes
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.labels import check_labels, number_classes
 from l2g2g.graphs.read import read_graph
 
 

@@ -119,7 +119,7 @@ def test_an_id_of_two_nodes_and_options_of_files_are_refused(tmp_path):
     tables = write_tables(tmp_path / "tables", {"node": NUMBERS, "id": [*IDS[:-1], IDS[7]]})
     with pytest.raises(InputError, match=f"'{IDS[7]}' is in row 8 and again in row 300"):
         prepare(tables, tmp_path / "store")
-    with pytest.raises(InputError, match=f"'{IDS[7]}' is in row 7 and in row 299"):
+    with pytest.raises(InputError, match=f"'{IDS[7]}' is in row 8 and again in row 300"):
         read_graph(tables)
     with pytest.raises(InputError, match="leave --features out"):
         read_graph(tables, VECTORS)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs import non_edges
+from l2g2g.graphs import splits
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.non_edges import draw_non_edges, sample_non_edges
+from l2g2g.graphs.splits import draw_non_edges, sample_non_edges
 from l2g2g.graphs.store import write_graph
 
 CHI_SQUARE_7 = 24.3  # p = 0.001
@@ -54,8 +54,8 @@ def test_memory_and_disk_agree_for_every_block_size(share, block_entries, tmp_pa
 def test_how_many_attempts_are_looked_up_at_once_does_not_matter(most, candidates, monkeypatch):
     graph = random_graph(40, 0.5, seed=2)
     expected = draw_non_edges(graph, owners(150), 5).tolist()
-    monkeypatch.setattr(non_edges, "_MOST_ATTEMPTS", most)
-    monkeypatch.setattr(non_edges, "_CANDIDATES", candidates)
+    monkeypatch.setattr(splits, "_MOST_ATTEMPTS", most)
+    monkeypatch.setattr(splits, "_CANDIDATES", candidates)
     assert draw_non_edges(graph, owners(150), 5).tolist() == expected
 
 
@@ -99,12 +99,12 @@ def test_collisions_go_to_the_earlier_owner_and_the_lower_attempt(monkeypatch):
     """Candidates by hand: columns are owners, rows attempts; 9 nodes, no edge among these pairs."""
     graph = Graph.from_arcs([0], [8], num_nodes=9)
     table = np.array([[12, 12, 14, 10], [14, 13, 15, 10], [16, 16, 16, 17]])  # 10 is node 1 with itself
-    monkeypatch.setattr(non_edges, "_MOST_ATTEMPTS", 3)
+    monkeypatch.setattr(splits, "_MOST_ATTEMPTS", 3)
 
     def by_hand(streams, attempts, num_nodes):
         return table[list(attempts)][:, : len(streams)]
 
-    monkeypatch.setattr(non_edges, "_candidates", by_hand)
+    monkeypatch.setattr(splits, "_candidates", by_hand)
     # Owner 0 takes 12 before owner 1, who takes 13 in the next attempt; owner 3 waits for 17.
     assert (draw_non_edges(graph, owners(4), 0) @ [9, 1]).tolist() == [12, 13, 14, 17]
 
@@ -121,7 +121,7 @@ def test_all_non_edges_of_a_nearly_complete_graph_and_not_one_more():
 def test_a_table_of_non_edges_is_made_in_pieces(monkeypatch):
     graph = random_graph(50, 0.8, seed=5)
     expected = draw_non_edges(graph, owners(100), 1).tolist()
-    monkeypatch.setattr(non_edges, "_TABLE_CELLS", 120)
+    monkeypatch.setattr(splits, "_TABLE_CELLS", 120)
     assert draw_non_edges(graph, owners(100), 1).tolist() == expected
 
 

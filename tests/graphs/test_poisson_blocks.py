@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.poisson_blocks import PoissonBlockModel
+from l2g2g.graphs.block_model import PoissonBlockModel
 
 MEMBERSHIPS = sp.csr_array(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
 RATES = np.array([[0.6, 0.1], [0.1, 0.8]])

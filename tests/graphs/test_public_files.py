@@ -9,9 +9,8 @@ import pytest
 
 from l2g2g.cli import main
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import public_files
-from l2g2g.graphs.datasets import list_datasets, load_dataset
-from l2g2g.graphs.public_files import SOURCES, PublicSource, fetch_dataset
+from l2g2g.graphs import datasets
+from l2g2g.graphs.datasets import SOURCES, PublicSource, fetch_dataset, list_datasets, load_dataset
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def published(tmp_path, monkeypatch):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/cora.npz"
-    monkeypatch.setitem(public_files.SOURCES, "cora", PublicSource(address))
+    monkeypatch.setitem(datasets.SOURCES, "cora", PublicSource(address))
     yield folder / "cora.npz"
     server.shutdown()
     server.server_close()

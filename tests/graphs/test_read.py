@@ -303,7 +303,7 @@ def test_archive_of_scipy_and_weights(tmp_path):
         ({"adj_data": [1j, 1j]}, "real numbers"),
         ({"labels": [1]}, "labels have shape"),
         ({"node_names": ["a", "b"]}, "node_names have shape"),
-        ({"node_names": ["a", "b", "a"]}, "'a' is in row 0 and in row 2"),
+        ({"node_names": ["a", "b", "a"]}, "'a' is in row 1 and again in row 3"),
         (
             {"attr_indptr": [0, 0, 0, 0, 1], "attr_indices": [0], "attr_data": [1.0], "attr_shape": [4, 2]},
             "4 feature rows but 3 nodes",
@@ -369,7 +369,7 @@ def test_networkx_graphs():
     graph = read_graph(weighted)
     assert graph.node_ids.tolist() == [4, 2, 9]
     assert graph.edge_weights().tolist() == [0.5, 3.0]
-    with pytest.raises(InputError, match="'1' is in row 0 and in row 1"):
+    with pytest.raises(InputError, match="'1' is in row 1 and again in row 2"):
         read_graph(nx.Graph([(1, "1")]))
 
 

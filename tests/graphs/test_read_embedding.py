@@ -76,8 +76,8 @@ def test_numbers_alone_and_glove(tmp_path):
         ({"id": [1], "text": ["a"]}, "no column holds vectors"),
         ({"id": [1], "a": [[1.0]], "b": [[1.0]]}, "several columns hold lists"),
         ({"id": [1, 2], "a": [[1.0], [float("nan")]]}, "row 1 holds a number that is not finite"),
-        ({"id": [1, None], "a": [[1.0], [2.0]]}, "1 ids are missing"),
-        ({"id": [1.5], "a": [[1.0]]}, "the id column holds double"),
+        ({"id": [1, None], "a": [[1.0], [2.0]]}, "row 2: an id is missing"),
+        ({"id": [1.5], "a": [[1.0]]}, "id 1.5 is a decimal number"),
     ],
 )
 def test_what_is_refused(tmp_path, columns, message):

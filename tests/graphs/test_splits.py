@@ -169,6 +169,18 @@ def test_memory_and_disk_give_the_same_split_for_every_block_size(planted, fract
     assert (found.of(planted).train.adjacency != expected.train.adjacency).nnz == 0
 
 
+def test_no_way_of_reading_a_training_graph_shows_a_held_out_edge(planted, tmp_path):
+    expected = split_links(planted, seed=4).train.adjacency
+    train = split_links(write_graph(planted, tmp_path), seed=4).train
+    nodes = np.arange(planted.num_nodes)
+    for rows in (train.read_rows(0, len(nodes)), train.read_adjacency_of(nodes), train.pattern_of(nodes)):
+        assert (rows != expected).nnz == 0
+    assert (train.to_graph().adjacency != expected).nnz == 0
+    assert train.row_block(0, len(nodes)).indices.tolist() == expected.indices.tolist()
+    assert train.degrees.tolist() == np.diff(expected.indptr).tolist()
+    assert (train.num_edges, train.stored.num_edges) == (expected.nnz // 2, planted.num_edges)
+
+
 @pytest.mark.parametrize("protocol", ["heldout", "paper"])
 def test_the_papers_pairs_are_the_same_on_disk(planted, protocol, tmp_path):
     expected = split_links(planted, protocol=protocol, seed=6)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs import stored_text
-from l2g2g.graphs.array_folder import open_folder
+from l2g2g.graphs import array_folder
+from l2g2g.graphs.array_folder import decode_text, open_folder, read_text, text_arrays, write_text
 from l2g2g.graphs.array_writer import write_folder
-from l2g2g.graphs.stored_text import decode_text, read_text, text_arrays, write_text
 
 NAMES = np.array(["a", "", "Müller & Söhne", "日本", "x" * 300, "\n"], object)
 
@@ -20,7 +19,7 @@ def write(folder, names):
 
 @pytest.mark.parametrize("at_once", [2, 1 << 16])
 def test_names_come_back_in_parts(tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(stored_text, "_NAMES_AT_ONCE", at_once)
+    monkeypatch.setattr(array_folder, "_NAMES_AT_ONCE", at_once)
     arrays = write(tmp_path / "text", NAMES)
     assert read_text(arrays, "ids", 0, None).tolist() == NAMES.tolist()
     assert read_text(arrays, "ids", 2, 4).tolist() == NAMES[2:4].tolist()

@@ -106,7 +106,7 @@ def test_vectors_of_the_same_graph_without_known_nodes_are_the_same(trained):
 
 def test_top_links_are_the_highest_scores_without_edges(trained):
     model, graph, _, _ = trained
-    found = model.top_links(5)
+    found = model.top_links(5, scorer="vectors")
     decoder = model.fitted.model.decoder
     known = (graph.arcs if decoder.is_directed else graph.adjacency).toarray() > 0
     sources, targets = np.nonzero(~known & ~np.eye(NUM_NODES, dtype=bool))

@@ -5,7 +5,7 @@ import numpy as np
 from l2g2g.evaluation.pair_features import NeighbourEvidence
 from l2g2g.graphs.graph import Graph
 from l2g2g.models.spectral import spectral_vectors
-from l2g2g.neighbours.candidates import _by_neighbours, candidate_links
+from l2g2g.neighbours.learned import _by_neighbours, candidate_links
 
 
 def random_graph(seed=0):

@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from l2g2g.neighbours.groups import bound_scores, make_groups, principal_axes
+from l2g2g.neighbours.top_links import bound_scores, make_groups, principal_axes
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.neighbours.exact import search_exactly
-from l2g2g.neighbours.factors import ScoreFactors, factors_by
+from l2g2g.neighbours.factors import ScoreFactors, factors_by, search_exactly
 from l2g2g.neighbours.index import NeighbourIndex
 
 

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.neighbours import learned, recall
+from l2g2g.neighbours import index, learned
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 
 
@@ -51,7 +51,7 @@ def test_with_all_pairs_as_candidates_it_is_exact(monkeypatch, decoder, vectors,
 
 def test_recall_says_what_is_missed(monkeypatch, decoder, vectors, known, full):
     monkeypatch.setattr(learned, "_CANDIDATES", 3)
-    monkeypatch.setattr(recall, "_NODES", 160)  # every node
+    monkeypatch.setattr(index, "_NODES", 160)  # every node
     found = top_learned_links(decoder, vectors, 40, known)
     pairs = set(zip(found.sources.tolist(), found.targets.tolist(), strict=True))
     assert len(pairs) == 40

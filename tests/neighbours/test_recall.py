@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.neighbours.recall import measure_recall
+from l2g2g.neighbours.index import measure_recall
 from l2g2g.neighbours.top_links import TopLinks
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.paper.cells import Cell
+from l2g2g.paper.cells import CONTENDERS, Cell
 from l2g2g.paper.claims import CLAIMS
-from l2g2g.paper.contenders import CONTENDERS
 from l2g2g.paper.verdicts import Evidence
 
 

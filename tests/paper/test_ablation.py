@@ -9,8 +9,8 @@ from l2g2g.paper import ablation
 from l2g2g.paper.ablation import DEFAULT, FACTORS, PAPER, Effect, Variant, collect, effect_of
 from l2g2g.paper.report import build_document, read_evidence
 from l2g2g.paper.study import Choice
-from l2g2g.reports.document import Entry
-from l2g2g.reports.markdown import render_section
+from l2g2g.reports.page import Entry
+from l2g2g.reports.tables import render_section
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -2,7 +2,7 @@
 
 from l2g2g.paper import claims
 from l2g2g.paper.claims import CLAIMS
-from l2g2g.paper.paper_numbers import SIZES
+from l2g2g.paper.results import SIZES
 from l2g2g.paper.verdicts import Evidence
 
 

@@ -2,7 +2,7 @@
 
 from l2g2g.paper import datasets_table
 from l2g2g.paper.cells import GraphCell, run_cell
-from l2g2g.paper.paper_numbers import SIZES
+from l2g2g.paper.results import SIZES
 from l2g2g.paper.study import Choice
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from l2g2g.graphs.stand_ins import STAND_INS
 from l2g2g.paper import ablation, complexity, cuts, patches
-from l2g2g.paper.paper_numbers import SCORES, SIZES
+from l2g2g.paper.results import SCORES, SIZES
 from l2g2g.paper.study import timing_options
 
 BOTH = "L2G2G outperforms both FastGAE and GAE+L2G on most experiments (AUC)"

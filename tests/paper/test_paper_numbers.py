@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from l2g2g.paper.paper_numbers import SCORES, SIZES, printed_score
+from l2g2g.paper.results import SCORES, SIZES, printed_score
 
 PAPER = Path(__file__).parents[2].parent / "shared" / "paper" / "l2g2g.tex"
 needs_paper = pytest.mark.skipif(not PAPER.is_file(), reason=f"the paper's source {PAPER} is missing")

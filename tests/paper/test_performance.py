@@ -1,9 +1,9 @@
 """Performance: which cells, and that tables hold what the lines say beside what the paper prints."""
 
 from l2g2g.paper import cuts, performance
-from l2g2g.paper.contenders import CONTENDERS
+from l2g2g.paper.cells import CONTENDERS
 from l2g2g.paper.study import Choice
-from l2g2g.reports.document import DataTable, Entry
+from l2g2g.reports.page import DataTable, Entry
 
 
 def tables(blocks):

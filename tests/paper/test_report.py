@@ -18,9 +18,8 @@ from l2g2g.paper import complexity, datasets_table, heterogeneous, patch_time, p
 from l2g2g.paper import report as reporting
 from l2g2g.paper.report import BEGIN, COMMANDS, END, build_document, insert_report, read_evidence
 from l2g2g.reports.charts import Chart, Panel, Series, draw_chart
-from l2g2g.reports.document import Code, DataTable, Document, Entry, Section
-from l2g2g.reports.markdown import render_markdown
-from l2g2g.reports.page import render_page
+from l2g2g.reports.page import Code, DataTable, Document, Entry, Section, render_page
+from l2g2g.reports.tables import render_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOSTILE = """<script>window.hacked = 1</script><img src="http://127.0.0.1:9/x" onerror="window.hacked = 2">'"&"""

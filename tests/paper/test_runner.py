@@ -30,6 +30,7 @@ def keys_in(path):
     return keys
 
 
+@pytest.mark.slow
 def test_a_restart_runs_only_what_is_missing(data_dir, tmp_path):
     path = tmp_path / "cells.jsonl"
     first = run_cells(cells_of(2), path, data_dir=data_dir)

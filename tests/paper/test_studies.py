@@ -3,14 +3,14 @@
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.heterogeneous import VARIANTS
+from l2g2g.graphs.stand_ins import VARIANTS
 from l2g2g.paper import complexity, cuts, heterogeneous, patch_time, patches, training_time
-from l2g2g.paper.contenders import CONTENDERS, choose_contenders, contender_of
+from l2g2g.paper.cells import CONTENDERS, choose_contenders, contender_of
 from l2g2g.paper.report import STUDIES
 from l2g2g.paper.results import describe, latest, limits, pick, signed
 from l2g2g.paper.study import Choice, timing_options
 from l2g2g.reports.charts import Chart, draw_chart
-from l2g2g.reports.document import DataTable, Entry
+from l2g2g.reports.page import DataTable, Entry
 
 
 @pytest.mark.parametrize("name", STUDIES)

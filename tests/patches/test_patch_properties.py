@@ -1,6 +1,7 @@
 """Patches, of any graph and partition: every node in one, neighbours overlap, and the patch graph hangs together."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix
@@ -30,6 +31,7 @@ def patch_nodes(patch_set):
     return np.split(patch_set.global_nodes, patch_set.offsets[1:-1])
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(cut=cut_graphs(), overlap=st.integers(1, 6))
 def test_every_node_is_in_the_patch_of_its_cluster(cut, overlap):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from l2g2g.reports.dots import DotGroup, DotRow, plot_differences
+from l2g2g.reports.charts import DotGroup, DotRow, plot_differences
 
 GROUPS = [
     DotGroup("first (0 = base)", [DotRow("mask: none", {"a": (-0.4, 0.1), "b": (12.0, 3.0)}), DotRow("skip: no", {})]),

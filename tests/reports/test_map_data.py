@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from l2g2g.reports import map_data
-from l2g2g.reports.map_columns import make_columns
+from l2g2g.reports.layout import make_columns
 from l2g2g.reports.map_data import lead_columns, make_map, quantise_places, quantise_vectors
 
 

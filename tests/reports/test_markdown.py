@@ -1,8 +1,8 @@
 """Markdown: every block, and nothing from data that would be more than text."""
 
 from l2g2g.reports.charts import Chart
-from l2g2g.reports.document import Code, DataTable, Document, Entry, Picture, Section
-from l2g2g.reports.markdown import render_markdown
+from l2g2g.reports.page import Code, DataTable, Document, Entry, Picture, Section
+from l2g2g.reports.tables import render_markdown
 
 
 def test_words_stand_left_and_figures_right():

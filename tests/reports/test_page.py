@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from l2g2g.reports.document import DataTable, Document, Entry, Picture, Section
-from l2g2g.reports.page import render_page, render_table
+from l2g2g.reports.page import DataTable, Document, Entry, Picture, Section, render_page, render_table
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.reports.partners import SHORTLIST, Partners
+from l2g2g.reports.map_data import SHORTLIST, Partners
 
 KINDS = ["inner", "cosine", "distance", "product", "asymmetric"]
 

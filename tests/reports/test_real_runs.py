@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 
 from l2g2g.config import make_config
 from l2g2g.graphs.read import read_graph
-from l2g2g.reports.partners import Partners
+from l2g2g.reports.map_data import Partners
 from l2g2g.reports.projection import neighbours_kept, project
 from l2g2g.reports.run_page import render_run
 from l2g2g.runs.artefact import open_artefact

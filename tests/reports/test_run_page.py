@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from l2g2g.reports import map_data
-from l2g2g.reports.map_columns import make_columns
-from l2g2g.reports.partners import Partners
+from l2g2g.reports.layout import make_columns
+from l2g2g.reports.map_data import Partners
 from l2g2g.reports.run_page import render_run
 from l2g2g.training.state import History
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from l2g2g.evaluation.intervals import Interval
-from l2g2g.reports.summary import cards, explain_pairs, summarise
+from l2g2g.reports.run_page import cards, explain_pairs, summarise
 from l2g2g.runs.record import PatchFacts
 
 

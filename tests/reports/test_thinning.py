@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from l2g2g.reports.layout import thin
 from l2g2g.reports.run_page import render_run
-from l2g2g.reports.thinning import thin
 
 
 def test_nodes_keep_what_is_theirs(record):

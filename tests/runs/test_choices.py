@@ -14,7 +14,6 @@ from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.models.structure import fit_structure
 from l2g2g.runs import choices
-from l2g2g.runs.baselines import evaluate_baseline
 from l2g2g.runs.choices import (
     Choice,
     choose_assembly,
@@ -27,7 +26,7 @@ from l2g2g.runs.choices import (
     needed_gain,
 )
 from l2g2g.runs.embed import embed_graph
-from l2g2g.runs.evaluate import evaluate_graph
+from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph
 from l2g2g.runs.rank_split import share_split
 
 from ..parallel.threads import run_ranks

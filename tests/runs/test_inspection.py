@@ -7,7 +7,7 @@ import torch
 from l2g2g.alignment.align import align
 from l2g2g.alignment.frame import Frame
 from l2g2g.patches.overlap import make_patches
-from l2g2g.runs.inspection import patch_residuals
+from l2g2g.runs.run import patch_residuals
 
 
 def test_residuals_are_those_of_align(planted):

@@ -13,7 +13,7 @@ from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.patches.store import open_patches
 from l2g2g.runs import patches as run_patches
 from l2g2g.runs.patches import find_patches
-from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.resources import Stopwatch
 
 CONFIG = make_config(dim=4, patches=3, threads=1)
 OPEN = replace(CONFIG, patches=None)

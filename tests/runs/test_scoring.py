@@ -9,8 +9,8 @@ from l2g2g.config import make_config
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.runs import scoring
+from l2g2g.runs.resources import Stopwatch
 from l2g2g.runs.scoring import directed_measures, further_measures, score_spectral, spectral_dim
-from l2g2g.runs.stopwatch import Stopwatch
 
 
 def test_the_spectral_baseline_is_left_out_where_it_is_too_large(planted, monkeypatch, caplog):

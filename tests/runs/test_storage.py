@@ -16,7 +16,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.splits import split_edges
 from l2g2g.graphs.store import open_graph, write_graph
-from l2g2g.graphs.training_store import write_training_graph
+from l2g2g.graphs.store_writer import write_training_graph
 from l2g2g.graphs.write import write_embedding
 from l2g2g.patches.store import has_patches, open_patches
 from l2g2g.runs import candidate, sources, storage
@@ -337,7 +337,7 @@ def test_ids_on_disk_are_written_in_all_formats(plain, tmp_path, monkeypatch):
     named = replace(plain, node_ids=np.array([f"n{node}" for node in range(120)], dtype=object))
     stored = write_graph(named, tmp_path / "store")
     vectors = np.random.default_rng(0).random((120, 3), dtype=np.float32)
-    from l2g2g.graphs.stored_ids import node_ids_of
+    from l2g2g.graphs.store import node_ids_of
 
     for ending in ("parquet", "csv", "txt", "npy"):
         path = tmp_path / f"out.{ending}"

@@ -12,7 +12,7 @@ from l2g2g.parallel.communicator import LOCAL
 from l2g2g.runs.candidate import Candidates
 from l2g2g.runs.columns import Columns
 from l2g2g.runs.patches import find_patches
-from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.resources import Stopwatch
 from l2g2g.runs.training import run_split
 
 SMALL = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}

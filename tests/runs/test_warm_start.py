@@ -9,8 +9,7 @@ from l2g2g import GAE, GAEL2G, L2G2G, InputError
 from l2g2g.config import make_config
 from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.non_edges import sample_non_edges
-from l2g2g.graphs.splits import Pairs
+from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.runs.warm_start import check_continues, find_rotation
 
 

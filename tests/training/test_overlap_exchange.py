@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from l2g2g.alignment.pairs import measure_pairs
-from l2g2g.alignment.procrustes import procrustes_maps
+from l2g2g.alignment.procrustes import measure_pairs, procrustes_maps
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.training.overlap_exchange import OverlapExchange
 

@@ -1,4 +1,4 @@
-"""The public `align`: embeddings trained apart, by anyone and with any method, brought into one space."""
+"""The public `align` and `align_sequence`: embeddings trained apart, by any method, brought into one space."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from scipy.sparse.csgraph import connected_components
 from l2g2g.alignment.frame import Frame
 from l2g2g.alignment.patch_input import read_patches
 from l2g2g.alignment.polar import Route
-from l2g2g.alignment.residuals import Residuals
 from l2g2g.alignment.solve import Weights
-from l2g2g.alignment.streaming import SharedNodes, measure_residuals, stream_embedding
+from l2g2g.alignment.streaming import Residuals, SharedNodes, measure_residuals, stream_embedding
 from l2g2g.alignment.synchronise import synchronise
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.patches.overlap_index import OverlapIndex
@@ -237,3 +236,61 @@ def _describe(aligned: AlignedEmbedding, worst: int) -> str:
         shown = ", ".join(map(str, aligned.isolated[:worst]))
         lines.append(f"{len(aligned.isolated):,} isolated patches: {shown}")
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedSequence:
+    """Snapshots in the frame of the first.
+
+    Attributes:
+        snapshots: one (num_local, dim) array or tensor per snapshot, rows as they came.
+        rotations, translations, scales: of each snapshot, as in `AlignedEmbedding`.
+        residuals: how far shared nodes moved between the snapshots that were compared.
+    """
+
+    snapshots: list[Any]
+    rotations: Any
+    translations: Any
+    scales: Any
+    residuals: Residuals
+
+
+def align_sequence(snapshots: Sequence[tuple[Any, Any]], window: int = 1, **options: Any) -> AlignedSequence:
+    """Align every snapshot with the ``window`` before it; the first keeps its coordinates.
+
+    Nodes move between snapshots, so nothing is averaged: each snapshot keeps its own coordinates of a node.
+
+    Args:
+        snapshots: (nodes, coordinates) in order of time.
+        window: 1 for a chain; more compares each snapshot with several before it, which drifts less.
+        options: ``rotate, translate, scale, weights, robust, route`` of `synchronise`.
+    """
+    if window < 1:
+        raise InputError(f"window must be at least 1, not {window}")
+    source = read_patches(snapshots)
+    pairs = [(later - back, later) for later in range(len(snapshots)) for back in range(1, min(window, later) + 1)]
+    shared = SharedNodes.gather(source, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+    frame = synchronise(
+        shared.coordinates.double(),
+        shared.offsets,
+        shared.overlaps,
+        patch_sizes=torch.from_numpy(np.diff(source.offsets)),
+        **options,
+    )
+    frame = hold_patch(frame, 0, patch_components(shared.overlaps))
+    residuals = measure_residuals(source, shared, frame)
+    rounded = Frame(*(part.to(source.dtype) for part in (frame.rotations, frame.translations, frame.scales)))
+    aligned = [source.export(_transform(source.load(i), rounded, i)) for i in range(source.num_patches)]
+    return AlignedSequence(
+        aligned,
+        source.export(rounded.rotations),
+        source.export(rounded.translations),
+        source.export(rounded.scales),
+        residuals,
+    )
+
+
+def _transform(values: torch.Tensor, frame: Frame, patch: int) -> torch.Tensor:
+    if patch == 0:
+        return values  # to the bit
+    return torch.addmm(frame.translations[patch], values, frame.scales[patch] * frame.rotations[patch])

@@ -28,18 +28,23 @@ from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 _MOST_NODES = 2**53  # what a float still counts
 
 
+class _Fields:
+    """Arrays and numbers that are exchanged as a file."""
+
+    def save(self, path: str | Path) -> None:
+        """Write an ``.npz`` file of all fields, without pickle."""
+        with Path(path).open("wb") as file:
+            fields: dict[str, Any] = {name: np.asarray(value) for name, value in vars(self).items()}
+            np.savez(file, **fields)
+
+
 @dataclass(frozen=True, eq=False)
-class OverlapExport:
+class OverlapExport(_Fields):
     """What leaves a party: ids (num_shared,), coordinates (num_shared, dim), and its number of nodes."""
 
     nodes: np.ndarray
     coordinates: np.ndarray
     num_nodes: int
-
-    def save(self, path: str | Path) -> None:
-        """Write an ``.npz`` file without pickle."""
-        with Path(path).open("wb") as file:
-            np.savez(file, nodes=self.nodes, coordinates=self.coordinates, num_nodes=np.int64(self.num_nodes))
 
     @staticmethod
     def load(path: str | Path) -> OverlapExport:
@@ -57,17 +62,12 @@ class OverlapExport:
 
 
 @dataclass(frozen=True, eq=False)
-class PartyTransform:
+class PartyTransform(_Fields):
     """What comes back: rotation (dim, dim), translation (dim,) and scale of one party."""
 
     rotation: np.ndarray
     translation: np.ndarray
     scale: float
-
-    def save(self, path: str | Path) -> None:
-        """Write an ``.npz`` file without pickle."""
-        with Path(path).open("wb") as file:
-            np.savez(file, rotation=self.rotation, translation=self.translation, scale=np.float64(self.scale))
 
     @staticmethod
     def load(path: str | Path) -> PartyTransform:
@@ -171,9 +171,12 @@ def apply_transform(coordinates: Any, transform: PartyTransform | str | Path) ->
         raise InputError(f"the transform is for {len(linear)} dimensions, the coordinates are {tuple(values.shape)}")
     if isinstance(values, torch.Tensor):
         matrix, move = (torch.from_numpy(part).to(values) for part in (linear, transform.translation))
-        return values @ matrix + move
-    with np.errstate(over="ignore", invalid="ignore"):
-        moved = values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
-    if not np.isfinite(moved).all():
+        moved = values @ matrix + move
+        is_finite = bool(torch.isfinite(moved).all())
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = values @ linear.astype(values.dtype) + transform.translation.astype(values.dtype)
+        is_finite = bool(np.isfinite(moved).all())
+    if not is_finite:
         raise NumericalError(f"the transform takes coordinates beyond what {values.dtype} holds; solve it again")
     return moved

@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 from l2g2g.alignment.frame import Frame
-from l2g2g.alignment.hierarchy import chain_groups
+from l2g2g.alignment.hierarchy import (
+    PatchForest,
+    chain_groups,
+    chain_rotations,
+    correlations,
+    grow_forest,
+    lift_rotations,
+)
 from l2g2g.alignment.laplacian import PatchLaplacian, Solver
-from l2g2g.alignment.lifting import correlations, lift_rotations
-from l2g2g.alignment.pairs import PairMoments, measure_pairs
-from l2g2g.alignment.patch_tree import PatchForest, chain_rotations, grow_forest
 from l2g2g.alignment.polar import Route, polar_factor
-from l2g2g.alignment.procrustes import PairwiseMaps, procrustes_maps
+from l2g2g.alignment.procrustes import PairMoments, PairwiseMaps, measure_pairs, procrustes_maps
 from l2g2g.alignment.rotations import attach_gradient, disagreement, refine_rotations, spectral_rotations
 from l2g2g.errors import InputError
 from l2g2g.patches.overlap_index import OverlapIndex
@@ -96,7 +100,7 @@ def solve_frame(problem: Problem) -> Frame:
     if settings.scale:
         scales = solve_scales(moments, laplacian, forest, problem.patch_sizes)
     if maps is not None:
-        rotations = solve_rotations(maps, moments, overlaps.edges, laplacian, forest, problem.previous, settings)
+        rotations = solve_rotations(problem, maps, moments, laplacian, forest)
         rotations = pin_rotations(rotations, forest, problem.patch_sizes, problem.previous, settings.route)
     if settings.translate:
         translations = solve_translations(moments, rotations, scales, laplacian, forest, problem.patch_sizes)
@@ -138,18 +142,13 @@ def _trust(weights: Tensor, maps: PairwiseMaps | None) -> Tensor:
 
 
 def solve_rotations(
-    maps: PairwiseMaps,
-    moments: PairMoments,
-    edges: Tensor,
-    laplacian: PatchLaplacian,
-    forest: PatchForest,
-    previous: Frame | None,
-    settings: Settings,
+    problem: Problem, maps: PairwiseMaps, moments: PairMoments, laplacian: PatchLaplacian, forest: PatchForest
 ) -> Tensor:
     """Return S (num_patches, dim, dim) that minimise Σ w ‖S_i − R_ij S_j‖², in an arbitrary gauge."""
+    edges, settings = problem.overlaps.edges, problem.settings
     constant = PairwiseMaps(maps.relative.detach(), maps.deficient)
     with torch.no_grad():
-        start = _start(constant, moments, edges, laplacian, forest, previous, settings)
+        start = _start(problem, constant, moments, laplacian, forest)
         rotations = refine_rotations(
             start, edges, constant.relative, laplacian, tolerance=settings.tolerance, max_steps=settings.max_steps
         ).rotations
@@ -160,19 +159,14 @@ def solve_rotations(
 
 
 def _start(
-    maps: PairwiseMaps,
-    moments: PairMoments,
-    edges: Tensor,
-    laplacian: PatchLaplacian,
-    forest: PatchForest,
-    previous: Frame | None,
-    settings: Settings,
+    problem: Problem, maps: PairwiseMaps, moments: PairMoments, laplacian: PatchLaplacian, forest: PatchForest
 ) -> Tensor:
     """Return the best of the spanning tree, the previous frame and the relaxation that the size allows.
 
     Where even the best disagrees a lot and no previous frame is to be followed, a detour through more dimensions
     looks for a better one.
     """
+    edges, previous, settings = problem.overlaps.edges, problem.previous, problem.settings
     num_patches, dim = len(forest.parents), maps.relative.shape[-1]
     if previous is not None and disagreement(previous.rotations, edges, maps.relative, laplacian.weights) < _CLOSE:
         return previous.rotations

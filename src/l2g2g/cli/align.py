@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from l2g2g.cli.common_options import JsonOption, OutputOption, QuietOption
-from l2g2g.cli.completion import complete_words
-from l2g2g.cli.help import App
+from l2g2g.cli.help import App, complete_words
 from l2g2g.errors import InputError
 
 WEIGHTS, ASSEMBLIES = ("overlap", "uniform"), ("mean", "median")
@@ -83,7 +82,7 @@ def align(
     write_embedding(output, aligned.embedding, aligned.nodes)
     names = [str(path) for path in patches]
     if report is not None:
-        from l2g2g.reports.alignment_page import render_alignment
+        from l2g2g.reports.run_page import render_alignment
 
         write_text(report, render_alignment(aligned, names))
     if as_json:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
-from l2g2g.cli.completion import complete_words
+from l2g2g.cli.help import complete_words
 from l2g2g.cli.neighbours import EmbeddingArgument
 from l2g2g.errors import InputError
 
@@ -71,26 +70,19 @@ def cluster(
     how: dict[str, Any] = {"method": method, "num_clusters": k, "min_size": min_size, "seed": seed}
     found = find_clusters(record.vectors, record.node_ids, edges=record.edges, **how)
     names = name_clusters(found, record.label_texts(), record.degrees)
-    _write(output, found, quiet or as_json)
-    if as_json:
-        line = {
-            "num_nodes": len(found.numbers),
-            "num_clusters": found.num_clusters,
-            "method": found.method,
-            "criterion": found.criterion,
-            "criterion_by_count": found.by_count,
-            "silhouette": found.silhouette,
-            "modularity": found.modularity,
-            "sizes": found.sizes.tolist(),
-            "names": names,
-            "num_in_no_cluster": int((found.numbers < 0).sum()),
-            "output": None if output is None else str(output),
-        }
-        typer.echo(json.dumps(line))
-    elif output is None:
-        _print(found)
-    if not quiet and not as_json:
-        _say_clusters(found, names)
+    facts = {
+        "num_nodes": len(found.numbers),
+        "num_clusters": found.num_clusters,
+        "method": found.method,
+        "criterion": found.criterion,
+        "criterion_by_count": found.by_count,
+        "silhouette": found.silhouette,
+        "modularity": found.modularity,
+        "sizes": found.sizes.tolist(),
+        "names": names,
+        "num_in_no_cluster": int((found.numbers < 0).sum()),
+    }
+    _report(found, facts, _describe_clusters(found, names), output, as_json=as_json, quiet=quiet)
 
 
 def classify(
@@ -131,34 +123,25 @@ def classify(
     record = _open(embedding, training, None, None)
     given = _labels(record, labels, column, embedding)
     found = classify_nodes(record.vectors, given, record.node_ids, classifier=classifier, seed=seed)
-    _write(output, found, quiet or as_json)
-    if as_json:
-        accuracy = found.accuracy
-        line = {
-            "num_nodes": len(found.predicted),
-            "num_labelled": found.num_labelled,
-            "num_classes": found.num_classes,
-            "classifier": found.classifier,
-            "accuracy": accuracy.value,
-            "accuracy_low": accuracy.low,
-            "accuracy_high": accuracy.high,
-            "majority": found.majority,
-            "macro_f1": found.macro_f1,
-            "output": None if output is None else str(output),
-        }
-        typer.echo(json.dumps(line))
-    elif output is None:
-        _print(found)
-    if not quiet and not as_json:
-        _say_classes(found)
+    facts = {
+        "num_nodes": len(found.predicted),
+        "num_labelled": found.num_labelled,
+        "num_classes": found.num_classes,
+        "classifier": found.classifier,
+        "accuracy": found.accuracy.value,
+        "accuracy_low": found.accuracy.low,
+        "accuracy_high": found.accuracy.high,
+        "majority": found.majority,
+        "macro_f1": found.macro_f1,
+    }
+    _report(found, facts, [_describe_classes(found)], output, as_json=as_json, quiet=quiet)
 
 
 def _open(path: Path, training: str | None, graph: str | None, data_dir: Path | None) -> RunRecord:
     from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.runs.artefact import open_artefact
-    from l2g2g.runs.record import read_record
+    from l2g2g.runs.record import read_record, read_vector_record, with_edges
     from l2g2g.runs.sources import read_whole
-    from l2g2g.runs.vector_record import read_vector_record, with_edges
 
     if not path.exists():
         raise InputError(f"{path}: no such embedding file or run directory")
@@ -178,7 +161,7 @@ def _labels(record: RunRecord, path: Path | None, column: str | None, embedding:
         else:
             raise InputError(f"{embedding}: keeps no labels; give them with --labels FILE")
     else:
-        from l2g2g.runs.vector_record import with_table
+        from l2g2g.runs.record import with_table
 
         columns = with_table(record, path)[0].columns
         own = [title for title in columns if title not in record.columns] or list(columns)
@@ -191,22 +174,33 @@ def _labels(record: RunRecord, path: Path | None, column: str | None, embedding:
     return columns[column]
 
 
-def _write(output: Path | None, found: Clusters | Classified, quiet: bool) -> None:
-    from l2g2g.graphs.write_table import write_table
+def _report(
+    found: Clusters | Classified,
+    facts: dict[str, Any],
+    summary: list[str],
+    output: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write the table of all nodes, or say how to get it; print the summary, or facts and table as one JSON line."""
+    from l2g2g.graphs.write_table import plain_columns, write_table
 
+    columns = found.columns()
     if output is not None:
-        write_table(output, found.columns())
-        if not quiet:
-            typer.echo(f"wrote {output}", err=True)
+        write_table(output, columns)
+    if as_json:
+        nodes = {"nodes": dict(zip(columns, plain_columns(columns), strict=True))} if output is None else {}
+        typer.echo(json.dumps({**facts, "output": None if output is None else str(output), **nodes}))
+    elif not quiet:
+        for line in summary:
+            typer.echo(line)
+        remedy = f"the table of all {facts['num_nodes']:,} nodes: -o FILE (.csv, .parquet or .jsonl), or --json"
+        typer.echo(f"wrote {output}" if output is not None else remedy, err=True)
 
 
-def _print(found: Clusters | Classified) -> None:
-    from l2g2g.graphs.write_table import print_csv
-
-    print_csv(sys.stdout, found.columns())
-
-
-def _say_clusters(found: Clusters, names: list[str]) -> None:
+def _describe_clusters(found: Clusters, names: list[str]) -> list[str]:
+    """How good the clusters are, then a line for each of the largest."""
     why = {
         "given": "as given",
         "density": "by density",
@@ -221,19 +215,17 @@ def _say_clusters(found: Clusters, names: list[str]) -> None:
     outside = int((found.numbers < 0).sum())
     if outside:
         parts.append(f"{outside:,} nodes in none")
-    typer.echo("; ".join(parts), err=True)
-    for number, (size, name) in enumerate(zip(found.sizes[:_SHOWN].tolist(), names, strict=False)):
-        typer.echo(f"  {number:>3}  {size:>9,} nodes  {name}", err=True)
-    if found.num_clusters > _SHOWN:
-        typer.echo(f"  and {found.num_clusters - _SHOWN} more", err=True)
+    more = [f"  and {found.num_clusters - _SHOWN} more"] if found.num_clusters > _SHOWN else []
+    sizes = zip(found.sizes[:_SHOWN].tolist(), names, strict=False)
+    listed = [f"  {number:>3}  {size:>9,} nodes  {name}" for number, (size, name) in enumerate(sizes)]
+    return ["; ".join(parts), *listed, *more]
 
 
-def _say_classes(found: Classified) -> None:
+def _describe_classes(found: Classified) -> str:
     accuracy = found.accuracy
-    typer.echo(
+    return (
         f"accuracy {100 * accuracy.value:.1f} % on held-out labels (95 % interval {100 * accuracy.low:.1f} to "
         f"{100 * accuracy.high:.1f} %), the largest class alone {100 * found.majority:.1f} %; macro F1 "
         f"{100 * found.macro_f1:.1f} %; {found.num_labelled:,} labelled nodes of {found.num_classes} classes, "
-        f"{found.classifier}, 5-fold",
-        err=True,
+        f"{found.classifier}, 5-fold"
     )

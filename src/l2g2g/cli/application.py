@@ -15,14 +15,13 @@ import typer
 
 from l2g2g.cli.align import align, party
 from l2g2g.cli.analyse import classify, cluster
-from l2g2g.cli.datasets import datasets
 from l2g2g.cli.embed import embed
 from l2g2g.cli.evaluate import evaluate
 from l2g2g.cli.help import App
 from l2g2g.cli.messages import say
 from l2g2g.cli.neighbours import neighbours, predict
 from l2g2g.cli.plan import plan
-from l2g2g.cli.prepare import prepare
+from l2g2g.cli.prepare import datasets, prepare
 from l2g2g.cli.ranks import is_later_rank
 from l2g2g.cli.report import explore, report
 from l2g2g.cli.split import split

@@ -18,6 +18,8 @@ from l2g2g.cli.common_options import (
     PresetOption,
     QuietOption,
     SeedOption,
+    takes_settings,
+    takes_tables,
 )
 from l2g2g.cli.help import panel_name
 from l2g2g.cli.messages import say_plan
@@ -32,15 +34,12 @@ from l2g2g.cli.model import (
 )
 from l2g2g.cli.profile import note_run, takes_profile
 from l2g2g.cli.ranks import make_rank_config, on_own_device, takes_ranks
-from l2g2g.cli.run_flags import takes_run
-from l2g2g.cli.table_flags import takes_tables
-from l2g2g.cli.tracking import check_tracking, watch_training
-from l2g2g.cli.training_options import takes_settings
+from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph_store import GraphStore
+    from l2g2g.runs.resources import Stopwatch
     from l2g2g.runs.run import Run
-    from l2g2g.runs.stopwatch import Stopwatch
 
 _PARTS = ("epoch_median", "synchronise", "checkpoint")  # seconds of training, counted in it already
 
@@ -77,7 +76,7 @@ def embed(
     **options: Any,
 ) -> None:
     """Embed a graph: train on it and write one vector per node."""
-    from l2g2g.graphs.embedding_parts import check_output, is_parts, write_output, write_parts
+    from l2g2g.graphs.write import check_output, is_parts, write_embedding, write_parts
 
     first, in_parts = communicator.is_first, is_parts(output)
     if first:
@@ -95,10 +94,10 @@ def embed(
         how: dict[str, Any] = {"new_graph": new_graph, "tables": tables}
         note_run(embed_with_model(*where, **how, given=given, as_json=as_json, quiet=quiet))
         return
-    from l2g2g.graphs.stored_ids import node_ids_of
+    from l2g2g.graphs.store import node_ids_of
     from l2g2g.runs.embed import embed_graph
     from l2g2g.runs.finished import keep_run
-    from l2g2g.runs.stopwatch import Stopwatch
+    from l2g2g.runs.resources import Stopwatch
 
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
@@ -133,7 +132,7 @@ def embed(
             return
         with clock.measure("write"):
             if not in_parts:
-                write_output(output, done.embedding, node_ids)
+                write_embedding(output, done.embedding, node_ids)
             first_id = 0 if node_ids is None else node_ids[:1].tolist()[0]
         moved = {} if movement is None else {"warm_start": str(warm_start), **movement.describe()}
         row = {**_describe(loaded, done, clock, output), **moved}

@@ -16,17 +16,15 @@ from l2g2g.cli.common_options import (
     PresetOption,
     QuietOption,
     SeedOption,
+    takes_settings,
+    takes_tables,
 )
-from l2g2g.cli.completion import complete_words
-from l2g2g.cli.help import panel_name
+from l2g2g.cli.help import complete_words, panel_name
 from l2g2g.cli.messages import say_plan
 from l2g2g.cli.profile import note_run, takes_profile
 from l2g2g.cli.ranks import make_rank_config, takes_ranks
-from l2g2g.cli.run_flags import takes_run
+from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
 from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding
-from l2g2g.cli.table_flags import takes_tables
-from l2g2g.cli.tracking import check_tracking, watch_training
-from l2g2g.cli.training_options import takes_settings
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,11 +107,10 @@ def evaluate(
         return
     assert graph is not None
     check_tracking(run.tensorboard)
-    from l2g2g.evaluation.baselines import BASELINES
-    from l2g2g.runs.baselines import evaluate_baseline
-    from l2g2g.runs.evaluate import evaluate_graph, training_name
+    from l2g2g.evaluation.links import BASELINES
+    from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph, training_name
     from l2g2g.runs.finished import keep_run
-    from l2g2g.runs.stopwatch import Stopwatch
+    from l2g2g.runs.resources import Stopwatch
 
     given = {"preset": preset or "default", "communicator": communicator, **options}
     configs = _make_configs(method or ["l2g2g"], _seeds(seeds, seed), **given)
@@ -146,7 +143,7 @@ def evaluate(
 
 
 def _print_tables(rows: list[dict[str, Any]], *, directed: bool, measures: str) -> None:
-    from l2g2g.evaluation.baselines import BASELINES
+    from l2g2g.evaluation.links import BASELINES
     from l2g2g.reports.tables import render_directions, render_hard_ranks, render_measures, render_scores, tell_best
 
     renderers = [render_scores, *([render_directions] if directed else [])]
@@ -171,7 +168,7 @@ def _check_words(protocol: str, measures: str, scorer: str) -> None:
 def _make_configs(methods: list[str], seeds: list[int], **options: Any) -> list[tuple[str, Config]]:
     """(name, settings) of every method and seed; a baseline takes from the settings its dimension and its seed."""
     from l2g2g.config import suggest
-    from l2g2g.evaluation.baselines import BASELINES
+    from l2g2g.evaluation.links import BASELINES
     from l2g2g.methods import METHODS
 
     known = [*METHODS, *BASELINES]

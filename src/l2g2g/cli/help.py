@@ -1,18 +1,29 @@
-"""Help of the commands: options in groups, those that are rarely changed only with --help-all."""
+"""Help and completion: options in groups, rarely changed ones only with --help-all, and what a shell completes."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from l2g2g.graphs.formats import ENDINGS
 from l2g2g.options import Group
 
 _RARE = ", rarely changed"
 _FEW = 16  # so many options need no groups
+BASELINE_NAMES = (  # those of `evaluation.baselines`, whose import would load torch
+    "spectral",
+    "adamic-adar",
+    "common-neighbours",
+    "resource-allocation",
+    "l3",
+    "preferential-attachment",
+)
 
 
 def panel_name(group: Group, *, rare: bool = False) -> str:
@@ -116,3 +127,44 @@ def _is_rare(param: Any) -> bool:
 def _place(param: Any) -> int:
     panel = getattr(param, "rich_help_panel", None)
     return _ORDER.index(panel) if panel in _ORDER else -1
+
+
+def complete_words(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """What completes one of these words."""
+    known = tuple(words)
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return complete
+
+
+def complete_graph(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of data sets that are there, and files and folders that may hold a graph."""
+    return [*_dataset_names(context.params.get("data_dir"), incomplete), *_graph_files(incomplete)]
+
+
+def _dataset_names(data_dir: Path | str | None, incomplete: str) -> list[str]:
+    from l2g2g.errors import InputError
+    from l2g2g.graphs.datasets import list_datasets
+
+    try:
+        known = list_datasets(data_dir)
+    except InputError:  # a folder that is not there is said when the command runs
+        return []
+    wanted = incomplete.lower().replace("_", "-")
+    return [item.name for item in known if item.available and item.name.startswith(wanted)]
+
+
+def _graph_files(incomplete: str) -> Iterator[str]:
+    folder, _, start = incomplete.rpartition("/")
+    place = Path(f"{folder}/" if folder or incomplete.startswith("/") else ".")
+    if not place.is_dir():
+        return
+    for path in sorted(place.iterdir()):
+        if path.name.startswith(start) and (start or not path.name.startswith(".")):
+            shown = incomplete[: len(incomplete) - len(start)] + path.name
+            if path.is_dir():
+                yield f"{shown}/"
+            elif path.suffix.lower() in ENDINGS:
+                yield shown

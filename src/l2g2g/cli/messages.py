@@ -21,7 +21,7 @@ screen = Console(stderr=True)
 def describe_graph(loaded: GraphStore, silent: bool) -> None:
     """Say what was read."""
     if not silent:
-        from l2g2g.graphs.labels import number_classes
+        from l2g2g.graphs.checks import number_classes
 
         cleaned, labels, classes = loaded.cleaning.describe(), loaded.labels, ""
         if labels is not None:

@@ -72,14 +72,13 @@ def embed_with_model(
     if given:
         name = sorted(given)[0].replace("_", "-")
         raise InputError(f"--model trains nothing; leave --{name} out, or go on training with --warm-start")
-    from l2g2g.graphs.embedding_parts import check_output, write_output
+    from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.new_nodes import embed_grown
     from l2g2g.runs.record import read_columns_of, read_ids, read_vectors
-    from l2g2g.runs.resources import peak_memory
+    from l2g2g.runs.resources import Stopwatch, peak_memory
     from l2g2g.runs.saved_model import read_fitted
     from l2g2g.runs.sources import read_whole
-    from l2g2g.runs.stopwatch import Stopwatch
 
     clock = Stopwatch()
     with clock.measure("read"):
@@ -92,7 +91,7 @@ def embed_with_model(
     with clock.measure("embed"):
         vectors, matched = embed_grown(fitted, vectors, ids, loaded, all_new=new_graph)
     with clock.measure("write"):
-        write_output(output, vectors, loaded.node_ids)
+        write_embedding(output, vectors, loaded.node_ids)
     clock.seconds["total"] = sum(clock.seconds.values())
     num_new = matched.new_nodes.num_new
     row = {

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
-from l2g2g.cli.completion import complete_words
-from l2g2g.cli.table_flags import takes_tables
+from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption, takes_tables
+from l2g2g.cli.help import complete_words
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def predict(
     if features is not None and graph is None:
         raise InputError("--features belong to the nodes of --graph; give both")
     from l2g2g.graphs.write_table import check_table, print_csv, print_lines, write_table
-    from l2g2g.runs.link_prediction import find_links, score_links
+    from l2g2g.runs.link_prediction import find_links, score_pairs
 
     if output is not None:
         check_table(output)
@@ -154,7 +153,7 @@ def predict(
         raise InputError("options about columns, ids and missing values say how --graph is read; give it too")
     how: dict[str, Any] = {"scorer": scorer, "missing_share": missing_share}
     if pairs is not None:
-        found = score_links(published, *published.read_pairs(pairs), **how)
+        found = score_pairs(published, *published.read_pairs(pairs), **how)
         more = found.describe()
         del more["expected_precision"]
     else:
@@ -166,7 +165,7 @@ def predict(
     columns: dict[str, np.ndarray] = {
         "source": published.node_ids[found.links.sources],
         "target": published.node_ids[found.links.targets],
-        "probability": found.probabilities.astype("float32"),  # no more digits than the score has
+        "probability": found.links.probabilities.astype("float32"),  # no more digits than the score has
         "score": found.links.scores,
     }
     if output is not None:

@@ -15,10 +15,10 @@ from l2g2g.cli.common_options import (
     JsonOption,
     MethodOption,
     PresetOption,
+    takes_settings,
+    takes_tables,
 )
 from l2g2g.cli.help import panel_name
-from l2g2g.cli.table_flags import takes_tables
-from l2g2g.cli.training_options import takes_settings
 
 if TYPE_CHECKING:
     from l2g2g.config import Config

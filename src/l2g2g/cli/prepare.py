@@ -1,4 +1,4 @@
-"""Command line of the store: `l2g2g prepare` puts a graph and its patches on disk, to be used again and again."""
+"""Command line of data: `l2g2g prepare` puts a graph and its patches on disk, `l2g2g datasets` lists named graphs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, QuietOption
-from l2g2g.cli.completion import complete_words
-from l2g2g.cli.messages import show_steps
-from l2g2g.cli.table_flags import takes_tables
-from l2g2g.cli.training_options import table_option
+from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, QuietOption, table_option, takes_tables
+from l2g2g.cli.help import complete_words
+from l2g2g.cli.messages import say, show_steps
 from l2g2g.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
     from l2g2g.graphs.store import StoredGraph
     from l2g2g.patches.store import PatchStore
-    from l2g2g.runs.stopwatch import Stopwatch
+    from l2g2g.runs.resources import Stopwatch
 
 PARTITIONS = ("metis", "fennel", "streaming", "random")
 
@@ -65,8 +64,7 @@ def prepare(
     if partition is not None and partition not in PARTITIONS:
         raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
     from l2g2g.config import make_config, parse_size
-    from l2g2g.runs.resources import peak_memory
-    from l2g2g.runs.stopwatch import Stopwatch
+    from l2g2g.runs.resources import Stopwatch, peak_memory
 
     budget = parse_size(memory)
     given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}
@@ -214,3 +212,29 @@ def _describe(graph: StoredGraph, patches: PatchStore) -> dict[str, Any]:
         "patch_bytes": patches.num_bytes,
         "store_bytes": graph.num_bytes + patches.num_bytes,
     }
+
+
+def datasets(
+    data_dir: DataDirOption = None,
+    fetch: Annotated[str | None, typer.Option(help="Fetch this published graph into the cache first.")] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="SHA-256 of the file to be fetched; known for cora, amazon-photo, coauthor-cs.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the data sets that can be used by name."""
+    from l2g2g.graphs.datasets import fetch_dataset, list_datasets
+    from l2g2g.reports.tables import render_datasets
+
+    if fetch is None and sha256 is not None:
+        raise InputError("--sha256 SUM is the sum of a file that --fetch NAME fetches; add --fetch, or leave it out")
+    if fetch is not None:
+        say(f"{fetch}: {fetch_dataset(fetch, sha256)}")
+    found = list_datasets(data_dir)
+    if as_json:
+        from dataclasses import asdict
+
+        for item in found:
+            typer.echo(json.dumps(asdict(item)))
+    else:
+        Console().print(render_datasets(found))

@@ -5,7 +5,6 @@ Only the first rank prints and writes. An error is printed once, by the first ra
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from l2g2g.cli.common_options import with_parameters
 from l2g2g.cli.help import panel_name
 from l2g2g.errors import Interrupted, L2G2GError
 from l2g2g.parallel.communicator import LOCAL, Communicator
@@ -38,20 +38,14 @@ def takes_ranks(command: Command) -> Command:
 
     It must have `quiet`, and may have `profile`; both are for the first rank only.
     """
-    own = [
-        each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "communicator"
-    ]
     option = inspect.Parameter("timeout", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TimeoutOption)
 
-    @functools.wraps(command)
     def with_ranks(*, timeout: float | None = None, **given: Any) -> None:
         if int(os.environ.get("WORLD_SIZE") or 1) < 2:
             return command(**given, communicator=LOCAL)
         return _run_joined(command, timeout, given)
 
-    with_ranks.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
-    with_ranks.__annotations__ = {each.name: each.annotation for each in [*own, option]}
-    return with_ranks  # type: ignore[return-value]
+    return with_parameters(command, with_ranks, "communicator", [option])
 
 
 def _run_joined(command: Callable[..., None], timeout: float | None, given: dict[str, Any]) -> None:

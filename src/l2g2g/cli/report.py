@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
-from l2g2g.cli.completion import complete_words
+from l2g2g.cli.help import complete_words
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from l2g2g.reports.map_columns import MapColumn
+    from l2g2g.reports.layout import MapColumn
     from l2g2g.runs.record import RunRecord
 
 SourceArgument = Annotated[
@@ -118,7 +118,7 @@ def explore(
     from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.reports.explore_server import make_server
     from l2g2g.reports.layout import open_layout
-    from l2g2g.reports.partners import Partners
+    from l2g2g.reports.map_data import Partners
     from l2g2g.reports.run_page import render_run
 
     projection = _resolve(projection, quiet)
@@ -159,10 +159,9 @@ def _read(
 ) -> tuple[RunRecord, list[dict[str, Any]]]:
     """(record, of very many nodes a sample; rows of all trainings of the run)."""
     from l2g2g.graphs.read_embedding import is_embedding
-    from l2g2g.reports.thinning import thin
+    from l2g2g.reports.layout import thin
     from l2g2g.runs.artefact import open_artefact
-    from l2g2g.runs.record import list_rows, read_record
-    from l2g2g.runs.vector_record import read_vector_record, with_edges, with_table
+    from l2g2g.runs.record import list_rows, read_record, read_vector_record, with_edges, with_table
 
     if is_embedding(source):
         record, others = read_vector_record(source, training), []
@@ -181,7 +180,7 @@ def _read(
 
 def _columns(record: RunRecord) -> list[MapColumn]:
     from l2g2g.evaluation.clusters import find_clusters, name_clusters
-    from l2g2g.reports.map_columns import make_columns
+    from l2g2g.reports.layout import make_columns
 
     if record.num_nodes < 3:
         return make_columns(record)

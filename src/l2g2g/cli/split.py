@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from l2g2g.cli.common_options import DataDirOption, FeaturesOption, GraphArgument, JsonOption, QuietOption
+from l2g2g.cli.common_options import (
+    DataDirOption,
+    FeaturesOption,
+    GraphArgument,
+    JsonOption,
+    QuietOption,
+    table_option,
+    takes_tables,
+)
 from l2g2g.cli.help import panel_name
-from l2g2g.cli.table_flags import takes_tables
-from l2g2g.cli.training_options import table_option
 from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +67,7 @@ def split(
     from l2g2g.graphs.fingerprint import fingerprint
     from l2g2g.graphs.split_files import check_split_folder, write_split
     from l2g2g.graphs.splits import split_edges
-    from l2g2g.graphs.stored_ids import read_node_ids
+    from l2g2g.graphs.store import read_node_ids
     from l2g2g.runs.sources import open_source
 
     check_split_folder(output)
@@ -86,7 +92,7 @@ def read_pinned(folder: Path | None, graph: GraphStore, config: Config) -> Pinne
     if folder is None:
         return None
     from l2g2g.graphs.split_files import read_split
-    from l2g2g.graphs.stored_ids import read_node_ids
+    from l2g2g.graphs.store import read_node_ids
     from l2g2g.runs.memory import resident_memory
 
     # The pairs are held in memory, and a matrix of them takes about three times as much.
@@ -119,7 +125,7 @@ def score_embedding(folder: Path, embedding: Path, *, as_json: bool) -> dict[str
     """Score vectors in a file on the pairs of a split, print the scores, and return the JSON line."""
     import numpy as np
 
-    from l2g2g.evaluation.vectors import score_vectors
+    from l2g2g.evaluation.link_scorer import score_vectors
     from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.graphs.split_files import read_held_out
 

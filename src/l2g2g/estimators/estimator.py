@@ -6,6 +6,8 @@ Methods import what needs torch, so that `from l2g2g import L2G2G` does not wait
 from __future__ import annotations
 
 import inspect
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,10 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted
-from l2g2g.estimators.notebook import is_notebook, show_progress
 from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
-from l2g2g.runs.link_methods import LinkMethods
-from l2g2g.training.report import OnEpoch
+from l2g2g.runs.link_prediction import LinkMethods
+from l2g2g.training.report import EpochReport, OnEpoch
 
 if TYPE_CHECKING:
     from l2g2g.estimators.torch_module import EncoderModule
@@ -34,7 +35,42 @@ if TYPE_CHECKING:
     from l2g2g.runs.run import Run
     from l2g2g.runs.warm_start import Movement
 
+_UPDATE_SECONDS = 0.2  # at least, between two updates
+_WIDTH = 30
 _TRAINING = "embed"  # its name among the trainings of a run directory, as the command gives it
+
+
+def is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook; a terminal of IPython is none."""
+    ipython = sys.modules.get("IPython")
+    shell: Any = None if ipython is None else ipython.get_ipython()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+@contextmanager
+def show_progress(label: str, epochs: int) -> Iterator[OnEpoch]:
+    """A listener that shows the epochs of a training as a bar, which is updated in place and stays when it ends."""
+    from IPython.display import display
+
+    def show(text: str) -> dict[str, str]:
+        return {"text/plain": text}
+
+    handle: Any = display(show(f"{label}: {epochs} epochs"), raw=True, display_id=True)
+    shown_at, line = 0.0, f"{label}: no epoch"
+
+    def update(report: EpochReport) -> None:
+        nonlocal shown_at, line
+        filled = _WIDTH * report.epoch // max(1, epochs)
+        bar = "█" * filled + "░" * (_WIDTH - filled)
+        line = f"{label} {bar} {report.epoch}/{epochs}, loss {report.loss:.4f}"
+        if time.monotonic() - shown_at > _UPDATE_SECONDS:
+            shown_at = time.monotonic()
+            handle.update(show(line), raw=True)
+
+    try:
+        yield update
+    finally:
+        handle.update(show(line), raw=True)
 
 
 class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -143,7 +179,7 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _output(self, vectors: np.ndarray, node_ids: np.ndarray | None) -> Any:
         """The vectors, as a DataFrame with the ids as index where `set_output` asks for pandas."""
-        from l2g2g.graphs.frames import embedding_frame
+        from l2g2g.graphs.write_table import embedding_frame
 
         return embedding_frame(vectors, node_ids, self._titles()) if self._wants_frames() else vectors
 
@@ -188,7 +224,7 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """
         from l2g2g.graphs.matching import match_nodes
         from l2g2g.graphs.new_nodes import NewNodes
-        from l2g2g.runs.link_score import score_links, score_new_nodes
+        from l2g2g.runs.link_prediction import score_links, score_new_nodes
 
         source = self._read_grown(graph, self._known_ids())
         fitted, embedding = self.fitted, self.embedding_

@@ -13,7 +13,7 @@ from l2g2g.errors import InputError
 from l2g2g.evaluation.clusters import named_vectors, unit_vectors
 from l2g2g.evaluation.intervals import Interval, share_interval
 from l2g2g.evaluation.probe import macro_f1
-from l2g2g.graphs.frames import make_frame
+from l2g2g.graphs.write_table import make_frame
 
 Classifier = Literal["linear", "knn"]
 CLASSIFIERS: tuple[str, ...] = get_args(Classifier)

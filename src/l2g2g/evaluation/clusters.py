@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.frames import make_frame
 from l2g2g.graphs.node_ids import as_node_ids
+from l2g2g.graphs.write_table import make_frame
 
 ClusterMethod = Literal["kmeans", "hdbscan"]
 CLUSTER_METHODS: tuple[str, ...] = get_args(ClusterMethod)

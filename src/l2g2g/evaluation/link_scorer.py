@@ -6,19 +6,22 @@ training edges, so a pair that is scored never enters its own features.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import InputError
-from l2g2g.evaluation.feature_rows import FeatureRows, feature_cosines
-from l2g2g.evaluation.links import PairScorer, link_scores
-from l2g2g.evaluation.logistic import deal_folds, fit_logistic
-from l2g2g.evaluation.pair_features import EdgeRows, NeighbourEvidence
+from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores, score_cosines
+from l2g2g.evaluation.pair_features import EdgeRows, FeatureRows, NeighbourEvidence, feature_cosines
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.spectral import spectral_vectors
 
+_NUM_FOLDS = 5
+_STREAM = 0x5C03  # keeps these draws apart from others of the same seed
+_MOST_STEPS, _SMALL_STEP = 50, 1e-8
 # How a column enters the regression: a score as asinh((x − median) / spread), a number that is never negative as
 # log(1 + x / median of those above 0), anything else as it is.
 _SCORE, _POSITIVE, _PLAIN = "score", "positive", "plain"
@@ -45,6 +48,56 @@ SPECTRAL_DIM = 64
 _LEADING, _TOLERANCE = 16, 1e-2
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
 _PAIRS_AT_ONCE = 1 << 19
+SCORERS: dict[str, PairScorer] = {"inner": score_inner_products, "cosine": score_cosines}
+LOGISTIC = "logistic"
+_RIDGE = 10.0  # about as many columns as vectors have numbers, and often few pairs
+
+
+def fit_logistic(columns: np.ndarray, is_edge: np.ndarray, *, ridge: float = 1.0) -> tuple[np.ndarray, float]:
+    """(weights, intercept) that minimise Σ log loss + ridge / 2 · |weights|², by Newton's method.
+
+    columns: (num_pairs, num_columns), standardised. is_edge: (num_pairs,). The intercept has no ridge.
+
+    Example:
+        >>> weights, intercept = fit_logistic(np.array([[-1.0], [-1.0], [1.0], [1.0]]), np.array([0, 0, 1, 1]) > 0)
+        >>> bool(weights[0] > 0.5), round(abs(intercept), 6)
+        (True, 0.0)
+    """
+    design = np.column_stack([columns, np.ones(len(columns))]).astype(np.float64)
+    penalty = np.append(np.full(columns.shape[1], ridge), 1e-9)
+    weights, loss = np.zeros(design.shape[1]), np.inf
+    step = np.zeros_like(weights)
+    for _ in range(_MOST_STEPS):
+        found = weights + step
+        new_loss = _loss(design, is_edge, found, penalty)
+        if new_loss > loss + 1e-12:  # too far: half of the way
+            step = step / 2
+            if np.abs(step).max() < _SMALL_STEP:
+                break
+            continue
+        weights, loss = found, new_loss
+        chances = 0.5 * (1 + np.tanh(0.5 * (design @ weights)))
+        gradient = design.T @ (chances - is_edge) + penalty * weights
+        curvature = (design * (chances * (1 - chances))[:, None]).T @ design + np.diag(penalty)
+        step = -np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), gradient)
+        if np.abs(step).max() < _SMALL_STEP:
+            break
+    return weights[:-1], float(weights[-1])
+
+
+def _loss(design: np.ndarray, is_edge: np.ndarray, weights: np.ndarray, penalty: np.ndarray) -> float:
+    scores = design @ weights
+    return float(np.logaddexp(0, np.where(is_edge, -scores, scores)).sum() + (penalty * weights**2).sum() / 2)
+
+
+def deal_folds(is_edge: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """(num_pairs,) whether each pair is in a fold, fold after fold; edges and non-edges are dealt out apart."""
+    generator = np.random.default_rng([seed, _STREAM])
+    folds = np.empty(len(is_edge), np.int64)
+    for kind in (True, False):
+        places = np.flatnonzero(is_edge == kind)
+        folds[generator.permutation(places)] = np.arange(len(places)) % _NUM_FOLDS
+    yield from (folds == fold for fold in range(_NUM_FOLDS))
 
 
 class LinkEvidence:
@@ -242,3 +295,54 @@ def choose_scorer(
     chosen = "combined" if wanted == "combined" or combined_auc > vectors_auc else "vectors"
     combined = CombinedScorer(LinkScorer.fit(names, values, is_edge), evidence)
     return ScorerChoice(chosen, vectors_auc, combined_auc, combined)
+
+
+@dataclass(frozen=True)
+class VectorScores:
+    """Scores of one set of vectors.
+
+    Attributes:
+        scorer: inner, cosine or logistic, by the AUC of the validation pairs; inner without them.
+        validation: Scores of the validation pairs by scorer; None without them. Those of logistic are cross-fitted.
+        test: Scores of the test pairs by scorer; logistic only where there are enough validation pairs to fit it.
+    """
+
+    scorer: str
+    validation: dict[str, LinkScores] | None
+    test: dict[str, LinkScores]
+
+
+def score_vectors(vectors: np.ndarray, validation: Pairs | None, test: Pairs) -> VectorScores:
+    """Score pairs of rows by inner product, by cosine and by a logistic regression. vectors: (num_nodes, dim)."""
+    tested = {name: evaluate_links(vectors, test, scorer) for name, scorer in SCORERS.items()}
+    if validation is None:
+        return VectorScores("inner", None, tested)
+    validated = {name: evaluate_links(vectors, validation, scorer) for name, scorer in SCORERS.items()}
+    if min(len(validation.positive), len(validation.negative)) >= _LEAST_EDGES:
+        validated[LOGISTIC], tested[LOGISTIC] = _score_logistic(vectors, validation, test)
+    return VectorScores(max(validated, key=lambda name: validated[name].auc), validated, tested)
+
+
+def _score_logistic(vectors: np.ndarray, validation: Pairs, test: Pairs) -> tuple[LinkScores, LinkScores]:
+    """Scores of validation and test pairs by weights of z_s · z_t, number by number, and of both scores.
+
+    The weights are fitted to validation pairs: for the test to all, for validation each fold by those of the others.
+    """
+    sources, targets, is_edge = validation.endpoints()
+    columns = _columns(vectors, sources, targets)
+    means, spreads = columns.mean(axis=0), columns.std(axis=0)
+    spreads = np.where(spreads > 1e-9, spreads, 1.0)
+    scaled, crossed = (columns - means) / spreads, np.empty(len(is_edge))
+    for fold in deal_folds(is_edge, 0):
+        weights, intercept = fit_logistic(scaled[~fold], is_edge[~fold], ridge=_RIDGE)
+        crossed[fold] = scaled[fold] @ weights + intercept
+    weights, intercept = fit_logistic(scaled, is_edge, ridge=_RIDGE)
+    test_sources, test_targets, is_test_edge = test.endpoints()
+    found = (_columns(vectors, test_sources, test_targets) - means) / spreads @ weights + intercept
+    return link_scores(is_edge, crossed), link_scores(is_test_edge, found)
+
+
+def _columns(vectors: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    products = vectors[sources].astype(np.float64) * vectors[targets]
+    both = [scorer(vectors, sources, targets) for scorer in SCORERS.values()]
+    return np.column_stack([products, *both])

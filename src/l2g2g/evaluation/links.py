@@ -1,4 +1,4 @@
-"""Links: an embedding and held-out pairs become LinkScores."""
+"""Links: an embedding, or a baseline, and held-out pairs become LinkScores."""
 
 from __future__ import annotations
 
@@ -11,11 +11,23 @@ import torch
 from l2g2g.core import kernels
 from l2g2g.core.pair_scores import score_inner_products
 from l2g2g.errors import NumericalError
+from l2g2g.evaluation.pair_features import EdgeRows, NeighbourEvidence
 from l2g2g.graphs.graph import EdgeModel
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.shared_rows import SharedRows
+from l2g2g.models.spectral import spectral_vectors
 
 PairScorer = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+ScorePairs = Callable[[np.ndarray, np.ndarray], np.ndarray]
+SPECTRAL = "spectral"
+_NEIGHBOUR_SCORES: dict[str, Callable[[NeighbourEvidence], ScorePairs]] = {
+    "adamic-adar": lambda evidence: evidence.adamic_adar,
+    "common-neighbours": lambda evidence: evidence.common_neighbours,
+    "resource-allocation": lambda evidence: evidence.resource_allocation,
+    "l3": lambda evidence: evidence.l3,
+    "preferential-attachment": lambda evidence: evidence.preferential_attachment,
+}
+BASELINES = (SPECTRAL, *_NEIGHBOUR_SCORES)
 
 
 @dataclass(frozen=True)
@@ -89,3 +101,35 @@ def best_link_scores(block_model: EdgeModel, pairs: Pairs) -> LinkScores:
     """The scores of the true edge probabilities on these very pairs: no embedding does better on average."""
     sources, targets, is_edge = pairs.endpoints()
     return link_scores(is_edge, block_model.edge_probability(sources, targets))
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """A baseline on the training edges of one split.
+
+    Attributes:
+        score: (num_pairs,) scores of pairs (sources, targets), higher for a link.
+        vectors: (num_nodes, dim) of `spectral`; None for those that have none.
+        chosen: What the validation pairs chose: inner or cosine of `spectral`; None where there was no choice.
+    """
+
+    score: ScorePairs
+    vectors: np.ndarray | None = None
+    chosen: str | None = None
+
+
+def fit_baseline(name: str, train: EdgeRows, validation: Pairs | None, *, dim: int, seed: int) -> Baseline:
+    """Prepare a baseline of `BASELINES`.
+
+    train: the edges it may see. validation: pairs that choose between inner product and cosine; inner without them.
+    dim: of the vectors of `spectral`, whose eigenvectors start at the seed.
+    """
+    if name == SPECTRAL:
+        spectral = spectral_vectors(train, dim, seed=seed)
+        scores: dict[str, ScorePairs] = {"inner": spectral.inner, "cosine": spectral.cosine}
+        chosen = "inner"
+        if validation is not None:
+            sources, targets, is_edge = validation.endpoints()
+            chosen = max(scores, key=lambda each: link_scores(is_edge, scores[each](sources, targets)).auc)
+        return Baseline(scores[chosen], spectral.vectors, chosen)
+    return Baseline(_NEIGHBOUR_SCORES[name](NeighbourEvidence(train)))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from l2g2g.errors import NumericalError
-from l2g2g.graphs.labels import number_classes
+from l2g2g.graphs.checks import number_classes
 
 _STREAM = 0x960BE  # keeps these draws apart from those of the splits
 PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
 from l2g2g.graphs.parquet_sizes import decoded_size
 
 if TYPE_CHECKING:
@@ -278,23 +279,10 @@ def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
     import pyarrow as pa
 
     for field in schema:
-        plain = field.type.value_type if is_list(field.type) or pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and _is_text(plain)):
+        plain = field.type.value_type if is_list(field.type) else plain_type(field.type)
+        if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and is_text(plain)):
             raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
-    return [field.name for field in schema if _is_text(field.type)]
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether values of this type are lists, of one length or of any."""
-    import pyarrow as pa
-
-    return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return [field.name for field in schema if is_text(field.type)]
 
 
 def _text_size(column: pa.ChunkedArray) -> int:
@@ -303,7 +291,7 @@ def _text_size(column: pa.ChunkedArray) -> int:
 
     total = 8 * len(column)
     for chunk in column.chunks:
-        if _is_text(chunk.dictionary.type):
+        if is_text(chunk.dictionary.type):
             lengths = pc.binary_length(chunk.dictionary).cast("int64")
             total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
     return total

@@ -5,7 +5,8 @@ FOLDER/NAME.npy        one array, rows one after the other; its SHA-256 is that 
 FOLDER/NAME            another small file, in the manifest with its size and SHA-256
 
 Pieces are read into memory of their own and never mapped: pages of a mapped file count as memory of the process.
-`array_writer` makes these folders, complete or not at all.
+Text is two arrays, the bytes of all names and where each begins. `array_writer` makes these folders, complete or not at
+all.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ import json
 import math
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from l2g2g.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from l2g2g.graphs.array_writer import FolderWriter
 
 FORMAT = "l2g2g arrays 2"
 MANIFEST = "manifest.json"
@@ -31,7 +38,8 @@ HEADER_BYTES = 128
 _BLOCK_BYTES = 1 << 24
 _GAP_BYTES = 1 << 16  # reading so much more is cheaper than reading twice
 _LONGEST_READ = 1 << 30  # the system takes no more than 2 GB at once
-STORE_REMEDY = "write the store again with l2g2g prepare"
+REMEDY = "write the store again with l2g2g prepare"
+_NAMES_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class ArrayInfo:
 class StoredArray:
     """One array on disk. Pieces of it are read by plain file reads."""
 
-    def __init__(self, path: Path, info: ArrayInfo, remedy: str = STORE_REMEDY) -> None:
+    def __init__(self, path: Path, info: ArrayInfo, remedy: str = REMEDY) -> None:
         self.path, self.info, self.remedy = path, info, remedy
         self._handle = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._handle)
@@ -183,7 +191,7 @@ class ArrayFolder:
         sha256: That of the manifest, which holds those of all arrays: equal where the folders are.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any], remedy: str = STORE_REMEDY) -> None:
+    def __init__(self, folder: Path, manifest: dict[str, Any], remedy: str = REMEDY) -> None:
         self.folder, self.remedy = folder, remedy
         self.values: dict[str, Any] = manifest["values"]
         self.sha256: str = manifest["sha256"]
@@ -237,7 +245,7 @@ def is_folder_of(folder: Path, kind: str) -> bool:
         return False
 
 
-def open_folder(folder: Path, kind: str, *, verify: bool = False, remedy: str = STORE_REMEDY) -> ArrayFolder:
+def open_folder(folder: Path, kind: str, *, verify: bool = False, remedy: str = REMEDY) -> ArrayFolder:
     """Open a folder and check its manifest and the size of every file; verify: also the SHA-256 of every array.
 
     remedy: what to do about a folder that cannot be read, for the end of an error.
@@ -289,3 +297,85 @@ def npy_header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     text = repr({"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
     length = HEADER_BYTES - 10
     return b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little") + text.ljust(length - 1).encode("latin1") + b"\n"
+
+
+@contextmanager
+def reading_manifest(folder: Path) -> Iterator[None]:
+    """Turn values that are missing or of another kind into an error that names the folder."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{folder}: its manifest makes no sense ({error!r}); {REMEDY}") from error
+
+
+def check_array(folder: ArrayFolder, name: str, dtypes: str, *shape: int | None) -> None:
+    """Refuse an array that is missing, not of one of the dtypes ("int32 float16"), or of another shape; None: any."""
+    array = folder.arrays.get(name)
+    if array is None:
+        raise InputError(f"{folder.folder}: has no {name}; {REMEDY}")
+    fits = len(shape) == len(array.shape) and all(
+        wanted is None or wanted == found for wanted, found in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype.name not in dtypes.split():
+        found = f"{array.dtype.name} of shape {array.shape}"
+        raise InputError(f"{array.path}: is {found}, which does not fit the manifest; {REMEDY}")
+
+
+def check_offsets(offsets: np.ndarray, most: int, path: Path) -> None:
+    """Refuse places in an array that fall, or lie outside of it. most: the length of the array."""
+    if len(offsets) and (offsets[0] < 0 or offsets[-1] > most or (offsets[1:] < offsets[:-1]).any()):
+        raise InputError(f"{path}: is damaged (places that fall, or beyond {most:,}); {REMEDY}")
+
+
+def check_numbers(numbers: np.ndarray, limit: int, path: Path) -> None:
+    """Refuse numbers of nodes, columns or patches below 0, or from limit on."""
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= limit):
+        wrong = int(numbers.min()) if numbers.min() < 0 else int(numbers.max())
+        raise InputError(f"{path}: is damaged (number {wrong} of {limit:,}); {REMEDY}")
+
+
+def write_text(writer: FolderWriter, name: str, texts: np.ndarray) -> None:
+    """Write names in UTF-8, as the arrays NAME_bytes and NAME_offsets."""
+    blocks = (texts[low : low + _NAMES_AT_ONCE] for low in range(0, len(texts), _NAMES_AT_ONCE))
+    for part, rows in text_arrays(name, blocks):
+        writer.append(part, rows)
+
+
+def text_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
+    """Names, some at a time, as rows of the arrays NAME_bytes and NAME_offsets."""
+    import pyarrow as pa
+
+    yield f"{name}_offsets", np.zeros(1, np.int64)
+    end = 0
+    for texts in blocks:
+        column = [str(text) for text in texts.tolist()] if isinstance(texts, np.ndarray) else texts
+        array = pa.array(column, pa.large_string()) if isinstance(column, list) else column.cast(pa.large_string())
+        _, places, content = array.buffers()
+        offsets = np.frombuffer(places, np.int64, len(array) + 1, 8 * array.offset)
+        data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+        yield f"{name}_bytes", data[offsets[0] : offsets[-1]]
+        yield f"{name}_offsets", end + offsets[1:] - offsets[0]
+        end += int(offsets[-1] - offsets[0])
+
+
+def read_text(arrays: dict[str, StoredArray], name: str, low: int, high: int | None) -> np.ndarray:
+    """The names low:high as strings in an object array."""
+    high = len(arrays[f"{name}_offsets"]) - 1 if high is None else high
+    offsets = arrays[f"{name}_offsets"].read(low, high + 1)
+    check_offsets(offsets, len(arrays[f"{name}_bytes"]), arrays[f"{name}_offsets"].path)
+    content = arrays[f"{name}_bytes"].read(int(offsets[0]), int(offsets[-1]))
+    try:
+        return decode_text(content, offsets - offsets[0])
+    except UnicodeDecodeError as error:
+        raise InputError(f"{arrays[f'{name}_bytes'].path}: is damaged (no UTF-8); {REMEDY}") from error
+
+
+def decode_text(content: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """(num_names,) strings in an object array, from their bytes and where each begins and ends."""
+    data = content.tobytes()
+    texts = [data[first:last].decode() for first, last in pairwise(offsets.tolist())]
+    array = np.empty(len(texts), dtype=object)
+    array[:] = texts
+    return array

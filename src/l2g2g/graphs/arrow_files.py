@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import reading
+from l2g2g.graphs.arrow_types import is_list, is_numeric, is_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,10 +61,9 @@ def _is_plain(kind: pa.DataType) -> bool:
     """Whether values lie in the file as they are, so that it is as large as they are."""
     import pyarrow as pa
 
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(is_text or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    if is_list(kind):
+        return is_numeric(kind.value_type) and not pa.types.is_boolean(kind.value_type)
+    return is_text(kind) or is_numeric(kind)
 
 
 def _is_packed(message: bytes) -> bool:

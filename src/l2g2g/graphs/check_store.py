@@ -9,12 +9,11 @@ import numpy as np
 from l2g2g.core.randomness import hash_node_pairs, mix_words
 from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import BACK, FORTH
-from l2g2g.graphs.array_folder import StoredArray
+from l2g2g.graphs.array_folder import REMEDY, StoredArray
 from l2g2g.graphs.graph import RowBlock
 from l2g2g.graphs.node_tables import EDGES, open_node_table
 from l2g2g.graphs.read_edges import open_parquet_edges
 from l2g2g.graphs.store import StoredGraph, open_graph
-from l2g2g.graphs.store_checks import REMEDY
 
 _ROWS_AT_ONCE = 1 << 20
 _FEATURE_BYTES_AT_ONCE = 1 << 25

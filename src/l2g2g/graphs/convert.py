@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.labels import find_classes
+from l2g2g.graphs.checks import find_classes
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph import Graph

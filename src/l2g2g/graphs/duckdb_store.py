@@ -19,22 +19,21 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import is_parquet, open_parquet
+from l2g2g.graphs.array_folder import text_arrays
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.checks import check_num_nodes
-from l2g2g.graphs.column_roles import find_roles
+from l2g2g.graphs.column_roles import PLACEHOLDERS, find_roles, tell_placeholders
 from l2g2g.graphs.duckdb_steps import StepDatabase, open_database
-from l2g2g.graphs.headers import PLACEHOLDERS, tell_placeholders
 from l2g2g.graphs.merged_rows import MergedRows
-from l2g2g.graphs.node_ids import NEGATIVE, quoted
+from l2g2g.graphs.node_ids import NEGATIVE, RowName, name_row, quoted
 from l2g2g.graphs.node_tables import EDGES, NodeRows, is_table_folder, open_node_table
 from l2g2g.graphs.npy_edges import NumberedEdges, open_npy_edges
 from l2g2g.graphs.read import refuse_for_tables
 from l2g2g.graphs.read_edges import EdgeBatches, open_parquet_edges, open_text_edges
 from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, open_features
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
-from l2g2g.graphs.stored_text import text_arrays
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
-from l2g2g.graphs.vector_table import RowName, VectorTable
+from l2g2g.graphs.vector_table import VectorTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,7 +130,7 @@ class _Preparation:
             if named is not None:
                 step("rows", partial(self._match, facts, named))
         if isinstance(features, NodeRows):
-            self._refuse_repeated("nodes", features.source_name, lambda row: f"row {row + 1}")
+            self._refuse_repeated("nodes", features.source_name, name_row)
         elif facts["ids"] == "VARCHAR":
             listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
             found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({listed})")

@@ -7,22 +7,22 @@ A column of text of which no value is a number is a category and becomes one col
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from l2g2g.errors import InputError, one_line
-from l2g2g.graphs.node_ids import IdKind, as_node_ids, find_id_kind
-from l2g2g.graphs.passes import Columns, Stream
+from l2g2g.graphs.arrow_types import is_numeric, is_text, plain_type
+from l2g2g.graphs.node_ids import IdKind, RowName, as_node_ids, find_id_kind
+from l2g2g.graphs.streams import Columns, Stream
 from l2g2g.graphs.table_options import Missing, TableOptions
 from l2g2g.graphs.text_tables import NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RowName = Callable[[int], str]
 _NO_VALUE = ("", "na", "n/a", "nan", "null", "none", "-")  # among numbers; in a category only an empty text is missing
 _MOST_VALUES = 1000
 _RATHER_MANY, _MANY = 50, ": remove the column if it is no category"
@@ -165,7 +165,7 @@ class _Seen:
         if pa.types.is_dictionary(column.type):  # a category by declaration, of whatever values
             self.is_category = True
         column = _plain(column)
-        if not _is_text(column.type):
+        if not is_text(column.type):
             self._add_numbers(column, source_name)
             return
         cells = pc.utf8_trim_whitespace(column).fill_null("")
@@ -189,7 +189,7 @@ class _Seen:
     def _add_numbers(self, column: pa.ChunkedArray, source_name: str) -> None:
         import pyarrow as pa
 
-        if not _is_numeric(column.type):
+        if not is_numeric(column.type):
             raise InputError(f"{source_name}: column {self.title!r} holds {column.type}; use numbers or text")
         values = _numbers(column, pa.float64())
         finite = values[np.isfinite(values)]
@@ -255,10 +255,8 @@ def tell_features(source_name: str, id_title: str, columns: FeatureColumns | Non
 
 def check_label_type(kind: pa.DataType, title: str, source_name: str) -> None:
     """Refuse a column that cannot hold labels."""
-    import pyarrow as pa
-
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (_is_text(kind) or _is_numeric(kind)):
+    kind = plain_type(kind)
+    if not (is_text(kind) or is_numeric(kind)):
         raise InputError(f"{source_name}: column {title!r} holds {kind}; labels are whole numbers or text")
 
 
@@ -290,7 +288,7 @@ def _label_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         near = pc.and_(pc.equal(pc.floor(whole), whole), pc.less(pc.abs(whole), 2.0**53))
         if pc.all(near, min_count=0).as_py() and len(whole):
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type)).cast(pa.int64(), safe=False)
-    if not _is_text(column.type):
+    if not is_text(column.type):
         column = column.cast(pa.string())
     return pc.utf8_trim_whitespace(column.cast(pa.string())).fill_null("")
 
@@ -310,24 +308,12 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-
-
 def _numbers(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> np.ndarray:
     """(num_rows,) float32, or of another kind, NaN where a value is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if _is_text(column.type):
+    if is_text(column.type):
         cells = pc.utf8_trim_whitespace(column)
         column = pc.if_else(pc.match_substring_regex(cells, NUMBER), cells, pa.scalar(None, cells.type))
     with np.errstate(over="ignore"):
@@ -340,7 +326,7 @@ def _one_hot(column: pa.ChunkedArray, values: tuple[str, ...]) -> np.ndarray:
     import pyarrow.compute as pc
 
     column = _plain(column)
-    text = column if _is_text(column.type) else column.cast(pa.string())
+    text = column if is_text(column.type) else column.cast(pa.string())
     cells = pc.utf8_trim_whitespace(text).fill_null("")
     places = pc.index_in(cells, value_set=pa.array(values, pa.string())).fill_null(-1).to_numpy()
     found = np.zeros((len(places), len(values)), np.float32)

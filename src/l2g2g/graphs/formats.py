@@ -16,7 +16,7 @@ EDGE_LISTS = (".csv", ".tsv", ".txt", ".parquet", ".npy")
 WHOLE_GRAPHS = {  # "module.function" of the reader
     ".npz": "read_npz.read_npz_file",
     ".mtx": "matrix_market.read_matrix_graph",
-    ".graphml": "graphml.read_graphml",
+    ".graphml": "networkx_graphs.read_graphml",
 }
 ENDINGS = (*EDGE_LISTS, ".gz", *WHOLE_GRAPHS)
 

@@ -19,10 +19,16 @@ from l2g2g.graphs.adjacency import (
     sort_columns,
     symmetric_adjacency,
 )
-from l2g2g.graphs.checks import Features, check_features, check_node_numbers, check_num_nodes, check_weights
+from l2g2g.graphs.checks import (
+    Features,
+    check_features,
+    check_labels,
+    check_node_numbers,
+    check_num_nodes,
+    check_weights,
+)
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
-from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.new_nodes import NewNodes
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.node_ids import find_rows
-from l2g2g.graphs.stored_ids import read_node_ids
+from l2g2g.graphs.store import read_node_ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,24 @@
-"""Graphs of networkx: nodes, edges, weights and the attributes that `Graph.to_networkx` writes."""
+"""Graphs of networkx, and GraphML files, which networkx reads (extra `tables`)."""
 
 from __future__ import annotations
 
+import io
+import logging
+import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, ResourceError, one_line
+from l2g2g.graphs.archives import check_unpacked_size, open_bytes
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.node_ids import as_node_ids, check_unique
+from l2g2g.graphs.node_ids import as_integers, as_node_ids, check_unique, integers_or_text, refuse_negative
+from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
+
+_BYTES_PER_BYTE = 12  # of memory, as Python objects, for a byte of the file
+_log = logging.getLogger(__name__)
 
 
 def graph_from_networkx(
@@ -79,3 +89,64 @@ def _stacked(rows: list[Any]) -> np.ndarray:
             f"first {lengths[0]}; give every node a vector of the same length, or call the attribute otherwise"
         )
     return np.stack([np.asarray(row) for row in rows])
+
+
+def read_graphml(
+    path: Path, *, directed: bool = False, tables: TableOptions = AS_FOUND, memory_limit: int | None = None
+) -> Graph:
+    """The nodes, edges and edge attribute `weight` of a GraphML file; ids follow the rule for edge lists.
+
+    Other attributes are left out, and that is logged.
+    """
+    replace(tables, ids=None).refuse_for_edges(str(path))
+    check_unpacked_size(path, None if memory_limit is None else memory_limit // _BYTES_PER_BYTE)
+    found = _parse(path)
+    if found.number_of_nodes() == 0:
+        raise InputError(f"{path}: holds no nodes; it needs a graph of at least one edge")
+    attributes = {name for _, values in found.nodes(data=True) for name in values}
+    left_out = f", node attributes {', '.join(sorted(map(str, attributes)))} left out" if attributes else ""
+    is_weighted = all("weight" in values for *_, values in found.edges(data=True)) and found.number_of_edges() > 0
+    weight = ", weight weight" if is_weighted else ""
+    _log.info("%s", one_line(f"read {path}: GraphML{weight}{left_out}"))
+    how: dict[str, Any] = {"source_name": str(path), "with_features": False, "with_labels": False}
+    try:
+        return graph_from_networkx(found, directed=directed, node_ids=_node_ids(found, path, tables.ids), **how)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: {one_line(str(error))}; weights must be positive numbers") from error
+
+
+def _parse(path: Path) -> Any:
+    try:
+        import networkx as nx
+    except ImportError as error:
+        raise ResourceError(f"{path}: GraphML is read by networkx: pip install 'l2g2g[tables]'") from error
+    with open_bytes(path) as stream:
+        content = stream.read()
+    if b"<!ENTITY" in content:
+        raise InputError(f"{path}: defines XML entities, which are not read; write it without them")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about ports and hyperedges, which are no edges here
+            return nx.read_graphml(io.BytesIO(content), node_type=str)
+    except MemoryError as error:
+        raise ResourceError(f"{path}: does not fit into memory") from error
+    except Exception as error:  # of networkx and of its XML parser, of many kinds
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+        raise InputError(f"{path}: is no GraphML file ({reason}); write it again") from error
+
+
+def _node_ids(found: Any, path: Path, ids: IdChoice | None) -> np.ndarray:
+    import pyarrow as pa
+
+    names = pa.chunked_array([pa.array([str(name) for name in found.nodes], pa.string())])
+    if ids == "integer":
+        names = as_integers(names, str(path), _name_node)
+    elif ids is None:
+        names = integers_or_text(names)
+    node_ids = as_node_ids(names.to_numpy(), str(path))
+    refuse_negative(node_ids, str(path), _name_node)
+    return node_ids
+
+
+def _name_node(row: int) -> str:
+    return f"node {row + 1} of the file"

@@ -11,9 +11,9 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, open_parquet
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, read_arrow
-from l2g2g.graphs.node_ids import as_node_ids, find_rows, integers_or_text, quoted
+from l2g2g.graphs.arrow_types import is_text, unpacked
+from l2g2g.graphs.node_ids import check_unique, find_rows, id_column, integers_or_text, quoted
 from l2g2g.graphs.text_tables import NUMBER, is_number, is_text_file, open_text_table, trimmed
-from l2g2g.graphs.vector_table import check_distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,19 +117,10 @@ def find_id_column(titles: list[str]) -> int | None:
 
 def read_id_column(column: pa.ChunkedArray, path: Path) -> np.ndarray:
     """(num_rows,) ids as int64 or text, each once; in a text file all are integers or all are text."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        raise InputError(f"{path}: {column.null_count:,} ids are missing; fill them in")
     if is_text_file(path):
         column = integers_or_text(trimmed(column))
-    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    if not is_text and not pa.types.is_integer(column.type):
-        raise InputError(f"{path}: the id column holds {column.type}; it must hold integers or text")
-    ids = as_node_ids(column.to_numpy(), str(path))
-    check_distinct(ids, str(path), lambda row: f"row {row + 1}")
+    ids = id_column(column, str(path))
+    check_unique(ids, str(path))
     return ids
 
 
@@ -138,17 +129,15 @@ def read_values(column: pa.ChunkedArray) -> np.ndarray | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    column = unpacked(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _numbers(column)
     if pa.types.is_boolean(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.string())
     elif pa.types.is_null(kind):
         return np.full(len(column), "", dtype=object)
-    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    elif not is_text(kind):
         return None
     text = trimmed(column.cast(pa.string()).fill_null(""))
     is_number_text = pc.match_substring_regex(text, NUMBER)

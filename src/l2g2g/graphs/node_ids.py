@@ -1,4 +1,4 @@
-"""Node ids: integers or strings from outside, matched to the row numbers used inside."""
+"""Node ids: columns of integers or text from outside, checked, and matched to the row numbers used inside."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.arrow_types import is_text, unpacked
 from l2g2g.graphs.text_tables import NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+RowName = Callable[[int], str]
+_WHOLE_NUMBER = r"^[+-]?[0-9]+$"
+_SURELY_FITS = r"^[+-]?0*[0-9]{1,18}$"
 # An integer as it is written out: no sign but a minus, no leading zeros. Any other text is a name: "001" is not "1".
 _CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]*)$"
 NEGATIVE = "is negative; ids are integers from 0 or text"
@@ -100,19 +104,122 @@ def _array_of(values: list) -> np.ndarray:
     return array
 
 
-def check_unique(node_ids: np.ndarray, source: str) -> None:
-    """Refuse an id that stands for two nodes; name both rows."""
-    codes, distinct = encode(node_ids)
-    if len(distinct) == len(node_ids):
-        return
-    repeated = int(np.argmax(codes != np.arange(len(codes))))  # codes count up until the first repeat
-    first = int(np.argmax(codes == codes[repeated]))
+def name_row(row: int) -> str:
+    """What errors call a row of a table without lines."""
+    return f"row {row + 1}"
+
+
+def check_unique(ids: np.ndarray, source: str, row_name: RowName = name_row) -> None:
+    """Refuse an id that two rows have; name both."""
+    codes, distinct = encode(ids)
+    if len(distinct) < len(ids):
+        second = int(np.argmax(codes != np.arange(len(codes))))  # codes count up until the first repeat
+        first = int(np.argmax(codes == codes[second]))
+        raise InputError(
+            f"{source}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
+            f"keep one row per node"
+        )
+
+
+def id_column(
+    column: pa.ChunkedArray, source: str, row_name: RowName = name_row, *, has_integers: bool | None = None
+) -> np.ndarray:
+    """(num_rows,) ids of a column of a table, as int64 or text, none of them missing.
+
+    has_integers: whether all ids of the table are to be integers, or all text; None for what this column holds.
+    """
+    import pyarrow as pa
+
+    found = plain_ids(column, source, row_name, may_be_empty=True)
+    if has_integers is not None:
+        found = as_integers(found, source, row_name) if has_integers else found.cast(pa.large_string())
+    return as_node_ids(found.to_numpy(), source)
+
+
+def plain_ids(
+    column: pa.ChunkedArray, source_name: str, row_name: RowName, *, may_be_empty: bool = False
+) -> pa.ChunkedArray:
+    """One id column as int64 or text, none missing. may_be_empty: whether an empty text is an id."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = unpacked(column)
+    if column.null_count:
+        raise InputError(f"{source_name}: {row_name(first_true(pc.is_null(column)))}: an id is missing; fill it in")
+    if pa.types.is_uint64(column.type) and pc.max(column).as_py() >= 2**63:
+        return column.cast(pa.string())
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    if is_text(column.type):
+        empty = pc.equal(column, "")
+        if pc.any(empty).as_py() and not may_be_empty:
+            raise InputError(f"{source_name}: {row_name(first_true(empty))}: an id is empty; fill it in")
+        return column
+    if pa.types.is_floating(column.type):
+        raise InputError(
+            f"{source_name}: {row_name(0)}: id {column[0].as_py()} is a decimal number; use integers or text as ids"
+        )
+    raise InputError(f"{source_name}: ids are {column.type}; use integers or text as ids")
+
+
+def typed_ids(ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: RowName) -> list[pa.ChunkedArray]:
+    """Both columns as int64 or both as text, by the kind of all ids of the table; refuse negatives and decimals."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
+    if kind is IdKind.INTEGERS:
+        _refuse_ids(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
+    elif kind is IdKind.LONG_INTEGERS:
+        _refuse_ids(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, NEGATIVE)
+    elif kind is IdKind.NUMBERS:
+        _refuse_ids(
+            ids,
+            lambda column: pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER)),
+            source_name,
+            row_name,
+            "is not a whole number; use integers or text as ids",
+        )
+    return ids
+
+
+def as_integers(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> pa.ChunkedArray:
+    """Ids that must be integers as int64, also 007 and +7; anything else is refused."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_int64(column.type):
+        return column
+    wrong = pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER))
+    if not pc.any(wrong).as_py():
+        try:
+            return pc.utf8_ltrim(column, "+").cast(pa.int64())
+        except pa.ArrowInvalid:
+            wrong = pc.invert(pc.match_substring_regex(column, _SURELY_FITS))
+    row = first_true(wrong)
     raise InputError(
-        f"{source}: {quoted(node_ids[repeated])} is in row {first} and in row {repeated}; keep one of them"
+        f"{source_name}: {row_name(row)}: id {column[row].as_py()!r} is no integer of 64 bits; "
+        f"correct it, or leave --ids integer out"
     )
 
 
-def refuse_negative(node_ids: np.ndarray, source: str, row_name: Callable[[int], str]) -> None:
+def _refuse_ids(
+    ids: list[pa.ChunkedArray],
+    is_wrong: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    source_name: str,
+    row_name: RowName,
+    what: str,
+) -> None:
+    import pyarrow.compute as pc
+
+    for title, column in zip(("source", "target"), ids, strict=True):
+        wrong = is_wrong(column)
+        if pc.any(wrong).as_py():
+            row = first_true(wrong)
+            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {what}")
+
+
+def refuse_negative(node_ids: np.ndarray, source: str, row_name: RowName) -> None:
     """Refuse integers below 0; name the row."""
     if node_ids.dtype.kind == "i" and (node_ids < 0).any():
         row = int(np.argmax(node_ids < 0))
@@ -185,3 +292,8 @@ def find_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
 def as_text(node_ids: np.ndarray) -> np.ndarray:
     """The same ids as Python strings in an object array."""
     return as_node_ids(node_ids.astype(object), "ids")
+
+
+def first_true(mask: pa.ChunkedArray) -> int:
+    """The first row for which a mask holds."""
+    return int(np.argmax(mask.to_numpy()))

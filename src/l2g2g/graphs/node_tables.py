@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import ParquetTable, is_list, open_parquet
-from l2g2g.graphs.edge_table import plain_ids
-from l2g2g.graphs.vector_table import rows_from_table
+from l2g2g.graphs.archives import ParquetTable, open_parquet
+from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
+from l2g2g.graphs.node_ids import plain_ids
+from l2g2g.graphs.vector_table import stack_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,8 +83,7 @@ class NodeRows:
     def batches(self) -> Iterator[np.ndarray]:
         """(num_rows, num_features) float32 features in the order of the nodes, finite."""
         for first, table in self._tables():
-            rows = rows_from_table(table.select(["node", "features"]), self.source_name, first, self.num_features)
-            yield rows.vectors.astype(np.float32, copy=False)
+            yield _features(table, self.source_name, first, self.num_features)
 
     def _tables(self) -> Iterator[tuple[int, pa.Table]]:
         rows_at_once = max(1, _BYTES_AT_ONCE * self.file.num_rows // max(1, self.file.num_bytes))
@@ -91,6 +91,14 @@ class NodeRows:
         for table in self.file.batches(rows_at_once, self.memory_limit):
             yield first, table
             first += table.num_rows
+
+
+def _features(table: pa.Table, source_name: str, first: int = 0, num_features: int | None = None) -> np.ndarray:
+    """(num_rows, num_features) float32 of the list column. first: rows before this table."""
+    row_name = partial(_name_row, first)
+    return stack_columns(
+        [table.column("features")], table.num_rows, ["features"], source_name, row_name, first, num_features
+    )
 
 
 def _name_row(first: int, row: int) -> str:
@@ -103,12 +111,12 @@ def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:
 
     file = open_parquet(folder / NODES)
     types = dict(zip(file.schema.names, file.schema.types, strict=True))
-    kinds = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
+    kinds = {name: plain_type(kind) for name, kind in types.items()}
     wanted = "node (integers from 0), id (integers or text) and perhaps features (lists of numbers)"
     if not {"node", "id"} <= set(kinds) <= {"node", "id", "features"} or len(kinds) < len(file.schema.names):
         raise InputError(f"{file.path}: its columns are {', '.join(file.schema.names)}; it needs {wanted}")
-    is_text = pa.types.is_string(kinds["id"]) or pa.types.is_large_string(kinds["id"])
-    fits = pa.types.is_integer(kinds["node"]) and (is_text or pa.types.is_integer(kinds["id"]))
+    has_text = is_text(kinds["id"])
+    fits = pa.types.is_integer(kinds["node"]) and (has_text or pa.types.is_integer(kinds["id"]))
     if not fits or not is_list(kinds.get("features", pa.list_(pa.float32()))):
         shown = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         raise InputError(f"{file.path}: its columns are {shown}; it needs {wanted}")
@@ -116,6 +124,5 @@ def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:
         raise InputError(f"{file.path}: no rows; it needs one row per node")
     width = 0
     if "features" in kinds:
-        first = next(file.batches(1, memory_limit)).select(["node", "features"])
-        width = rows_from_table(first, str(file.path)).vectors.shape[1]
-    return NodeRows(file, width, not is_text, memory_limit)
+        width = _features(next(file.batches(1, memory_limit)), str(file.path)).shape[1]
+    return NodeRows(file, width, not has_text, memory_limit)

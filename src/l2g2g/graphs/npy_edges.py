@@ -13,7 +13,7 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import load_arrays, native, plain_npy_shape, reading
 from l2g2g.graphs.checks import check_node_numbers
-from l2g2g.graphs.passes import Stream
+from l2g2g.graphs.streams import Stream
 
 _EDGES_AT_ONCE = 1 << 20
 Columns = tuple[np.ndarray, np.ndarray]

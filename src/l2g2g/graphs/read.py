@@ -11,20 +11,19 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, is_parquet, text_parts
-from l2g2g.graphs.checks import check_features
+from l2g2g.graphs.checks import check_features, check_labels
+from l2g2g.graphs.column_roles import PLACEHOLDERS, tell_placeholders
 from l2g2g.graphs.datasets import load_dataset
-from l2g2g.graphs.edge_table import EdgeTable
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.formats import describe_endings, whole_reader
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
-from l2g2g.graphs.headers import PLACEHOLDERS, tell_placeholders
-from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.networkx_graphs import graph_from_networkx
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
 from l2g2g.graphs.node_tables import EDGES, is_table_folder, open_node_table
 from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
 from l2g2g.graphs.read_edges import (
+    EdgeTable,
     edges_from_pairs,
     edges_from_table,
     is_edge_table,

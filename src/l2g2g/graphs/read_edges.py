@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,19 +12,126 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_parquet
-from l2g2g.graphs.column_roles import Roles, find_roles
-from l2g2g.graphs.edge_table import EdgeTable, as_integers, check_weight_column, plain_ids, typed_ids
-from l2g2g.graphs.headers import check_headers, find_header, may_be_header, seems_header, shared_header, tell_columns
-from l2g2g.graphs.node_ids import IdKind, find_id_kind
-from l2g2g.graphs.passes import Columns, Stream, collected, kept
+from l2g2g.graphs.arrow_types import is_text
+from l2g2g.graphs.column_roles import (
+    Roles,
+    check_headers,
+    find_header,
+    find_roles,
+    may_be_header,
+    seems_header,
+    shared_header,
+    tell_columns,
+)
+from l2g2g.graphs.node_ids import (
+    IdKind,
+    RowName,
+    as_integers,
+    encode,
+    find_id_kind,
+    first_true,
+    name_row,
+    plain_ids,
+    typed_ids,
+)
+from l2g2g.graphs.streams import Columns, Stream, collected, kept
 from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
-from l2g2g.graphs.text_tables import TextTable, open_text_table
+from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RowName = Callable[[int], str]
 _ROWS_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """Edges as they stand in the table, ids not yet numbered.
+
+    Attributes:
+        sources: (num_rows,) ids, int64 or text.
+        targets: (num_rows,) ids of the same type.
+        weights: (num_rows,) float64, positive and finite; None where there is no third column.
+        source_name: What errors call the table: its file, or what kind of object it was.
+        row_name: From a row number to what errors call that row ("line 7").
+    """
+
+    sources: pa.ChunkedArray
+    targets: pa.ChunkedArray
+    weights: np.ndarray | None
+    source_name: str
+    row_name: RowName
+
+    @property
+    def has_integer_ids(self) -> bool:
+        """Whether ids are integers that fit 64 bits; otherwise they are text."""
+        import pyarrow as pa
+
+        return pa.types.is_int64(self.sources.type)
+
+    def numbered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Number the nodes in the order of first appearance, row by row, the source before the target.
+
+        Returns:
+            (num_rows,) sources, (num_rows,) targets, (num_nodes,) ids.
+        """
+        import pyarrow as pa
+
+        # Text is numbered column by column first, because interleaving numbers is far cheaper than text.
+        codes, ids = encode(pa.chunked_array([*self.sources.chunks, *self.targets.chunks], type=self.sources.type))
+        num_rows = len(self.sources)
+        interleaved = np.stack([codes[:num_rows], codes[num_rows:]], axis=1).ravel()
+        numbers, order = encode(interleaved)
+        return numbers[0::2], numbers[1::2], ids[order]
+
+    def as_node_numbers(self, num_nodes: int, features_name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Take the ids for node numbers, as features by node number ask for; all must be below num_nodes."""
+        if not self.has_integer_ids:
+            raise InputError(
+                f"{self.source_name}: ids are text but {features_name} has its rows by node number; "
+                f"use integer ids, or a feature table (.csv, .parquet) with an id column"
+            )
+        columns = []
+        for column, ids in (("source", self.sources), ("target", self.targets)):
+            numbers = ids.to_numpy()
+            if numbers.max() >= num_nodes:
+                row = int(np.argmax(numbers >= num_nodes))
+                raise InputError(
+                    f"{self.source_name}: {self.row_name(row)}: {column} {numbers[row]} is beyond the {num_nodes:,} "
+                    f"feature rows of {features_name}; add rows or correct the id"
+                )
+            columns.append(numbers)
+        return columns[0], columns[1]
+
+
+def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> np.ndarray:
+    """(num_rows,) float64 weights; refuse text, NaN, Inf, zero and negative ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    remedy = "weights must be positive and finite numbers; correct it, or name two columns with --source and --target"
+    if column.null_count:
+        raise InputError(f"{source_name}: {row_name(first_true(pc.is_null(column)))}: the weight is missing; {remedy}")
+    if is_text(column.type):
+        wrong_text = pc.invert(pc.match_substring_regex(column, NUMBER))
+        if pc.any(wrong_text).as_py():
+            row = first_true(wrong_text)
+            text = column[row].as_py()
+            what = f"weight {text!r}" if text.strip() else "the weight is empty"
+            if text.count(",") == 1 and is_number(text.replace(",", ".")):
+                what, remedy = f"weight {text!r} has a decimal comma", f"write {text.replace(',', '.')}"
+            raise InputError(f"{source_name}: {row_name(row)}: {what}; {remedy}")
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        raise InputError(f"{source_name}: weights are {column.type}; {remedy}")
+    weights = column.to_numpy().astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
+    wrong = ~(np.isfinite(narrow) & (narrow > 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{source_name}: {row_name(row)}: weight {weights[row]}; {remedy}")
+    return weights
 
 
 class _Checked(NamedTuple):
@@ -182,16 +289,13 @@ def _open_columns(
         raise InputError(f"{source_name}: the table is empty; it needs at least one edge")
     is_weighted = len(roles.places) == 3
 
-    def row_name(row: int) -> str:
-        return f"row {row + 1}"
-
     kinds = [types[place] for place in roles.places[:2]]
     is_integer = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in kinds)
     if is_integer and options.ids != "text":
-        checked = partial(_checked, columns, source_name, row_name)
+        checked = partial(_checked, columns, source_name, name_row)
         return EdgeBatches(source_name, is_weighted, IdKind.INTEGERS, checked, num_rows)
     return replace(
-        _with_id_kind(columns, source_name, is_weighted, row_name, keep=keep, ids=options.ids), num_edges=num_rows
+        _with_id_kind(columns, source_name, is_weighted, name_row, keep=keep, ids=options.ids), num_edges=num_rows
     )
 
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import check_unpacked_size, is_list, load_arrays, reading
+from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS
-from l2g2g.graphs.embedding_parts import PARTS
+from l2g2g.graphs.arrow_types import is_list, is_text
 from l2g2g.graphs.node_columns import find_id_column, names_columns, read_id_column, read_table, read_values
 from l2g2g.graphs.node_ids import check_unique, integers_or_text
 from l2g2g.graphs.read_features import read_vector_file
 from l2g2g.graphs.text_tables import is_number, is_text_file, open_text_table
-from l2g2g.graphs.write import EMBEDDING_ENDINGS, ids_path
+from l2g2g.graphs.vector_table import read_lists
+from l2g2g.graphs.write import EMBEDDING_ENDINGS, PARTS, ids_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +122,7 @@ def _vector_columns(table: pa.Table, id_place: int | None, path: Path) -> tuple[
         if len(lists) != 1:
             raise InputError(f"{path}: several columns hold lists; keep one, or call the vectors embedding")
     if lists:
-        return _finite(_from_lists(table.column(lists[0]), path), path), set(lists)
+        return _finite(read_lists(table.column(lists[0]), str(path), table.column_names[lists[0]]), path), set(lists)
     numbers = {}
     for place in range(table.num_columns):
         if place != id_place:
@@ -137,30 +138,13 @@ def _vector_columns(table: pa.Table, id_place: int | None, path: Path) -> tuple[
     return _finite(np.column_stack([numbers[place] for place in chosen]), path), set(chosen)
 
 
-def _from_lists(column: pa.ChunkedArray, path: Path) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lists = column.combine_chunks()
-    lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
-    if (lengths != lengths[0]).any() or lengths[0] < 1:
-        row = int(np.argmax(lengths != lengths[0]))
-        raise InputError(
-            f"{path}: row {row + 1} has {lengths[row]} numbers, row 1 has {lengths[0]}; all must be equally long"
-        )
-    values = pc.list_flatten(lists)
-    if not (pa.types.is_floating(values.type) or pa.types.is_integer(values.type)):
-        raise InputError(f"{path}: the vectors hold {values.type}; they must be numbers")
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)
-
-
 def _may_be_ids(column: pa.ChunkedArray) -> bool:
     """Whether a column can hold ids: text, or integers of which none repeats."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         values = read_values(column)
         if values is None or values.dtype.kind == "O":
             return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import (
     check_unpacked_size,
-    is_list,
     is_parquet,
     load_arrays,
     open_parquet,
@@ -22,8 +21,9 @@ from l2g2g.graphs.archives import (
     plain_npy_shape,
     read_npy_rows,
 )
+from l2g2g.graphs.arrow_types import is_list, is_numeric
 from l2g2g.graphs.checks import check_features
-from l2g2g.graphs.edge_table import as_integers
+from l2g2g.graphs.column_roles import check_headers
 from l2g2g.graphs.feature_columns import (
     FeatureColumns,
     check_label_type,
@@ -33,11 +33,10 @@ from l2g2g.graphs.feature_columns import (
     tell_features,
 )
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.headers import check_headers
-from l2g2g.graphs.node_ids import IdKind, as_text, find_id_kind
-from l2g2g.graphs.passes import Columns, Stream, collected, kept
+from l2g2g.graphs.node_ids import IdKind, RowName, check_unique, find_id_kind, id_column, name_row, plain_ids
 from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas
 from l2g2g.graphs.read_npz import features_from_arrays
+from l2g2g.graphs.streams import Columns, Stream, collected, kept
 from l2g2g.graphs.table_options import AS_FOUND, Missing, TableOptions
 from l2g2g.graphs.text_tables import (
     TextTable,
@@ -48,13 +47,9 @@ from l2g2g.graphs.text_tables import (
     trimmed_unless_quoted,
 )
 from l2g2g.graphs.vector_table import (
-    RowName,
     VectorTable,
-    check_distinct,
-    check_finite,
     check_shape,
-    id_column,
-    rows_from_table,
+    stack_columns,
 )
 
 if TYPE_CHECKING:
@@ -144,7 +139,7 @@ def _only(features: NamedFeatures) -> VectorTable:
     """The one table of features in memory, each id once."""
     vectors = next(features.tables())
     assert vectors.ids is not None
-    check_distinct(vectors.ids, vectors.source_name, vectors.row_name)
+    check_unique(vectors.ids, vectors.source_name, vectors.row_name)
     return vectors
 
 
@@ -332,68 +327,67 @@ def _open_tables(
     check_shape(len(schema), num_rows, source_name)
     layout = _find_layout(schema.names, len(schema), options, source_name, known)
     kinds = [schema.types[place] for place in layout.features]
-    is_list_column = any(is_list(kind) for kind in kinds)
-    plain = all(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in kinds)
-    if is_list_column and options.missing != "error":
+    has_lists = any(is_list(kind) for kind in kinds)
+    if has_lists and options.missing != "error":
         raise InputError(f"{source_name}: --missing is for columns of numbers and text, not for lists; leave it out")
-    columns = known
-    if columns is None and kinds and not is_list_column and not (plain and options.missing == "error"):
-        columns = find_feature_columns(
-            lambda: ([table.column(place) for place in layout.features] for table in batches()),
-            layout.names(),
-            options,
-            source_name,
-            _row,
-            titled=True,
-        )
     if layout.label is not None:
         check_label_type(schema.types[layout.label], schema.names[layout.label], source_name)
-    label = _label_kind_of(lambda: (table.column(layout.label) for table in batches()), layout)
-    if columns is not None or label is not None or layout.ids:
-        tell_features(source_name, schema.names[layout.ids], columns, options.label_column)
 
-    def read() -> Iterator[VectorTable]:
-        first_row, width = 0, None
-        for table in batches():
-            here = partial(_name_row, _row, first_row)
-            if columns is None and kinds:
-                chosen = table.select([layout.ids, *layout.features])
-                rows = rows_from_table(chosen, source_name, first_row, width)
-                width = rows.vectors.shape[1]
-            else:
-                empty = np.empty((table.num_rows, 0), np.float32)
-                features = [table.column(place) for place in layout.features]
-                vectors = empty if columns is None else columns.vectors(features, source_name, here)
-                rows = VectorTable(vectors, id_column(table.column(layout.ids), source_name, here), source_name, here)
-            if label is not None and layout.label is not None:
-                rows = replace(rows, labels=read_labels(table.column(layout.label), label, source_name))
-            first_row += table.num_rows
-            yield replace(rows, columns=columns, fill=None if columns is None else columns.fill)
+    def chosen() -> Iterator[Columns]:
+        yield from ([table.column(place) for place in layout.places] for table in batches())
 
-    num_features = columns.num_features if columns is not None else next(read()).vectors.shape[1]
     id_type = schema.types[layout.ids]
-    has_integers = pa.types.is_integer(id_type)
-    if pa.types.is_uint64(id_type):  # those beyond 64 bits are text
-        has_integers = all(rows.ids is not None and rows.ids.dtype.kind == "i" for rows in read())
-    has_integers = has_integers if options.ids is None else options.ids == "integer"
+    has_integers = pa.types.is_integer(id_type) if options.ids is None else options.ids == "integer"
+    if options.ids is None and pa.types.is_uint64(id_type):  # those beyond 64 bits are text
+        ids = (plain_ids(batch[0], source_name, name_row) for batch in chosen())
+        has_integers = all(pa.types.is_int64(each.type) for each in ids)
+    is_plain = has_lists or (all(map(is_numeric, kinds)) and options.missing == "error")
+    facts = source_name, name_row, schema.names[layout.ids]
+    return _open_columns(chosen, layout, options, known, *facts, has_integers=has_integers, is_plain=is_plain)
+
+
+def _open_columns(
+    batches: Stream[Columns],
+    layout: _Layout,
+    options: TableOptions,
+    known: FeatureColumns | None,
+    source_name: str,
+    row_name: RowName,
+    id_title: str,
+    *,
+    has_integers: bool,
+    is_plain: bool,
+) -> NamedFeatures:
+    """Features of columns in the order of the layout's places. is_plain: whether they are numbers, or lists of them."""
+    columns = known
+    if known is None and layout.features and not is_plain:
+        features = lambda: (batch[layout.first_feature :] for batch in batches())  # noqa: E731
+        titled = layout.titles is not None
+        columns = find_feature_columns(features, layout.names(), options, source_name, row_name, titled=titled)
+    label = _label_kind_of(lambda: (batch[1] for batch in batches()), layout)
+    if columns is not None or label is not None or layout.ids:
+        tell_features(source_name, id_title, columns, options.label_column)
 
     def tables() -> Iterator[VectorTable]:
-        for rows in read():
-            yield replace(rows, ids=_of_kind(rows, has_integers))
+        first_row, width = 0, None
+        for batch in batches():
+            num_rows, features = len(batch[0]), batch[layout.first_feature :]
+            if num_rows:
+                here = partial(_name_row, row_name, first_row)
+                if columns is not None:
+                    vectors = columns.vectors(features, source_name, here)
+                else:
+                    names = features and layout.titles
+                    vectors = stack_columns(features, num_rows, names, source_name, here, first_row, width)
+                    width = vectors.shape[1]
+                ids = id_column(batch[0], source_name, here, has_integers=has_integers)
+                labels = None if label is None else read_labels(batch[1], label, source_name)
+                fill = None if columns is None else columns.fill
+                yield VectorTable(vectors, ids, source_name, here, labels=labels, columns=columns, fill=fill)
+            first_row += num_rows
 
-    return NamedFeatures(source_name, num_features, has_integers, tables, _row, columns)
-
-
-def _of_kind(rows: VectorTable, has_integers: bool) -> np.ndarray:
-    """The ids of some rows as integers or as text."""
-    import pyarrow as pa
-
-    assert rows.ids is not None
-    if has_integers == (rows.ids.dtype.kind == "i"):
-        return rows.ids
-    if not has_integers:
-        return as_text(rows.ids)
-    return as_integers(pa.chunked_array([pa.array(rows.ids, pa.string())]), rows.source_name, rows.row_name).to_numpy()
+    num_features = next(tables()).vectors.shape[1] if columns is None else columns.num_features
+    return NamedFeatures(source_name, num_features, has_integers, tables, row_name, columns)
 
 
 def _label_kind_of(columns: Callable[[], Iterable[pa.ChunkedArray]], layout: _Layout) -> IdKind | None:
@@ -426,50 +420,18 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
         num_rows = sum(len(columns[0]) for columns in batches())
     if num_rows == 0:
         raise InputError(f"{path}: only a header; it needs one row per node")
-
-    row_name = partial(text.name_row, skip_first=skip_first)
-    columns = known
-    if not is_plain and known is None and layout.features:
-        columns = find_feature_columns(
-            lambda: (batch[layout.first_feature :] for batch in batches()),
-            layout.names(),
-            options,
-            str(path),
-            row_name,
-            titled=skip_first,
-        )
-    label = _label_kind_of(lambda: (batch[1] for batch in batches()), layout)
-    if columns is not None or label is not None or layout.ids:
-        tell_features(str(path), whole.titles[layout.ids] if skip_first else "column 1", columns, options.label_column)
     if options.ids is None:
         has_integers = find_id_kind(trimmed(batch[0]) for batch in batches()) is IdKind.INTEGERS
     else:
         has_integers = options.ids == "integer"
     trim = trimmed_unless_quoted if not has_integers and text.quoted else trimmed
 
-    def tables() -> Iterator[VectorTable]:
-        first_row = 0
-        for batch in batches():
-            if len(batch[0]):
-                here = partial(_name_row, row_name, first_row)
-                features = batch[layout.first_feature :]
-                if columns is None:
-                    empty = np.empty((len(batch[0]), 0), np.float32)
-                    vectors = np.column_stack([column.to_numpy() for column in features]) if features else empty
-                    check_finite(vectors, str(path), here, layout.titles, first_row)
-                else:
-                    vectors = columns.vectors(features, str(path), here)
-                names = trim(batch[0])
-                if has_integers:
-                    names = as_integers(names, str(path), here)
-                ids = id_column(names, str(path), here)
-                labels = None if label is None else read_labels(batch[1], label, str(path))
-                fill = None if columns is None else columns.fill
-                yield VectorTable(vectors, ids, str(path), here, labels=labels, columns=columns, fill=fill)
-            first_row += len(batch[0])
+    def with_trimmed_ids() -> Iterator[Columns]:
+        yield from ([trim(batch[0]), *batch[1:]] for batch in batches())
 
-    num_features = len(layout.features) if columns is None else columns.num_features
-    return NamedFeatures(str(path), num_features, has_integers, tables, row_name, columns)
+    row_name = partial(text.name_row, skip_first=skip_first)
+    facts = str(path), row_name, whole.titles[layout.ids] if skip_first else "column 1"
+    return _open_columns(with_trimmed_ids, layout, options, known, *facts, has_integers=has_integers, is_plain=is_plain)
 
 
 def _count_rows_of_numbers(batches: Stream[Columns]) -> int | None:
@@ -499,10 +461,6 @@ def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
 
 def _name_row(row_name: RowName, first_row: int, row: int) -> str:
     return row_name(first_row + row)
-
-
-def _row(row: int) -> str:
-    return f"row {row + 1}"
 
 
 def has_header(first_row: list[str]) -> bool:

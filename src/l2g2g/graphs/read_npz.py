@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import load_arrays
+from l2g2g.graphs.checks import check_labels
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.labels import check_labels
 from l2g2g.graphs.node_ids import as_node_ids, check_unique
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 

@@ -24,12 +24,11 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import read_parquet, reading
 from l2g2g.graphs.array_writer import force_to_disk, move_into_place
-from l2g2g.graphs.edge_table import check_weight_column, plain_ids
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.node_ids import find_rows, quoted
-from l2g2g.graphs.non_edges import BLOCK_ENTRIES
-from l2g2g.graphs.splits import AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
+from l2g2g.graphs.node_ids import find_rows, plain_ids, quoted
+from l2g2g.graphs.read_edges import check_weight_column
+from l2g2g.graphs.splits import BLOCK_ENTRIES, AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
 from l2g2g.graphs.write import make_folder, write_text, writing
 
 if TYPE_CHECKING:

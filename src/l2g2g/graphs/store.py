@@ -1,4 +1,4 @@
-"""Graph store: a graph on disk, read piece by piece, so that memory need never hold all of it.
+"""Graph store: a graph on disk, read piece by piece, with all its edges or without those that are held out.
 
 STORE/graph     an array folder (see `array_folder`): indptr, indices, perhaps weights, features, ids and labels
 STORE/patches   the patches cut from it, see `patches.store`
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,24 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import find_directions, select_arcs
-from l2g2g.graphs.array_folder import ArrayFolder, StoredArray, is_folder_of, open_folder
+from l2g2g.graphs.array_folder import (
+    REMEDY,
+    ArrayFolder,
+    StoredArray,
+    check_array,
+    check_numbers,
+    check_offsets,
+    is_folder_of,
+    open_folder,
+    read_text,
+    reading_manifest,
+    write_text,
+)
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.held_out import HeldOutRule
-from l2g2g.graphs.store_checks import REMEDY, check_array, check_numbers, check_offsets, reading_manifest
-from l2g2g.graphs.stored_text import read_text, write_text
-from l2g2g.graphs.training_graph import TrainingGraph
+from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 
 GRAPH_FOLDER, PATCH_FOLDER = "graph", "patches"
 KIND = "graph"
@@ -280,6 +290,95 @@ class StoredGraph:
         return sp.csr_array((data, columns, (indptr - first).astype(np.int32)), shape=(high - low, self.num_features))
 
 
+class TrainingGraph(StoredGraph):
+    """What training may see of a stored graph: held-out edges are left out wherever rows are read.
+
+    Entries before a row, and the bounds of blocks of rows, are those of the whole graph.
+
+    Args:
+        whole: The graph with all its edges.
+        rule: Which of them are held out.
+        num_edges: How many are left.
+    """
+
+    def __init__(self, whole: StoredGraph, rule: HeldOutRule, num_edges: int) -> None:
+        vars(self).update(vars(whole))
+        self.whole, self._rule, self.num_edges = whole, rule, num_edges
+        self._held_places: dict[tuple[int, int], np.ndarray] = {}  # found once: every edge has to be looked at
+
+    @property
+    def stored(self) -> StoredGraph:
+        """The store that it is read from, with all edges."""
+        return self.whole
+
+    @property
+    def rule(self) -> HeldOutRule:
+        """Which edges of the stored graph are left out here."""
+        return self._rule
+
+    @cached_property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours in training."""
+        return np.concatenate([np.diff(block.indptr) for block in self.row_blocks()])
+
+    def read_rows(self, low: int, high: int) -> sp.csr_array:
+        """(high - low, num_nodes) rows low:high of the adjacency matrix."""
+        return self.read_adjacency_of(np.arange(low, high))
+
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
+        """All rows in order, about num_entries of the entries of the whole graph at a time."""
+        for block in self.whole.row_blocks(num_entries, weights=weights, directions=directions):
+            yield self._drop(block)
+
+    def row_block(self, low: int, high: int) -> RowBlock:
+        """Rows low:high of the adjacency matrix, with weights where there are some."""
+        return self._drop(self.whole.row_block(low, high))
+
+    def _drop(self, block: RowBlock) -> RowBlock:
+        here = (block.low, block.high)
+        if here not in self._held_places:
+            places = self._rule.find(block.indptr, block.indices, np.arange(*here))
+            self._held_places[here] = places.astype(np.int32)
+        parts, held = (block.indptr, block.indices, block.weights), self._held_places[here]
+        indptr, indices, values = drop_entries(*parts, held)
+        ways = (None if part is None else np.delete(part, held) for part in (block.directions, block.arc_weights))
+        directions, arc_weights = ways
+        left: dict[str, Any] = {"weights": values, "directions": directions, "arc_weights": arc_weights}
+        return replace(block, indptr=indptr, indices=indices, **left)
+
+    def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
+        rows = self.whole.read_adjacency_of(nodes)
+        indptr, indices, data = self._rule.drop(rows.indptr, rows.indices, rows.data, np.asarray(nodes))
+        return sp.csr_array((data, indices, indptr), shape=rows.shape)
+
+    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Directions and weights of the arcs of the entries of `read_adjacency_of`."""
+        directions, weights = self.whole.read_directions_of(nodes)
+        if directions is None:
+            return None, None
+        rows = self.whole.read_adjacency_of(nodes)
+        held = self._rule.find(rows.indptr, rows.indices, np.asarray(nodes))
+        return np.delete(directions, held), None if weights is None else np.delete(weights, held)
+
+    def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """(num_nodes, num_nodes) the adjacency matrix with the rows of some nodes only, and with weights 1."""
+        rows = self.whole.pattern_of(nodes)
+        indptr, indices, data = self._rule.drop(rows.indptr, rows.indices, rows.data, np.arange(self.num_nodes))
+        return sp.csr_array((data, indices, indptr), shape=rows.shape)
+
+    def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
+        """A graph of which edges are held out already: nothing more is."""
+        assert rule is None
+        return self
+
+    def to_graph(self) -> Graph:
+        """The training graph in memory."""
+        return self.whole.to_graph().without(self.rule, self.num_edges)
+
+
 def is_store(directory: str | Path) -> bool:
     """Whether a finished store of a graph lies here."""
     return is_folder_of(Path(directory) / GRAPH_FOLDER, KIND)
@@ -330,16 +429,6 @@ def store_values(*, cleaning: Cleaning, columns: FeatureColumns | None, **values
     return {**values, "cleaning": asdict(cleaning), "columns": kept}
 
 
-def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
-    """The feature columns that a manifest tells of; KeyError, TypeError or ValueError where they do not fit."""
-    if values.get("columns") is None:
-        return None
-    columns = FeatureColumns.from_dict(values["columns"])
-    if columns.num_features != num_features:
-        raise ValueError(f"{columns.num_features} feature columns of {num_features}")
-    return columns
-
-
 def save_features(writer: FolderWriter, features: Features) -> None:
     """Write features that are in memory, as they are."""
     if sp.issparse(features):
@@ -358,6 +447,16 @@ def save_names(writer: FolderWriter, name: str, names: np.ndarray | None) -> Non
         writer.save(name, names.astype(np.int64))
     else:
         write_text(writer, name, names)
+
+
+def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
+    """The feature columns that a manifest tells of; KeyError, TypeError or ValueError where they do not fit."""
+    if values.get("columns") is None:
+        return None
+    columns = FeatureColumns.from_dict(values["columns"])
+    if columns.num_features != num_features:
+        raise ValueError(f"{columns.num_features} feature columns of {num_features}")
+    return columns
 
 
 def _read_names(arrays: dict[str, StoredArray], name: str, low: int, high: int | None) -> np.ndarray | None:
@@ -408,3 +507,37 @@ def _joined(lengths: np.ndarray) -> np.ndarray:
 
 def _widened(features: Features) -> Features:
     return features if features.dtype == np.float32 else features.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class StoredIds:
+    """The ids of a graph on disk that has some."""
+
+    graph: StoredGraph
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return self.graph.num_nodes
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """Some ids, integers or text."""
+        low, high, _ = part.indices(len(self))
+        ids = self.graph.read_node_ids(low, high)
+        assert ids is not None
+        return ids
+
+
+NodeIds = np.ndarray | StoredIds
+
+
+def node_ids_of(graph: GraphStore) -> NodeIds | None:
+    """The ids of a graph in memory or on disk; None where a node is its row number."""
+    if graph.stored is None:
+        return graph.to_graph().node_ids
+    return StoredIds(graph.stored) if graph.stored.has_node_ids else None
+
+
+def read_node_ids(graph: GraphStore) -> np.ndarray | None:
+    """The same in memory."""
+    ids = node_ids_of(graph)
+    return None if ids is None else ids[:]

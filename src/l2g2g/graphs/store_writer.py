@@ -1,21 +1,27 @@
-"""Store writer: a graph becomes a store on disk, by memory where it fits, otherwise by DuckDB."""
+"""Store writer: a graph, or its training edges, become a store: by memory where it fits, otherwise by DuckDB."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.archives import parts_of
+from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.duckdb_store import Measure, Progress, has_duckdb, silent, write_large_store
+from l2g2g.graphs.graph import RowBlock
 from l2g2g.graphs.read import check_ending, find_graph_file, is_streamed, read_graph
-from l2g2g.graphs.store import StoredGraph, write_graph
+from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values, write_graph
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 LEAST_MEMORY = 64_000_000
 # A file becomes at most this many times as many bytes while it is read into memory: edge lists, features.
 _EDGE_FACTOR, _FEATURE_FACTOR = 12, 4
+_PIECE_BYTES = 1 << 25
 
 
 def reading_bytes(path: Path, features: str | Path | None) -> int:
@@ -113,3 +119,49 @@ def _size_on_disk(path: Path) -> int:
     if not path.exists():
         return 0  # the reader says that it is not there
     return sum(part.stat().st_size for part in parts_of(path))
+
+
+def write_training_graph(
+    graph: StoredGraph,
+    rows: Iterable[RowBlock],
+    directory: Path,
+    *,
+    num_edges: int,
+    weighted: bool,
+    source: dict[str, Any],
+) -> StoredGraph:
+    """Write other edges between the nodes of a stored graph, with its features, so that patches can be cut from them.
+
+    rows: all rows in order, with weights where weighted and directions where the graph has some. source: what tells
+    this store from others.
+    """
+    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+        indptr, indices = writer.array("indptr", np.int64), writer.array("indices", np.int32)
+        indptr.append(np.zeros(1, np.int64))
+        end = num_arcs = 0
+        for block in rows:
+            indptr.append(end + block.indptr[1:])
+            indices.append(block.indices)
+            values = {"weights": block.weights, "directions": block.directions, "arc_weights": block.arc_weights}
+            for name, part in values.items():
+                if part is not None:
+                    writer.append(name, part)
+            num_arcs += 0 if block.directions is None else len(block.arcs()[0])
+            end += len(block.indices)
+        for name, stored in graph.arrays.items():
+            if name.startswith("features"):
+                copied = writer.array(name, stored.dtype, stored.shape[1:])
+                for part in stored.blocks(max(1, _PIECE_BYTES // max(1, stored.info.row_bytes))):
+                    copied.append(part)
+        writer.values = store_values(
+            name=graph.name,
+            num_nodes=graph.num_nodes,
+            num_edges=num_edges,
+            num_features=graph.num_features,
+            weighted=weighted,
+            cleaning=graph.cleaning,
+            source=source,
+            num_arcs=num_arcs if graph.directed else None,
+            columns=graph.columns,
+        )
+    return open_graph(directory)

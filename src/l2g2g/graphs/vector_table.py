@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import is_list
+from l2g2g.graphs.arrow_types import is_list, is_numeric
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import as_node_ids, encode, find_rows, quoted
+from l2g2g.graphs.node_ids import RowName, find_rows, name_row, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-RowName = Callable[[int], str]
-
-
-def _row_name(row: int) -> str:
-    return f"row {row + 1}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +35,7 @@ class VectorTable:
     vectors: Features
     ids: np.ndarray | None
     source_name: str
-    row_name: RowName = _row_name
+    row_name: RowName = name_row
     spared: np.ndarray | None = None
     labels: np.ndarray | None = None
     columns: FeatureColumns | None = None
@@ -93,31 +86,40 @@ def check_shape(num_columns: int, num_rows: int, source_name: str) -> None:
         raise InputError(f"{source_name}: no rows; it needs one row per node")
 
 
-def rows_from_table(
-    table: pa.Table, source_name: str, first_row: int = 0, num_features: int | None = None
-) -> VectorTable:
-    """Some rows of an id column and one list column, or one number column per dimension, each checked by itself.
+def stack_columns(
+    columns: list[pa.ChunkedArray],
+    num_rows: int,
+    titles: list[str] | None,
+    source_name: str,
+    row_name: RowName,
+    first_row: int = 0,
+    num_features: int | None = None,
+) -> np.ndarray:
+    """(num_rows, num_features) float32 of one list column, or of one number column per dimension, all finite.
 
     first_row: how many rows came before. num_features: how many numbers these have; None for the first.
     """
-
-    def row_name(row: int) -> str:
-        return f"row {first_row + row + 1}"
-
-    if is_list(table.column(1).type):
-        vectors, titles = _from_list_column(table, source_name, first_row, num_features), None
+    if not columns:
+        return np.empty((num_rows, 0), np.float32)
+    names = titles or [f"column {place + 2}" for place in range(len(columns))]
+    if is_list(columns[0].type):
+        if len(columns) > 1:
+            raise InputError(f"{source_name}: {len(columns) + 1} columns; keep the id and one list column")
+        vectors, titles = read_lists(columns[0], source_name, names[0], first_row, num_features), None
     else:
-        vectors, titles = _from_number_columns(table, source_name), table.column_names[1:]
+        each = zip(columns, names, strict=True)
+        vectors = np.column_stack([_numbers(column, source_name, name) for column, name in each])
     check_finite(vectors, source_name, row_name, titles, first_row)
-    return VectorTable(vectors, id_column(table.column(0), source_name, row_name), source_name, row_name)
+    return vectors
 
 
-def _from_list_column(table: pa.Table, source_name: str, first_row: int, num_features: int | None) -> np.ndarray:
+def read_lists(
+    column: pa.ChunkedArray, source_name: str, title: str, first_row: int = 0, num_features: int | None = None
+) -> np.ndarray:
+    """(num_rows, num_features) float32 from a column of lists of one length. Others as in `stack_columns`."""
     import pyarrow.compute as pc
 
-    if table.num_columns > 2:
-        raise InputError(f"{source_name}: {table.num_columns} columns; keep the id and one list column")
-    lists = table.column(1).combine_chunks()
+    lists = column.combine_chunks()
     lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
     wanted = lengths[0] if num_features is None else num_features
     if (lengths != wanted).any() or wanted < 1:
@@ -127,22 +129,14 @@ def _from_list_column(table: pa.Table, source_name: str, first_row: int, num_fea
             f"all must be equally long"
         )
     values = pc.list_flatten(lists)
-    return _numbers(values, source_name, table.column_names[1]).reshape(len(lengths), -1)
-
-
-def _from_number_columns(table: pa.Table, source_name: str) -> np.ndarray:
-    names = table.column_names
-    return np.column_stack(
-        [_numbers(table.column(index), source_name, names[index]) for index in range(1, table.num_columns)]
-    )
+    return _numbers(values, source_name, title).reshape(len(lengths), -1)
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    is_real = pa.types.is_floating(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
-    if not is_real:
+    if not is_numeric(column.type):
         raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
     values = pc.cast(column, pa.float32(), safe=False)
     return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
@@ -161,32 +155,3 @@ def check_finite(
         f"{source_name}: {row_name(row)}: feature row {first_row + row}, column {title} is {vectors[row, column]}; "
         f"replace NaN and Inf by numbers"
     )
-
-
-def id_column(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> np.ndarray:
-    """(num_rows,) ids as int64 or text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        row = int(np.argmax(pc.is_null(column).to_numpy()))
-        raise InputError(f"{source_name}: {row_name(row)}: the id is missing; fill it in")
-    if not (
-        pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or pa.types.is_integer(column.type)
-    ):
-        raise InputError(f"{source_name}: the first column holds {column.type}; it must hold ids, integers or text")
-    return as_node_ids(column.to_numpy(), source_name)
-
-
-def check_distinct(ids: np.ndarray, source_name: str, row_name: RowName) -> None:
-    """Refuse an id that has two rows; name both."""
-    numbers, distinct = encode(ids)
-    if len(distinct) < len(ids):
-        second = int(np.argmax(numbers != np.arange(len(numbers))))
-        first = int(np.argmax(numbers == numbers[second]))
-        raise InputError(
-            f"{source_name}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
-            f"keep one row per node"
-        )

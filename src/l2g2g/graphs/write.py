@@ -1,9 +1,14 @@
-"""Embedding files: Parquet, Arrow, CSV, word2vec text and NumPy, written whole or not at all."""
+"""Embedding files: Parquet, Arrow, CSV, word2vec text and NumPy, written whole or not at all.
+
+An output that ends with a slash is a folder of Parquet files, part-00000.parquet and so on, of which every rank writes
+those of its own nodes; in the order of their names they have the rows and columns of the one file.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +20,15 @@ import numpy as np
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids
-from l2g2g.graphs.stored_ids import NodeIds, StoredIds
+from l2g2g.graphs.store import NodeIds, StoredIds
+from l2g2g.parallel.communicator import LOCAL, Communicator
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS = 1 << 16  # rows that are written at a time
+_PART_ROWS = 1 << 22
+PARTS = "part-*.parquet"
 EMBEDDING_ENDINGS = (".parquet", ".csv", ".txt", ".npy", *ARROW_ENDINGS)
 
 
@@ -32,10 +40,20 @@ def check_output(path: str | Path, node_ids: NodeIds | None = None) -> None:
             cannot hold one of node_ids.
         ResourceError: The folder cannot be written to.
     """
+    if is_parts(path):
+        check_parts(Path(path))
+        return
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the name of a file in it, or {path}/ for Parquet parts")
     check_place(path, EMBEDDING_ENDINGS)
     if node_ids is not None:
         _check_ids_fit(path, _checked_ids(node_ids, path))
+
+
+def is_parts(output: str | Path) -> bool:
+    """Whether an output is a folder of parts: it ends with a slash."""
+    return str(output).endswith("/")
 
 
 def check_place(path: Path, endings: tuple[str, ...]) -> None:
@@ -75,13 +93,17 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds |
     `.parquet`, `.arrow`, `.feather`: columns `id` and `embedding`, a list of float32.
     `.csv`: `id`, `dim_0`, `dim_1`, ... `.txt`: word2vec text. `.npy`: the array, and the ids one per line in
     `PATH.ids.txt`.
-    The file appears complete or not at all; one that was there before stays until then.
+    With a slash at the end: a folder of parts. Everything appears complete or not at all; what was there before stays
+    until then.
 
     Args:
         path: Where to write; see `check_output`.
         embedding: (num_nodes, dim) numbers; written as float32.
         node_ids: (num_nodes,) integers or text, also those of a graph on disk; None writes the row numbers.
     """
+    if is_parts(path):
+        write_parts(path, embedding, node_ids)
+        return
     path = Path(path)
     check_output(path)
     vectors = np.ascontiguousarray(embedding, dtype=np.float32)
@@ -232,3 +254,73 @@ def _check_ids_fit(path: Path, ids: NodeIds) -> None:
 def ids_path(path: Path) -> Path:
     """Where the ids of an .npy file lie."""
     return path.with_name(path.name + ".ids.txt")
+
+
+def check_parts(folder: Path) -> None:
+    """Refuse a folder that could not be written, or that holds anything but the parts of another embedding."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; give a folder for the parts, or leave the slash out")
+    check_writable(folder.parent)
+    if not folder.exists():
+        return
+    foreign = sorted({path.name for path in folder.iterdir()} - {path.name for path in folder.glob(PARTS)})
+    if foreign:
+        raise InputError(f"{folder}: holds other files ({foreign[0]}), which would be lost; give a new folder")
+
+
+def write_parts(
+    folder: str | Path, embedding: np.ndarray, node_ids: NodeIds | None = None, communicator: Communicator = LOCAL
+) -> None:
+    """Write one vector per node as a folder of parts; parts that were there before stay until all are written.
+
+    embedding: (num_nodes, dim); on several ranks the rows of the range of nodes of this one. node_ids: (num_nodes,) of
+    all nodes; None for the row numbers. Every rank must ask; the folder must be on a disk that all see.
+    """
+    folder = Path(folder)
+    counts = [count for (count,) in communicator.tell_all("count", [len(embedding)])]
+    low, number = (sum(each) for each in (counts[: communicator.rank], map(_num_parts, counts[: communicator.rank])))
+    name = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    try:
+        if communicator.is_first:
+            check_parts(folder)
+            with writing(folder):
+                name.mkdir()
+        told = communicator.broadcast("folder", str(name.resolve()).encode() if communicator.is_first else b"")
+        name = Path(told.decode())
+        if not name.is_dir():
+            raise ResourceError(f"{folder}: is not seen by rank {communicator.rank}; give one on a disk that all share")
+        for first in range(0, len(embedding), _PART_ROWS):
+            vectors = np.ascontiguousarray(embedding[first : first + _PART_ROWS], np.float32)
+            span = slice(low + first, low + first + len(vectors))
+            ids = np.arange(span.start, span.stop) if node_ids is None else node_ids[span]
+            _write_part(name / f"part-{number:05d}.parquet", ids, vectors)
+            number += 1
+        communicator.tell_all("count", [number])  # now all are written
+        if communicator.is_first:
+            _put_in_place(name, folder)
+    finally:
+        if communicator.is_first:
+            shutil.rmtree(name, ignore_errors=True)
+
+
+def _num_parts(num_rows: int) -> int:
+    return -(-num_rows // _PART_ROWS)
+
+
+def _write_part(path: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
+    write_whole(path, lambda file: write_parquet(file, ids, vectors))
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    """Rename the new folder to the name of the old one, which is deleted."""
+    with writing(folder):
+        old = new.with_suffix(".old")
+        if folder.exists():
+            folder.replace(old)
+        try:
+            new.replace(folder)
+        except BaseException:
+            if old.exists():
+                old.replace(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,18 +1,24 @@
-"""Result tables: named columns as CSV, Parquet or JSON lines, in a file or on a stream."""
+"""Result tables: named columns as CSV, Parquet or JSON lines, as text, or as a DataFrame of pandas (extra `tables`)."""
 
 from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from l2g2g.errors import ResourceError
 from l2g2g.graphs.write import check_place, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TABLE_ENDINGS = (".csv", ".parquet", ".jsonl")
 Columns = dict[str, np.ndarray]
+_MOST_ROWS = 10
 
 
 def check_table(path: Path) -> None:
@@ -31,16 +37,16 @@ def print_csv(stream: TextIO, columns: Columns) -> None:
     """Columns with a header; cells are quoted where they must be."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*_plain(columns), strict=True))
+    writer.writerows(zip(*plain_columns(columns), strict=True))
 
 
 def print_lines(stream: TextIO, columns: Columns, more: dict[str, Any] | None = None) -> None:
     """One JSON object a row. more: what every one of them says besides."""
-    for row in zip(*_plain(columns), strict=True):
+    for row in zip(*plain_columns(columns), strict=True):
         stream.write(json.dumps({**dict(zip(columns, row, strict=True)), **(more or {})}) + "\n")
 
 
-def _plain(columns: Columns) -> list[list[Any]]:
+def plain_columns(columns: Columns) -> list[list[Any]]:
     """Python values; float32 with the digits that it has, not those of its neighbour in float64."""
     return [
         [float(str(value)) for value in column] if column.dtype == np.float32 else column.tolist()
@@ -63,3 +69,42 @@ def _write_parquet(file: Path, columns: Columns) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), file)
+
+
+def make_frame(
+    columns: Mapping[str, Any], ids: np.ndarray | None = None, index_name: str | None = None
+) -> pd.DataFrame:
+    """A DataFrame of these columns. ids: its index; None numbers the rows."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ResourceError("DataFrames need pandas: pip install 'l2g2g[tables]'") from error
+    index = None if ids is None else pd.Index(ids, name=index_name)
+    return pd.DataFrame(dict(columns), index=index)
+
+
+def show_rows(title: str, columns: Mapping[str, np.ndarray]) -> str:
+    """A table as text for a notebook or a terminal, without pandas: of many rows the first.
+
+    Example:
+        >>> print(show_rows("2 links", {"source": np.array(["ann", "bob"]), "score": np.array([0.5, 0.25])}))
+        2 links
+        source   score
+        ann     0.5000
+        bob     0.2500
+    """
+    num_rows = len(next(iter(columns.values())))
+    lines = []
+    for name, values in columns.items():
+        is_number = values.dtype.kind == "f"
+        cells = [f"{value:.4f}" if is_number else str(value) for value in values[:_MOST_ROWS]]
+        width = max(map(len, (name, *cells)))
+        lines.append([cell.rjust(width) if is_number else cell.ljust(width) for cell in (name, *cells)])
+    more = [f"… {num_rows - _MOST_ROWS:,} more rows; to_pandas() has all"] if num_rows > _MOST_ROWS else []
+    return "\n".join([title, *("  ".join(cells).rstrip() for cells in zip(*lines, strict=True)), *more])
+
+
+def embedding_frame(vectors: np.ndarray, ids: np.ndarray | None, titles: list[str]) -> pd.DataFrame:
+    """(num_nodes, dim) vectors with the ids as index and a column for each dimension."""
+    index = np.arange(len(vectors)) if ids is None else ids
+    return make_frame({title: vectors[:, place] for place, title in enumerate(titles)}, index, "id")

@@ -13,13 +13,11 @@ from l2g2g.errors import InputError
 from l2g2g.evaluation.calibration import Calibration, fit_calibration
 from l2g2g.evaluation.link_scorer import FEATURE_COLUMN, CombinedScorer, LinkEvidence, LinkScorer, choose_scorer
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.non_edges import sample_non_edges
-from l2g2g.graphs.splits import Pairs
+from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.models.decoders.base import Decoder
-from l2g2g.neighbours.candidates import candidate_links
-from l2g2g.neighbours.decoding import factors_of
-from l2g2g.neighbours.learned import top_learned_links
-from l2g2g.neighbours.recall import measure_recall
+from l2g2g.neighbours.factors import factors_of
+from l2g2g.neighbours.index import measure_recall
+from l2g2g.neighbours.learned import candidate_links, top_learned_links
 from l2g2g.neighbours.top_links import TopLinks, top_links
 
 _TOP, _SAMPLE = 20_000, 20_000  # pairs that are no links: those that score highest, and uniform ones

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.frames import make_frame, show_rows
-from l2g2g.neighbours.exact import search_exactly
-from l2g2g.neighbours.factors import ScoreFactors, factors_by
+from l2g2g.graphs.write_table import make_frame, show_rows
+from l2g2g.neighbours.factors import ScoreFactors, factors_by, search_exactly
 from l2g2g.neighbours.index import NeighbourIndex
 
 if TYPE_CHECKING:

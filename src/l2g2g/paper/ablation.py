@@ -13,8 +13,8 @@ from typing import Any, Literal
 from l2g2g.paper.cells import AnyCell, Cell
 from l2g2g.paper.results import Row, datasets_in, describe, deviation, signed
 from l2g2g.paper.study import Choice
-from l2g2g.reports.document import EMPTY, Block, DataTable, Entry, Picture
-from l2g2g.reports.dots import DotGroup, DotRow, plot_differences
+from l2g2g.reports.charts import DotGroup, DotRow, plot_differences
+from l2g2g.reports.page import EMPTY, Block, DataTable, Entry, Picture
 
 TITLE = "Ablation"
 # Graphs and how many seeds each: small graphs vary more and cost less. In all about half an hour on one thread.

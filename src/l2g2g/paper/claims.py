@@ -8,8 +8,7 @@ from typing import Any
 
 from l2g2g.paper import ablation, performance
 from l2g2g.paper import measurements as measure
-from l2g2g.paper.paper_numbers import SCORES, SIZES
-from l2g2g.paper.results import Row, datasets_in, pick
+from l2g2g.paper.results import SCORES, SIZES, Row, datasets_in, pick
 from l2g2g.paper.verdicts import (
     Claim,
     Estimate,
@@ -21,7 +20,7 @@ from l2g2g.paper.verdicts import (
     not_measured,
     on_almost_all,
 )
-from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reports.page import Block, DataTable, Entry
 
 TITLE = "Claims"
 _METHODS = ("gae", "fastgae", "gae+l2g", "l2g2g")

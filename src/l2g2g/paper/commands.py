@@ -13,8 +13,8 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, QuietOption
 from l2g2g.cli.help import App
+from l2g2g.cli.messages import say
 from l2g2g.errors import InputError
-from l2g2g.paper.progress import announce, run_plan, say
 
 if TYPE_CHECKING:
     from l2g2g.paper.cells import AnyCell
@@ -132,7 +132,7 @@ for _name, (_summary, _left_out) in _STUDIES.items():
 def claims(quick: QuickOption = False, out: OutOption = None) -> None:
     """Each claim of the paper, the evidence of the finished cells, and the verdict; runs nothing."""
     from l2g2g.paper.report import build_document, read_evidence
-    from l2g2g.reports.markdown import render_section
+    from l2g2g.reports.tables import render_section
 
     folder = _finished(out, quick)
     document = build_document(read_evidence(folder, quick), [])
@@ -175,8 +175,9 @@ def _run(
     from l2g2g.paper.ablation import draw_differences
     from l2g2g.paper.cells import raise_if_all_failed
     from l2g2g.paper.report import STUDIES, note_command, write_report
+    from l2g2g.paper.runner import announce, run_plan
     from l2g2g.reports.charts import require_matplotlib
-    from l2g2g.reports.markdown import render_section
+    from l2g2g.reports.tables import render_section
 
     choice = _choice(datasets, methods, seeds, quick)
     require_matplotlib()

@@ -10,14 +10,11 @@ from statistics import fmean
 from typing import Any
 
 from l2g2g.graphs.splits import Protocol
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, choose_contenders
-from l2g2g.paper.paper_numbers import printed_score
-from l2g2g.paper.results import Row, datasets_in, describe, percents, pick
-from l2g2g.paper.series import score_series
-from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice
+from l2g2g.paper.cells import CONTENDERS, AnyCell, choose_contenders
+from l2g2g.paper.results import Row, datasets_in, describe, percents, pick, printed_score
+from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice, score_series
 from l2g2g.reports.charts import Chart, Panel
-from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
+from l2g2g.reports.page import EMPTY, Block, DataTable, Entry
 
 TITLE = "How the patches are cut"
 # Graphs and their seeds.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from l2g2g.paper.cells import AnyCell, GraphCell
-from l2g2g.paper.paper_numbers import SIZES
-from l2g2g.paper.results import Row, signed
+from l2g2g.paper.results import SIZES, Row, signed
 from l2g2g.paper.study import Choice
-from l2g2g.reports.document import EMPTY, Block, DataTable
+from l2g2g.reports.page import EMPTY, Block, DataTable
 
 TITLE = "Data sets"
 DATASETS = (*SIZES, "reddit-like", "yelp-like")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from l2g2g.graphs.heterogeneous import VARIANTS
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
+from l2g2g.graphs.stand_ins import VARIANTS
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, AnyCell, choose_contenders
 from l2g2g.paper.performance import options_of
 from l2g2g.paper.results import Row, describe, limits, percents, pick, span
-from l2g2g.paper.series import auc_by_graph
-from l2g2g.paper.study import Choice
+from l2g2g.paper.study import Choice, auc_by_graph
 from l2g2g.reports.charts import Chart, Panel
-from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
+from l2g2g.reports.page import EMPTY, Block, DataTable, Entry
 
 TITLE = "Heterogeneous block models"
 DATASETS = dict.fromkeys(VARIANTS, 5)

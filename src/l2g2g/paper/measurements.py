@@ -16,9 +16,19 @@ import numpy as np
 from l2g2g.graphs.datasets import list_datasets
 from l2g2g.graphs.stand_ins import STAND_INS
 from l2g2g.paper import ablation, complexity, cuts, patch_time, patches, performance
-from l2g2g.paper.contenders import CONTENDERS, contender_of
-from l2g2g.paper.paper_numbers import SCORES, SIZES, Measure, printed_score
-from l2g2g.paper.results import Row, datasets_in, deviation, epoch_seconds, percents, pick
+from l2g2g.paper.cells import CONTENDERS, contender_of
+from l2g2g.paper.results import (
+    SCORES,
+    SIZES,
+    Measure,
+    Row,
+    datasets_in,
+    deviation,
+    epoch_seconds,
+    percents,
+    pick,
+    printed_score,
+)
 from l2g2g.paper.study import PROTOCOLS, timing_options
 from l2g2g.paper.verdicts import CANNOT_BE_SAID, Estimate, Measurement
 

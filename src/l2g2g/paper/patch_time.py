@@ -5,13 +5,11 @@ from __future__ import annotations
 from statistics import median
 
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, PATCHED, AnyCell, choose_contenders
 from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
-from l2g2g.paper.series import time_series
-from l2g2g.paper.study import Choice, timing_options
+from l2g2g.paper.study import Choice, time_series, timing_options
 from l2g2g.reports.charts import Chart, Panel
-from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reports.page import Block, DataTable, Entry
 
 TITLE = "Time by number of patches"
 DATASETS = dict.fromkeys(("cora-ml", "sbm-small", "cora", "sbm-large", "yelp-like", "reddit-like"), 1)

@@ -7,14 +7,11 @@ from typing import Any, get_args
 
 from l2g2g.graphs.splits import Protocol
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, PATCHED, choose_contenders
-from l2g2g.paper.paper_numbers import Measure
-from l2g2g.paper.results import Row, datasets_in, describe, percents, pick, signed
-from l2g2g.paper.series import score_series
-from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, PATCHED, AnyCell, choose_contenders
+from l2g2g.paper.results import Measure, Row, datasets_in, describe, percents, pick, signed
+from l2g2g.paper.study import PROTOCOLS, SHORT_PROTOCOLS, Choice, score_series
 from l2g2g.reports.charts import Chart, Panel
-from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reports.page import Block, DataTable, Entry
 
 TITLE = "Number of patches"
 # Graphs and their seeds. An epoch of a stand-in takes seconds: fewer epochs, three counts, and held-out links only.

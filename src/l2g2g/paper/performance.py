@@ -5,14 +5,22 @@ from __future__ import annotations
 from statistics import fmean
 from typing import get_args
 
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
-from l2g2g.paper.paper_numbers import AUTHORS_CODE_AUC, Measure, printed_score
-from l2g2g.paper.results import Row, datasets_in, describe, limits, percents, pick, signed
-from l2g2g.paper.series import auc_by_graph
-from l2g2g.paper.study import PROTOCOLS, Choice
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, AnyCell, choose_contenders
+from l2g2g.paper.results import (
+    AUTHORS_CODE_AUC,
+    Measure,
+    Row,
+    datasets_in,
+    describe,
+    limits,
+    percents,
+    pick,
+    printed_score,
+    signed,
+)
+from l2g2g.paper.study import PROTOCOLS, Choice, auc_by_graph
 from l2g2g.reports.charts import Chart, Panel, Series
-from l2g2g.reports.document import EMPTY, Block, DataTable, Entry
+from l2g2g.reports.page import EMPTY, Block, DataTable, Entry
 
 TITLE = "Performance"
 # Graphs and their seeds, three for millions of edges. Files that are not there are left out.

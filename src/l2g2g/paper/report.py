@@ -26,9 +26,8 @@ from l2g2g.paper.results import Row, latest
 from l2g2g.paper.study import Study
 from l2g2g.paper.verdicts import Evidence
 from l2g2g.reports.charts import draw_chart
-from l2g2g.reports.document import Block, Code, DataTable, Document, Section
-from l2g2g.reports.markdown import render_markdown
-from l2g2g.reports.page import render_page
+from l2g2g.reports.page import Block, Code, DataTable, Document, Section, render_page
+from l2g2g.reports.tables import render_markdown
 
 STUDIES: dict[str, Study] = {
     "datasets": datasets_table,

@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from l2g2g.cli.messages import say, screen
 from l2g2g.errors import Interrupted, WorkerError
 from l2g2g.graphs.datasets import list_datasets
 from l2g2g.graphs.graph import Graph
@@ -22,6 +24,7 @@ from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.stand_ins import find_stand_in
 from l2g2g.paper.cells import AnyCell, run_cell
 from l2g2g.paper.journal import Journal
+from l2g2g.runs.resources import show_seconds
 
 OnProgress = Callable[["Progress"], None]
 # Seconds of one epoch per million arcs or feature entries on one thread, for an estimate before anything was measured.
@@ -224,3 +227,72 @@ def measure_sizes(datasets: Iterable[str], data_dir: Path | None) -> dict[str, i
             features = 0 if graph.features is None else getattr(graph.features, "nnz", graph.features.size)
             sizes[name] = graph.adjacency.nnz + 32 * graph.num_nodes + int(features)
     return sizes
+
+
+def run_plan(
+    cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, threads: int | None, quiet: bool
+) -> dict[str, dict[str, Any]]:
+    """Print the number of cells and the estimated time, run them, and show progress. Returns lines by key."""
+    for cell in cells:
+        _ = cell.config  # invalid settings are an error before anything runs
+    num_done = announce(cells, path, data_dir, jobs, quiet)
+    with _bar(len(cells), num_done, quiet) as on_progress:
+        rows = run_cells(cells, path, data_dir=data_dir, jobs=jobs, threads=threads, on_progress=on_progress)
+    failed = sum("error" in row for row in rows.values())
+    if failed and not quiet:
+        say(f"{failed:,} cells failed; see 'error' in {path}")
+    return rows
+
+
+def announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, quiet: bool = False) -> int:
+    """Print the number of cells and the estimated time. Returns how many are done."""
+    sizes = measure_sizes(dict.fromkeys(cell.dataset for cell in cells), data_dir)
+    journal = Journal(path)
+    answered = journal.answers(cells)
+    journal.close()
+    if not quiet:
+        left = [cell for cell in cells if cell.key not in answered]
+        seconds = expect_seconds(left, answered.values(), sizes) / jobs
+        done = f", {len(answered):,} of them done" if answered else ""
+        graphs = ", ".join(sizes) if len(sizes) < 9 else f"{len(sizes)} graphs"
+        say(f"{len(cells):,} cells on {graphs}{done}; about {show_seconds(seconds)} to go -> {path}")
+    return len(answered)
+
+
+@contextmanager
+def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """A progress bar on a terminal, a line per cell elsewhere."""
+    if quiet:
+        yield None
+        return
+    if not screen.is_terminal:
+        yield lambda progress: say(_describe(progress))
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("cells", total=total, completed=done, left="")
+
+        def show(progress: Any) -> None:
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            bar.update(task, completed=progress.done, left=f"{show_seconds(progress.seconds_left)} left{failed}")
+
+        yield show
+
+
+def _describe(progress: Progress) -> str:
+    row = progress.latest or {}
+    cell = row.get("cell", {})
+    words = [str(cell.get(name)) for name in ("dataset", "method", "preset", "protocol") if name in cell]
+    words += [f"seed {cell['seed']}"] if "seed" in cell else []
+    if "error" in row:
+        score = row["error"]
+    elif "auc" in row:
+        score = f"AUC {100 * row['auc']:.2f}"
+    else:
+        score = f"{row.get('num_nodes', 0):,} nodes, {row.get('num_edges', 0):,} edges"
+    return (
+        f"{progress.done}/{progress.total} {' '.join(words)}: {score}, "
+        f"{row.get('cell_seconds', 0.0):.1f} s; {show_seconds(progress.seconds_left)} left"
+    )

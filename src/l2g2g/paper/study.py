@@ -1,15 +1,17 @@
-"""The parts that all studies of the reproduction share: selections, protocols, and options of timed runs."""
+"""What all studies of the reproduction share: selections, protocols, options of timed runs, and series of points."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from statistics import fmean, median
+from typing import Any, Protocol, TypeAlias
 
 from l2g2g.graphs import splits
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.results import Row
-from l2g2g.reports.document import Block
+from l2g2g.paper.cells import CONTENDERS, AnyCell, Contender
+from l2g2g.paper.results import Row, deviation, limits, percents, pick
+from l2g2g.reports.charts import Series, around
+from l2g2g.reports.page import Block
 
 PROTOCOLS: dict[splits.Protocol, str] = {
     "paper": "the paper's evaluation (validation edges and a self-loop for every node)",
@@ -17,6 +19,7 @@ PROTOCOLS: dict[splits.Protocol, str] = {
 }
 SHORT_PROTOCOLS = {"paper": "under the paper's evaluation", "heldout": "on held-out links"}
 TIMED_EPOCHS, QUICK_TIMED_EPOCHS = 20, 5
+ByX: TypeAlias = Mapping[float, list[float]] | Mapping[int, list[float]]
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,36 @@ class Study(Protocol):
 def timing_options(quick: bool, **more: Any) -> dict[str, Any]:
     """Options of a run for its times: a fixed number of epochs, without early stopping. more: settings to vary."""
     return {"epochs": QUICK_TIMED_EPOCHS if quick else TIMED_EPOCHS, "patience": 0, **more}
+
+
+def score_series(contender: Contender, scores: ByX, joined: bool = True) -> Series:
+    """Means with bands of one standard deviation. scores: by x, empty ones are left out."""
+    found = {x: values for x, values in scores.items() if values}
+    means = [fmean(values) for values in found.values()]
+    bounds = around(means, [deviation(values) for values in found.values()])
+    return Series(contender.label, list(found), means, bounds, joined, colour=contender.colour)
+
+
+def time_series(contender: Contender, times: ByX) -> Series:
+    """Medians with bands from the fastest repetition to the slowest. times: by x, empty ones are left out."""
+    found = {x: values for x, values in times.items() if values}
+    bounds = [(min(values), max(values)) for values in found.values()]
+    medians = [median(values) for values in found.values()]
+    return Series(contender.label, list(found), medians, bounds, colour=contender.colour)
+
+
+def by_position(rows: list[Row], datasets: list[str]) -> dict[float, list[Row]]:
+    """Lines of every graph by its place on an axis of graphs."""
+    return {float(place): pick(rows, dataset=dataset) for place, dataset in enumerate(datasets)}
+
+
+def auc_by_graph(rows: list[Row], datasets: list[str]) -> list[Series]:
+    """AUC of all methods side by side on an axis of graphs, and the best possible AUC where it is known."""
+    series = []
+    for name, contender in CONTENDERS.items():
+        runs = by_position(pick(rows, contender=name), datasets)
+        scores = {place + contender.shift: percents(own, "auc") for place, own in runs.items()}
+        series.append(score_series(contender, scores, joined=False))
+    best = {place: limits(own) for place, own in by_position(rows, datasets).items()}
+    known = {place: fmean(values) for place, values in best.items() if values}
+    return [*series, Series("best possible", list(known), list(known.values()), joined=False, colour=6)]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from statistics import median
 
-from l2g2g.paper.cells import AnyCell
-from l2g2g.paper.contenders import CONTENDERS, DEFAULT_MEANS, choose_contenders
+from l2g2g.paper.cells import CONTENDERS, DEFAULT_MEANS, AnyCell, choose_contenders
 from l2g2g.paper.results import Row, datasets_in, epoch_seconds, pick
-from l2g2g.paper.series import by_position, time_series
-from l2g2g.paper.study import Choice, timing_options
+from l2g2g.paper.study import Choice, by_position, time_series, timing_options
 from l2g2g.reports.charts import Chart, Panel
-from l2g2g.reports.document import Block, DataTable, Entry
+from l2g2g.reports.page import Block, DataTable, Entry
 
 TITLE = "Training time"
 _SMALLER = ("cora-ml", "sbm-small", "cora", "sbm-large-sparse", "sbm-large", "yelp-like", "reddit-like")

@@ -8,8 +8,7 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 from l2g2g.graphs.stand_ins import STAND_INS
-from l2g2g.paper.paper_numbers import SIZES
-from l2g2g.paper.results import Row
+from l2g2g.paper.results import SIZES, Row
 
 _PROTOCOL_WORDS = {"paper": "under the paper's protocol", "heldout": "on held-out links"}
 CANNOT_BE_SAID = "cannot be said"

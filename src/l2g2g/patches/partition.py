@@ -11,7 +11,7 @@ from l2g2g.core import kernels
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.read_ahead import read_ahead
+from l2g2g.graphs.streams import read_ahead
 
 METHODS = ("metis", "fennel", "streaming", "random")
 # Where neighbours have near ids, clusters form slowly: SBM-Large keeps 0.59 of its edges after five passes and 0.70

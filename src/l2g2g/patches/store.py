@@ -17,12 +17,20 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.array_folder import ArrayFolder, SlicedArray, is_folder_of, open_folder
+from l2g2g.graphs.array_folder import (
+    ArrayFolder,
+    SlicedArray,
+    check_array,
+    check_numbers,
+    check_offsets,
+    is_folder_of,
+    open_folder,
+    reading_manifest,
+)
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import PATCH_FOLDER, StoredGraph
-from l2g2g.graphs.store_checks import check_array, check_numbers, check_offsets, reading_manifest
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex
 from l2g2g.patches.store_writer import write_feature_rows, write_subgraphs

@@ -24,7 +24,7 @@ from l2g2g.reports.map_data import quantise_places
 from l2g2g.reports.projection import neighbours_kept
 
 if TYPE_CHECKING:
-    from l2g2g.reports.partners import Partners
+    from l2g2g.reports.map_data import Partners
 
 Pending = Mapping[str, Callable[[], np.ndarray]]
 _HOST = "127.0.0.1"

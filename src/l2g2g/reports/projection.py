@@ -15,8 +15,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.evaluation.clusters import unit_vectors
-from l2g2g.neighbours.exact import keep_best, search_exactly
-from l2g2g.neighbours.factors import factors_by
+from l2g2g.neighbours.factors import factors_by, keep_best, search_exactly
 
 Projection = Literal["tsne", "pca"]
 PROJECTIONS: tuple[str, ...] = get_args(Projection)

@@ -40,8 +40,8 @@ from l2g2g.runs.preparation import (
 )
 from l2g2g.runs.rank_split import held_out_rows
 from l2g2g.runs.ranks import make_shard, share_inputs
+from l2g2g.runs.resources import Stopwatch
 from l2g2g.runs.scoring import score_validation
-from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes

@@ -152,7 +152,7 @@ class Choice:
         chosen += ["mean of the patches"] if self.assembly == "mean" else []
         chosen += ["negatives by degree"] if self.negatives == "degree" else []
         chosen += ["direct coordinates"] if self.direct else []
-        return f"chosen by validation AUC: {', '.join(chosen)}; compared: {scores}"
+        return f"best on the validation edges: {', '.join(chosen)} (AUC in %: {scores})"
 
 
 def find_spectral(

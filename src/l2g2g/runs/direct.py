@@ -15,8 +15,8 @@ import torch
 
 from l2g2g.config import Config
 from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.evaluation.link_scorer import deal_folds, fit_logistic
 from l2g2g.evaluation.links import fetch_ends, link_scores
-from l2g2g.evaluation.logistic import deal_folds, fit_logistic
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.product import ProductDecoder

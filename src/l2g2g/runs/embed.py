@@ -10,10 +10,9 @@ from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.fitted import Start
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.rank_split import split_on_ranks
-from l2g2g.runs.resources import prepare_torch
+from l2g2g.runs.resources import Stopwatch, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.stopwatch import Stopwatch
 from l2g2g.runs.storage import check_settings, place_graph, shared_graph
 from l2g2g.runs.training import check_graph, keep_training, run_split
 from l2g2g.training.report import OnEpoch

@@ -21,13 +21,12 @@ import numpy as np
 
 from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.evaluation.separation import ScoredPairs
+from l2g2g.graphs.array_folder import text_arrays
+from l2g2g.graphs.checks import find_classes
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import smallest_pairs
-from l2g2g.graphs.labels import find_classes
-from l2g2g.graphs.non_edges import draw_non_edges
-from l2g2g.graphs.splits import Pairs, edge_blocks
-from l2g2g.graphs.stored_ids import node_ids_of
-from l2g2g.graphs.stored_text import text_arrays
+from l2g2g.graphs.splits import Pairs, draw_non_edges, edge_blocks
+from l2g2g.graphs.store import node_ids_of
 from l2g2g.models.node_states import Parts
 from l2g2g.runs.artefact import Contents, write_artefact
 from l2g2g.runs.published import LINK_MODEL

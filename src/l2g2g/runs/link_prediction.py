@@ -1,20 +1,81 @@
-"""Link prediction: pairs with the probability that they are linked, at the density of the graph where that is known."""
+"""Link prediction: probabilities of pairs, the likeliest missing links, and how well a model tells links apart."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn import get_config
+from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.errors import InputError
 from l2g2g.evaluation.link_scorer import FEATURE_COLUMN, CombinedScorer, LinkEvidence, LinkScorer
+from l2g2g.evaluation.links import evaluate_links
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.neighbours.link_model import LinkModel, top_combined
-from l2g2g.neighbours.top_links import TopLinks, sigmoid
+from l2g2g.neighbours.top_links import TopLinks
+from l2g2g.runs.fitted import Fitted
+from l2g2g.runs.new_nodes import embed_new_nodes
 from l2g2g.runs.published import Published
+from l2g2g.runs.scoring import SCORERS
 
-SCORERS = ("vectors", "combined", "auto")
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from l2g2g.neighbours.search import SearchMethod
+    from l2g2g.runs.artefact import Artefact
+
+_HELD_OUT = 0.2
+_STREAM = 0x5C0E  # keeps these draws apart from others of the same seed
+
+
+def score_links(fitted: Fitted, embedding: np.ndarray, graph: Graph, known: np.ndarray) -> float:
+    """AUC of the links of a graph, all of whose nodes are known, against as many pairs without one.
+
+    embedding: (num_known, dim). known: (num_nodes,) row of each node in it. Nothing is held out here: the graph should
+    hold links that training has not seen.
+    """
+    generator = np.random.default_rng([fitted.config.seed, _STREAM])
+    positive = np.stack(graph.edges(), axis=1).astype(np.int64)
+    pairs = Pairs(known[positive], known[sample_non_edges(graph, len(positive), generator)])
+    return evaluate_links(embedding, pairs, fitted.model.decoder.score).auc
+
+
+def score_new_nodes(fitted: Fitted, embedding: np.ndarray, new: NewNodes) -> float:
+    """AUC of links between new and known nodes: a fifth is hidden, the rest embeds the new nodes."""
+    generator = np.random.default_rng([fitted.config.seed, _STREAM])
+    links = new.to_known.tocoo()
+    sources, targets = links.coords
+    if len(sources) < 2:
+        raise InputError(f"{new.name}: {len(sources)} links to known nodes; at least 2 are needed to hide one of them")
+    held = generator.permutation(len(sources)) < max(1, round(_HELD_OUT * len(sources)))
+    visible = sp.csr_array((links.data[~held], (sources[~held], targets[~held])), shape=new.shape)
+    visible.sort_indices()
+    vectors = np.concatenate([embedding, embed_new_nodes(fitted, replace(new, to_known=visible))])
+    positive = np.stack([sources[held], targets[held]], axis=1)
+    negative = _pairs_without_link(new.to_known, len(positive), generator, new.name)
+    shift = np.array([new.num_known, 0])  # new nodes stand after the known ones
+    return evaluate_links(vectors, Pairs(positive + shift, negative + shift), fitted.model.decoder.score).auc
+
+
+def _pairs_without_link(links: sp.csr_array, count: int, generator: np.random.Generator, name: str) -> np.ndarray:
+    """(count, 2) distinct pairs of a row and a column that are not linked."""
+    num_new, num_known = links.shape
+    if count > num_new * num_known - links.nnz:
+        raise InputError(f"{name}: too few pairs without a link to be scored; it is too dense")
+    rows = np.repeat(np.arange(num_new, dtype=np.int64), np.diff(links.indptr))
+    linked = rows * num_known + links.indices
+    found = np.empty(0, np.int64)
+    while len(found) < count:
+        drawn = generator.integers(0, num_new * num_known, 2 * count + 16)
+        found = np.unique(np.concatenate([found, drawn[~np.isin(drawn, linked)]]))
+    found = generator.permutation(found)[:count]
+    return np.stack([found // num_known, found % num_known], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,23 +83,21 @@ class PredictedLinks:
     """Pairs and how likely they are linked.
 
     Attributes:
-        links: The pairs as rows, with their scores.
-        probabilities: (num_links,) calibrated where `missing_share` is a number, σ(score) otherwise.
+        links: The pairs as rows, with their scores and probabilities, calibrated where `missing_share` is a number.
         scorer: vectors or combined.
         missing_share: Links assumed to be missing, as a share of the known ones; None without a calibration.
     """
 
     links: TopLinks
-    probabilities: np.ndarray
     scorer: str
     missing_share: float | None
 
     @property
     def expected_precision(self) -> float | None:
         """The share of the pairs that is expected to be linked; None without a calibration."""
-        if self.missing_share is None or len(self.probabilities) == 0:
+        if self.missing_share is None or len(self.links.scores) == 0:
             return None
-        return float(self.probabilities.mean())
+        return float(self.links.probabilities.mean())
 
     def describe(self) -> dict[str, Any]:
         """What JSON lines say beside each pair."""
@@ -49,7 +108,7 @@ class PredictedLinks:
         }
 
 
-def score_links(
+def score_pairs(
     published: Published, sources: np.ndarray, targets: np.ndarray, *, scorer: str, missing_share: float | None
 ) -> PredictedLinks:
     """Score pairs of rows. scorer, missing_share: as in `find_links`."""
@@ -90,10 +149,10 @@ def _predicted(published: Published, links: TopLinks, name: str, missing_share: 
                 f"{published.name}: has no validation pairs to calibrate by; give a directory of embed --run-dir, "
                 f"or leave out --missing-share"
             )
-        return PredictedLinks(links, sigmoid(links.scores), shown, None)
+        return PredictedLinks(links, shown, None)
     share = model.share if missing_share is None else missing_share
     probabilities = model.calibrations[name].probabilities(links.scores, share / model.share)
-    return PredictedLinks(links, probabilities, shown, share)
+    return PredictedLinks(replace(links, calibrated=probabilities), shown, share)
 
 
 def _choose(published: Published, wanted: str) -> tuple[LinkScorer | None, str]:
@@ -101,7 +160,8 @@ def _choose(published: Published, wanted: str) -> tuple[LinkScorer | None, str]:
     if wanted not in SCORERS:
         raise InputError(f"unknown scorer '{wanted}'; choose from {', '.join(SCORERS)}")
     model = published.links
-    if wanted == "vectors" or (wanted == "auto" and (model is None or model.chosen == "vectors")):
+    is_alone = model is None or model.chosen == "vectors" or published.known is None
+    if wanted == "vectors" or (wanted == "auto" and is_alone):
         return None, "vectors"
     if model is None or not model.scorers:
         raise InputError(
@@ -125,3 +185,98 @@ def _known_graph(published: Published) -> Graph:
         raise InputError(f"{published.name}: its edges are not known; give the graph that was embedded (--graph)")
     known = published.known
     return Graph(known, published.features, name=published.name)
+
+
+class LinkMethods:
+    """Neighbours, probabilities of links, and missing links, for estimators. Nodes are named by their ids."""
+
+    embedding_: np.ndarray
+    node_ids_: np.ndarray | None
+    _artefact: Artefact
+
+    def neighbours(self, nodes: Any, k: int = 10, *, metric: str = "cosine", method: SearchMethod = "auto") -> Any:
+        """The k nearest nodes of each of these nodes, as ids: a `Neighbours`. metric: cosine, inner or decoder.
+
+        With set_output(transform="pandas") a DataFrame, which `Neighbours.to_pandas` gives too.
+
+        method: exact, index, or auto: exact unless building an index pays; `recall` says what an index found.
+
+        Example:
+            >>> from l2g2g import GAE
+            >>> edges = [(i, (i + step) % 40) for i in range(40) for step in (1, 2)]
+            >>> GAE(dim=4, epochs=3).fit((edges, None)).neighbours([0, 7], k=3).nodes.shape
+            (2, 3)
+        """
+        published = self.published()
+        rows = published.rows_of(_as_list(nodes))
+        found = published.neighbours(rows, k, metric=metric, method=method)
+        asked = published.node_ids[rows]
+        return self._shown(replace(found, nodes=published.node_ids[found.nodes], queries=asked))
+
+    def predict_links(self, pairs: Sequence[tuple[Any, Any]] | np.ndarray, *, scorer: str = "auto") -> Any:
+        """(num_pairs,) probability of each pair to be an edge, as `l2g2g predict` gives it.
+
+        scorer: vectors, combined (with pair features), or auto: what the validation pairs of the training prefer.
+        With set_output(transform="pandas") a DataFrame of source, target and probability.
+        """
+        from l2g2g.graphs.write_table import make_frame
+
+        published = self.published()
+        pairs = list(pairs)
+        if any(len(pair) != 2 for pair in pairs):
+            raise InputError("a pair is (node, node); give a list of pairs, or an array of two columns")
+        sources, targets = (published.rows_of([pair[end] for pair in pairs]) for end in (0, 1))
+        found = score_pairs(published, sources, targets, scorer=scorer, missing_share=None)
+        probabilities = found.links.probabilities
+        if not self._wants_frames():
+            return probabilities
+        ids = published.node_ids
+        return make_frame({"source": ids[sources], "target": ids[targets], "probability": probabilities})
+
+    def top_links(self, count: int, graph: Any = None, *, scorer: str = "auto") -> Any:
+        """The likeliest pairs that are no edges, as ids, with their probabilities: a `TopLinks`.
+
+        With set_output(transform="pandas") a DataFrame, which `TopLinks.to_pandas` gives too.
+
+        graph: whose edges are known already; by default what was fitted. scorer: as in `predict_links`.
+        """
+        from l2g2g.graphs.read import read_graph
+
+        published = self.published()
+        if graph is not None:
+            published = published.with_edges_of(read_graph(graph, directed=published.decoder.is_directed))
+        elif published.known is None:
+            raise InputError("the model keeps no edges, which were too many; give the graph: top_links(count, graph)")
+        found = find_links(published, count, scorer=scorer, missing_share=None).links
+        ids = published.node_ids
+        return self._shown(replace(found, sources=ids[found.sources], targets=ids[found.targets]))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """`embedding_` as a DataFrame with the ids as index."""
+        from l2g2g.graphs.write_table import embedding_frame
+
+        check_is_fitted(self, "embedding_")
+        return embedding_frame(self.embedding_, self.node_ids_, self._titles())
+
+    def _titles(self) -> list[str]:
+        return [str(title) for title in self.get_feature_names_out()]  # type: ignore[attr-defined]
+
+    def _wants_frames(self) -> bool:
+        """Whether `set_output(transform="pandas")` was called here, or is set for all of scikit-learn."""
+        own = getattr(self, "_sklearn_output_config", {}).get("transform")
+        return (own or get_config()["transform_output"]) == "pandas"
+
+    def _shown(self, found: Any) -> Any:
+        return found.to_pandas() if self._wants_frames() else found
+
+    def published(self, name: str = "the model") -> Published:
+        """The embedding with its decoder and, where it keeps them, its edges. name: what errors call it."""
+        from l2g2g.runs.published import publish
+
+        check_is_fitted(self, "embedding_")
+        return publish(self._artefact, name)
+
+
+def _as_list(nodes: Any) -> list[Any]:
+    """One node or several."""
+    return [nodes] if isinstance(nodes, (str, int, np.integer)) else list(nodes)

@@ -24,8 +24,7 @@ from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
 from l2g2g.runs.memory import resident_memory
 from l2g2g.runs.preparation import cut, plan_cut
-from l2g2g.runs.resources import choose_threads
-from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.resources import Stopwatch, choose_threads
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
 from l2g2g.training.whole_pass import InputRows

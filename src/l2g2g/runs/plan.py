@@ -26,12 +26,10 @@ from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
-from l2g2g.runs.durations import show_seconds
 from l2g2g.runs.environment import available_cores
 from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.runs.patches import RunPatches
-from l2g2g.runs.resources import choose_threads, prepare_torch
-from l2g2g.runs.stopwatch import Stopwatch
+from l2g2g.runs.resources import Stopwatch, choose_threads, prepare_torch, show_seconds
 from l2g2g.runs.traffic import estimate_traffic, exchange_seconds
 from l2g2g.runs.training import run_split
 from l2g2g.training.heap import return_freed_memory

@@ -12,17 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.edge_table import EdgeTable
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.node_ids import as_node_ids, find_rows, quoted
-from l2g2g.graphs.read_edges import read_parquet_edges, read_text_edges
+from l2g2g.graphs.read_edges import EdgeTable, read_parquet_edges, read_text_edges
 from l2g2g.graphs.text_tables import is_text_file
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.decoders.inner import InnerDecoder
-from l2g2g.neighbours.decoding import factors_of
-from l2g2g.neighbours.factors import METRICS, ScoreFactors, factors_by
+from l2g2g.neighbours.factors import METRICS, ScoreFactors, factors_by, factors_of
 from l2g2g.neighbours.index import NeighbourIndex
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.link_model import LinkModel

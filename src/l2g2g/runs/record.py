@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.errors import InputError
 from l2g2g.evaluation.separation import Separation, read_separation
 from l2g2g.graphs.adjacency import BACK, FORTH
+from l2g2g.graphs.array_folder import decode_text
 from l2g2g.graphs.feature_columns import FeatureColumns
-from l2g2g.graphs.graph import Cleaning
-from l2g2g.graphs.node_ids import as_node_ids
+from l2g2g.graphs.graph import Cleaning, Graph
+from l2g2g.graphs.node_columns import read_node_columns
+from l2g2g.graphs.node_ids import as_node_ids, find_rows
+from l2g2g.graphs.read_embedding import read_embedding_table
 from l2g2g.graphs.store import read_columns
-from l2g2g.graphs.stored_text import decode_text
 from l2g2g.methods import METHODS
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
@@ -26,6 +29,59 @@ _FIGURES = ("auc", "ap", "best_auc", "epochs", "peak_memory_bytes")
 _FARTHEST = 1e30
 _LARGEST = 1e15  # whose square float32 can hold
 _BY_NODE = {"degrees": "degrees", "home": "first_patch", "labels": "labels", "residuals": "residuals"}
+
+
+def read_vector_record(path: Path, training: str | None = None) -> RunRecord:
+    """A record of an embedding file, of which nothing is known but its vectors and other columns."""
+    if training is not None:
+        raise InputError(f"{path}: is an embedding file; --training names a training of a run directory")
+    table = read_embedding_table(path)
+    num_nodes = len(table.vectors)
+    is_numbered = np.array_equal(table.ids, np.arange(num_nodes))
+    return RunRecord(
+        name=path.name,
+        row={},
+        settings={},
+        graph=GraphFacts(path.name, num_nodes, 0, 0),
+        history=History(),
+        patches=PatchFacts([num_nodes]),
+        separation=None,
+        vectors=table.vectors,
+        node_ids=None if is_numbered else table.ids,
+        columns=table.columns,
+    )
+
+
+def with_table(record: RunRecord, path: Path) -> tuple[RunRecord, int]:
+    """The record with the columns of a table of nodes, and how many nodes have a row in it.
+
+    A column replaces one of the same title.
+    """
+    table, ids = read_node_columns(path), _ids_of(record)
+    return replace(record, columns=record.columns | table.by_node(ids)), table.num_matched(ids)
+
+
+def with_edges(record: RunRecord, graph: Graph) -> RunRecord:
+    """The record with the edges and degrees of a graph that has the same nodes, or some of them."""
+    ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
+    rows = find_rows(ids, _ids_of(record))
+    if (rows < 0).all():
+        raise InputError(f"{graph.name}: none of its nodes is in {record.graph.name}; give the graph that was embedded")
+    arcs = graph.adjacency
+    sources = rows[np.repeat(np.arange(graph.num_nodes), np.diff(arcs.indptr))]
+    targets = rows[arcs.indices]
+    kept = (sources >= 0) & (sources < targets)
+    size = (record.num_nodes, record.num_nodes)
+    edges = sp.csr_array((np.ones(int(kept.sum()), bool), (sources[kept], targets[kept])), shape=size)
+    edges.sum_duplicates()
+    edges.sort_indices()
+    degrees = np.bincount(edges.indices, minlength=record.num_nodes) + np.diff(edges.indptr)
+    facts = replace(record.graph, num_edges=edges.nnz)
+    return replace(record, edges=edges, degrees=degrees.astype(np.int32), graph=facts)
+
+
+def _ids_of(record: RunRecord) -> np.ndarray:
+    return np.arange(record.num_nodes) if record.node_ids is None else record.node_ids
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,15 @@
-"""Resources: threads and device of a training, and the memory that it took."""
+"""Resources of a run: threads and device, the memory that it took, and the time of its stages."""
 
 from __future__ import annotations
 
 import logging
 import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -13,6 +19,8 @@ from l2g2g.config import Config
 from l2g2g.core import instruction_set, is_built, set_backend, set_num_threads
 from l2g2g.errors import NO_NATIVE_CORE, ResourceError
 from l2g2g.runs.environment import available_cores
+from l2g2g.training.checkpoint_writer import CheckpointWriter
+from l2g2g.training.state import History
 
 # Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
 # steps of an epoch waits for a thread that has no core.
@@ -48,8 +56,8 @@ def _say_slow() -> None:
 
 
 def peak_memory() -> int:
-    """Peak resident memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Peak resident memory of this process in bytes; macOS counts it in bytes, other systems in kilobytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) -> dict[str, Any]:
@@ -61,3 +69,42 @@ def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) ->
         "torch": str(torch.__version__),
         "instructions": instruction_set(),
     }
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    _measured: float = 0.0
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the time of the block to a stage, without that of stages within it."""
+        started, before = time.perf_counter(), self._measured
+        try:
+            yield
+        finally:  # what failed took its time too
+            elapsed, within = time.perf_counter() - started, self._measured - before
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed - within
+            self._measured = before + elapsed
+
+
+def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWriter | None) -> None:
+    """Note parts of the training time that are reported beside the whole."""
+    clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
+    clock.seconds["synchronise"] = sum(history.refresh_seconds)
+    if checkpoints is not None:
+        clock.seconds["checkpoint"] = checkpoints.seconds
+
+
+def show_seconds(seconds: float) -> str:
+    """An estimate in seconds, minutes or hours, to two or three digits.
+
+    Example:
+        >>> show_seconds(42), show_seconds(600), show_seconds(9000)
+        ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

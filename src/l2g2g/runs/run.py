@@ -1,4 +1,4 @@
-"""Run: a finished training, and what is said about it."""
+"""Run: a finished training, what is said about it, and what is looked at before it is saved."""
 
 from __future__ import annotations
 
@@ -7,16 +7,48 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from l2g2g.alignment.streaming import Residuals, SharedNodes, compare_copies
+from l2g2g.alignment.synchronise import Frame
 from l2g2g.config import Config
 from l2g2g.evaluation.intervals import Interval
-from l2g2g.evaluation.separation import Separation
+from l2g2g.evaluation.separation import ScoredPairs, Separation
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.patches.overlap_index import OverlapIndex
 from l2g2g.runs.fitted import Fitted
-from l2g2g.runs.inspection import Inspection
 from l2g2g.training.loop import Trained
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """scored: the validation pairs with their scores, by vectors that have not seen them; None where there are none.
+
+    residuals: how far patches disagree about the nodes they share; None for one patch.
+    link_model: how scores become probabilities, see `LinkModel.to_dict`; None where nothing was fitted.
+    """
+
+    scored: ScoredPairs | None = None
+    residuals: Residuals | None = None
+    link_model: dict[str, Any] | None = None
+
+
+def patch_residuals(stacked: Tensor, patch_set: PatchSet, frame: Frame) -> Residuals:
+    """Residuals of aligned patches as NumPy arrays. stacked: (num_rows, dim), patch after patch."""
+    overlaps = patch_set.overlaps
+    rows = torch.unique(torch.cat([overlaps.first_rows, overlaps.second_rows]))
+    first, second = (torch.searchsorted(rows, part) for part in (overlaps.first_rows, overlaps.second_rows))
+    shared = SharedNodes(
+        stacked[rows],
+        torch.searchsorted(rows, torch.from_numpy(patch_set.offsets)),
+        torch.from_numpy(np.asarray(patch_set.global_nodes))[rows],
+        OverlapIndex(overlaps.num_patches, overlaps.edges, overlaps.pointers, first, second),
+    )
+    found = compare_copies(shared, frame, patch_set.num_patches, patch_set.num_nodes)
+    arrays = {name: getattr(found, name).numpy() for name in ("per_patch", "per_pair", "per_node", "pairs")}
+    return replace(found, **arrays)
 
 
 @dataclass(frozen=True)

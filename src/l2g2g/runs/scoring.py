@@ -11,13 +11,11 @@ import torch
 
 from l2g2g.config import Config
 from l2g2g.errors import NumericalError
-from l2g2g.evaluation.baselines import SPECTRAL, fit_baseline
-from l2g2g.evaluation.hard_ranking import rank_hard
 from l2g2g.evaluation.link_scorer import SPECTRAL_DIM, LinkEvidence, choose_scorer
-from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores
+from l2g2g.evaluation.links import SPECTRAL, LinkScores, PairScorer, evaluate_links, fit_baseline, link_scores
 from l2g2g.evaluation.pair_features import EdgeRows
 from l2g2g.evaluation.probe import probe_labels
-from l2g2g.evaluation.ranking import rank_links
+from l2g2g.evaluation.ranking import rank_hard, rank_links
 from l2g2g.evaluation.separation import PairKind, ScoredPairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import Pairs, Protocol
@@ -25,9 +23,8 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
 from l2g2g.runs.direct import direct_auc
 from l2g2g.runs.memory import resident_memory
-from l2g2g.runs.resources import peak_memory
+from l2g2g.runs.resources import Stopwatch, peak_memory
 from l2g2g.runs.run import Run
-from l2g2g.runs.stopwatch import Stopwatch
 
 _log = logging.getLogger(__name__)
 

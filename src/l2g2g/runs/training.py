@@ -38,16 +38,14 @@ from l2g2g.runs.direct import (
     widen,
 )
 from l2g2g.runs.fitted import Start, remember
-from l2g2g.runs.inspection import Inspection, patch_residuals
 from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
 from l2g2g.runs.preparation import passes_whole_graph
 from l2g2g.runs.ranks import describe_memory, describe_messages, share_inputs
-from l2g2g.runs.resources import describe_machine, prepare_torch
-from l2g2g.runs.run import Run
+from l2g2g.runs.resources import Stopwatch, describe_machine, note_seconds, prepare_torch
+from l2g2g.runs.run import Inspection, Run, patch_residuals
 from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.scoring import score_spectral
-from l2g2g.runs.stopwatch import Stopwatch, note_seconds
 from l2g2g.runs.trials import choose_candidate
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.alignment.packed_pairs import pack_pairs, packed_width, unpack_pairs
-from l2g2g.alignment.pairs import PairMoments, measure_pairs
+from l2g2g.alignment.procrustes import PairMoments, measure_pairs, pack_pairs, packed_width, unpack_pairs
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.patches.overlap_index import OverlapIndex

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.alignment.pairs import PairMoments
+from l2g2g.alignment.procrustes import PairMoments
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.parallel.communicator import Communicator, MessageCount

@@ -78,6 +78,7 @@ def test_one_pass_has_the_loss_and_gradients_of_autograd(dim, hidden, count, thr
         assert torch.allclose(ours.double(), theirs, rtol=1e-4, atol=1e-6 * count)
 
 
+@pytest.mark.slow
 def test_gradients_in_float64(decoder):
     edges, non_edges = random_lists(np.random.default_rng(1), 6, 10)
     embedding = torch.randn(6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)

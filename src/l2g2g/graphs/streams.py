@@ -1,8 +1,9 @@
-"""Passes over a stream: each reads it anew, or the first one keeps it in memory."""
+"""Streams: several passes over one, read anew or kept in memory, and reading the next item in another thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -62,3 +63,18 @@ def _joined(stream: Stream[Columns]) -> Iterator[Columns]:
             pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
             for columns in zip(*batches, strict=True)
         ]
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items in the same order, the next one always on its way; memory for two of them.
+
+    Example:
+        >>> list(read_ahead(iter("abc")))
+        ['a', 'b', 'c']
+    """
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]

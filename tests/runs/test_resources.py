@@ -1,0 +1,39 @@
+"""Seconds by stage: a stage within another counts once, one that fails too; peak memory in bytes."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from l2g2g.runs.resources import Stopwatch, peak_memory
+
+
+def test_a_stage_within_another_counts_once(monkeypatch):
+    times = iter([0.0, 1.0, 3.0, 3.5, 3.75, 4.0, 10.0, 12.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
+    clock = Stopwatch()
+    with clock.measure("read"):
+        with clock.measure("sort"):
+            pass
+        with clock.measure("read"):
+            pass
+    with clock.measure("write"):
+        pass
+    assert clock.seconds == pytest.approx({"sort": 2.0, "read": 2.0, "write": 2.0})
+
+
+def test_a_stage_that_fails_is_noted_too(monkeypatch):
+    times = iter([0.0, 1.0, 3.0, 4.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
+    clock = Stopwatch()
+    with pytest.raises(ValueError, match="damaged"), clock.measure("read"), clock.measure("sort"):
+        raise ValueError("damaged")
+    assert clock.seconds == pytest.approx({"sort": 2.0, "read": 2.0})
+
+
+@pytest.mark.parametrize(("platform", "expected"), [("linux", 7 * 1024), ("darwin", 7)])
+def test_peak_memory_is_in_bytes_where_the_system_counts_kilobytes(monkeypatch, platform, expected):
+    monkeypatch.setattr("sys.platform", platform)
+    usage = SimpleNamespace(ru_maxrss=7)
+    monkeypatch.setattr("l2g2g.runs.resources.resource.getrusage", lambda who: usage)
+    assert peak_memory() == expected
