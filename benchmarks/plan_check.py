@@ -73,6 +73,7 @@ def check(run_name: str, options: argparse.Namespace) -> Row:
 def sent_bytes(run: Row, ranks: int) -> float:
     """Bytes that an average rank sends to others in an epoch."""
     kinds = ("gradient", "overlap_sums", "overlap_gradients", "pair_requests", "pair_rows", "pair_gradients")
+    kinds += ("far_ends", "far_ends_told")
     return sum(run["messages"].get(kind, {"bytes": 0})["bytes"] for kind in kinds) / ranks
 
 

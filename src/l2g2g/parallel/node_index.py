@@ -47,8 +47,8 @@ class NodeIndex:
         """
         end = int(self.nodes[-1]) + 1 if len(self.nodes) else 0
         shift = max(0, (end // max(1, len(self.nodes))).bit_length() - 1)
-        firsts = np.arange((end >> shift) + 2, dtype=np.int64) << shift
-        return shift, np.searchsorted(self.nodes, firsts).astype(np.int32)
+        counts = np.bincount(self.nodes >> shift, minlength=(end >> shift) + 1)
+        return shift, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
 def distinct_nodes(parts: Iterable[np.ndarray]) -> np.ndarray:
@@ -61,7 +61,7 @@ def distinct_nodes(parts: Iterable[np.ndarray]) -> np.ndarray:
         waiting.append(_distinct([part.astype(np.int32, copy=False)]))
         while len(waiting) > 1 and len(waiting[-2]) <= 2 * len(waiting[-1]):
             waiting[-2:] = [_distinct(waiting[-2:])]
-    return _distinct(waiting)
+    return waiting[0] if len(waiting) == 1 else _distinct(waiting)
 
 
 def _distinct(lists: list[np.ndarray]) -> np.ndarray:

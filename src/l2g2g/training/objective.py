@@ -195,7 +195,7 @@ class NodeSample(GlobalLoss):
         """(num_sampled,) int64 ascending, the nodes of an epoch, of all ranks."""
         if settings.pairs != "subgraph":
             return np.arange(self.rows.num_nodes)
-        count, shared = settings.sample_size, SharedRows(self.rows.communicator, "pair requests")
+        count, shared = settings.sample_size, SharedRows(self.rows.communicator, "node sample")
         nodes, times = first_arrivals(self.degrees, count, self.rows.low, seed=settings.seed, epoch=epoch)
         found = shared.gather(torch.from_numpy(np.stack([nodes.astype(np.float64), times], axis=1))).numpy()
         first = np.argpartition(found[:, 1], count - 1)[:count]

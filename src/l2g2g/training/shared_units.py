@@ -9,7 +9,7 @@ from l2g2g.models.sampling import count_units, target_weights
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.questions import ask_by_rank
 
-_KIND = "pair requests"
+_KIND = "far ends"
 
 
 class SharedUnits:
