@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from l2g2g.config import Config
+from l2g2g.evaluation.link_scorer import fit_logistic
 from l2g2g.evaluation.links import judge_scores, link_scores
-from l2g2g.evaluation.logistic import fit_logistic
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.signed import SignedDecoder
