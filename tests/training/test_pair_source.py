@@ -10,7 +10,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.pairs import PairList
-from l2g2g.parallel.communicator import Communicator
+from l2g2g.parallel.node_directory import NodeDirectory
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.node_pairs import NodePairs
@@ -18,6 +18,12 @@ from l2g2g.training.objective import ObjectiveSettings
 from l2g2g.training.objective import _how_to_draw as how_to_draw
 from l2g2g.training.pair_source import PairOptions, PatchEdges, make_pairs, one_way_reversed
 from l2g2g.training.rows import TrainingRows
+from l2g2g.training.shared_units import SharedUnits
+
+from ..parallel.threads import run_ranks, unlock
+
+for kind in (NodeDirectory, NodePairs, SharedUnits, TrainingRows):
+    unlock(kind)
 
 
 def pairs_of(graph, held_out, options, patch_set=None, arcs=None):
@@ -176,17 +182,9 @@ def test_negatives_are_those_of_the_epoch_or_of_the_seed(planted):
     assert drawn(1, fresh=False) != drawn(1, fresh=False, seed=1)
 
 
-class Totals(Communicator):
-    """Writes down what a process with all rows adds up, and tells it to those that have some of them."""
-
-    def __init__(self, known=None):
-        super().__init__()
-        self.known, self.told = known, []
-
-    def all_reduce(self, kind, values):
-        if self.known is not None:
-            values.copy_(self.known[len(self.told)])
-        self.told.append(values.clone())
+def by_node(pairs, wanted):
+    """Pairs of places among the wanted nodes as pairs of nodes."""
+    return replace(pairs, rows=wanted.nodes[pairs.rows], columns=wanted.nodes[pairs.columns])
 
 
 @pytest.mark.parametrize("num_groups", [0, 3])
@@ -207,19 +205,19 @@ def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_gro
     draw = {"fresh": True, "seed": 1, "epoch": 4, "num_groups": num_groups}
     whole_pairs = NodePairs(TrainingRows(train), split.held_out, **how)
     expected = [drawn.listed for drawn in whole_pairs.draw(0.5, 0.4, **draw)]
-    owned = [np.flatnonzero(homes == rank) for rank in range(3)]
 
-    def draw_by(nodes, totals):
+    def draw_by(communicator):
+        nodes = np.flatnonzero(homes == communicator.rank)
         rows = TrainingRows(train, nodes=nodes, block_arcs=500)
-        return NodePairs(rows, split.held_out, **how, communicator=totals).draw_owned(0.5, 0.4, **draw)
+        directory = NodeDirectory(communicator, planted.num_nodes, nodes, np.zeros(len(nodes), np.int64))
+        pairs = NodePairs(rows, split.held_out[nodes], **how, communicator=communicator, directory=directory)
+        return pairs.draw_owned(0.5, 0.4, **draw)
 
-    totals = Totals()
-    draw_by(np.arange(planted.num_nodes), totals)
-    parts = [draw_by(nodes, Totals(totals.told)) for nodes in owned]
+    parts = run_ranks(3, draw_by)
     total = sum(part.total for part in parts)
     weighed = [part.weighed(total) for part in parts]
     for name, whole in zip(("edges", "non_edges"), expected, strict=True):
-        found = [getattr(part, name) for part in weighed]
+        found = [by_node(getattr(part, name), part.wanted) for part in weighed]
         for rank, pairs in enumerate(found):
             assert (homes[pairs.rows] == rank).all()
             assert pairs.num_pairs > 20

@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted
+from l2g2g.estimators.link_methods import LinkMethods
 from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
-from l2g2g.runs.link_prediction import LinkMethods
 from l2g2g.training.report import EpochReport, OnEpoch
 
 if TYPE_CHECKING:
