@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from l2g2g.runs.resources import Stopwatch, peak_memory
+from l2g2g.config import make_config
+from l2g2g.runs.resources import Stopwatch, choose_threads, peak_memory
 
 
 def test_a_stage_within_another_counts_once(monkeypatch):
@@ -37,3 +38,14 @@ def test_peak_memory_is_in_bytes_where_the_system_counts_kilobytes(monkeypatch, 
     usage = SimpleNamespace(ru_maxrss=7)
     monkeypatch.setattr("l2g2g.runs.resources.resource.getrusage", lambda who: usage)
     assert peak_memory() == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "num_nodes", "num_edges", "expected"),
+    [(0, 3_000, 7_000, 1), (0, 10_000, 12_500, 4), (0, 1_000, 100_000, 4), (1, 100_000, 1_000_000, 1), (2, 10, 20, 2)],
+    ids=["small", "many nodes", "many edges", "one asked for", "two asked for"],
+)
+def test_threads_are_those_asked_for_or_as_the_work_needs(monkeypatch, given, num_nodes, num_edges, expected):
+    monkeypatch.setattr("l2g2g.runs.resources.available_cores", lambda: 4)
+    config = make_config("gae", "default", threads=given)
+    assert choose_threads(config, num_nodes, num_edges) == expected

@@ -47,7 +47,7 @@ def embed_graph(
     store and keeps to `config.memory` by itself.
     """
     clock = Stopwatch()
-    prepare_torch(config, 2 * graph.num_edges)
+    prepare_torch(config, graph.num_nodes, graph.num_edges)
     check_settings(graph, config, communicator)
     with shared_graph(graph, communicator, directory) as shared:
         placed = place_graph(shared, config, communicator)

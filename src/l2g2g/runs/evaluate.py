@@ -64,7 +64,7 @@ def evaluate_graph(
     if pinned is not None and protocol != "heldout":
         raise InputError(f"--protocol {protocol} makes pairs of its own; leave out --split or --protocol")
     started, clock = time.perf_counter(), Stopwatch()
-    prepare_torch(config, 2 * graph.num_edges)
+    prepare_torch(config, graph.num_nodes, graph.num_edges)
     check_settings(graph, config, communicator)
     with ExitStack() as stack:
         shared = stack.enter_context(shared_graph(graph, communicator, directory))
@@ -189,7 +189,7 @@ def evaluate_baseline(
     config: its seed makes the split and its dim is that of the spectral vectors; nothing else counts.
     """
     started, clock = time.perf_counter(), Stopwatch()
-    prepare_torch(config, 2 * graph.num_edges)
+    prepare_torch(config, graph.num_nodes, graph.num_edges)
     with ExitStack() as stack:
         with clock.measure("split"):
             if pinned is None:

@@ -113,7 +113,8 @@ def find_patches(
     stored = open_patches(folder, graph=graph.stored)
     patch_set, needs = stored.patch_set if communicator.size == 1 else stored.listed, None
     if config.memory is not None:
-        threads, sizes = choose_threads(config, 2 * graph.num_edges), sizes_of(graph, stored, communicator.size)
+        threads = choose_threads(config, graph.num_nodes, graph.num_edges)
+        sizes = sizes_of(graph, stored, communicator.size)
         needs = find_needs(sizes, config, stored.num_patches, threads, resident_memory())
     return RunPatches(patch_set, stored, needs, kept=kept)
 
@@ -123,7 +124,7 @@ def fit_rows(graph: GraphStore, config: Config, num_ranks: int) -> Needs | None:
     if config.memory is None:
         return None
     sizes = replace(StoredSizes.of(graph), num_ranks=num_ranks)
-    return fit_budget(sizes, config, choose_threads(config, 2 * graph.num_edges), graph.name)
+    return fit_budget(sizes, config, choose_threads(config, graph.num_nodes, graph.num_edges), graph.name)
 
 
 def _cut_and_count(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> float | None:
@@ -150,7 +151,8 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
     patches, num_patches = _existing(graph, config, folder), config.num_patches(graph.num_nodes)
     if config.memory is None:
         return patches or cut_stored(graph, num_patches, config, clock, folder)
-    limit, threads, resident = config.memory, choose_threads(config, 2 * graph.num_edges), resident_memory()
+    threads = choose_threads(config, graph.num_nodes, graph.num_edges)
+    limit, resident = config.memory, resident_memory()
     whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
     refused = None if patches is None else find_refused(patches)

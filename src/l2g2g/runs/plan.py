@@ -143,7 +143,7 @@ def make_plan(
     """
     num_arcs, columns = 2 * sizes.num_edges, sizes.feature_bytes
     cores, on_host = available_cores(), -(-ranks // hosts)
-    threads = choose_threads(config, num_arcs)
+    threads = choose_threads(config, sizes.num_nodes, sizes.num_edges)
     if ranks > 1 and not config.threads:
         threads = min(threads, max(1, cores // on_host))
     return_freed_memory()  # what was read for the sizes
@@ -252,7 +252,7 @@ class Sample:
     def measure(self, in_memory: bool) -> dict[str, float]:
         """Seconds of the stages of a training of the sample."""
         clock = Stopwatch()
-        prepare_torch(self.config, self.graph.adjacency.nnz)
+        prepare_torch(self.config, self.graph.num_nodes, self.graph.num_edges)
         with torch.random.fork_rng(devices=[]):
             if in_memory:
                 run = run_split(keep_all(self.graph), self.config, clock=clock, patches=RunPatches(self.patch_set))

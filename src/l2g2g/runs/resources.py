@@ -22,21 +22,22 @@ from l2g2g.runs.environment import available_cores
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.state import History
 
-# Below this, threads gain little, and on a busy machine they cost a hundredfold: each of the many small parallel
-# steps of an epoch waits for a thread that has no core.
+# Below this, threads gain nothing: most steps of an epoch are over before a second thread is awake.
 _LITTLE_WORK = 1_600_000  # arcs times columns
+_ARCS_PER_NODE = 8  # as many arcs cost as much as the layers and the decoder of one node
 
 
-def choose_threads(config: Config, num_arcs: int) -> int:
+def choose_threads(config: Config, num_nodes: int, num_edges: int) -> int:
     """Threads of a training: the given number, all cores, or one where there is little work."""
     if config.threads:
         return config.threads
-    return 1 if num_arcs * config.dim < _LITTLE_WORK else available_cores()
+    work = (2 * num_edges + _ARCS_PER_NODE * num_nodes) * config.dim
+    return 1 if work < _LITTLE_WORK else available_cores()
 
 
-def prepare_torch(config: Config, num_arcs: int) -> None:
+def prepare_torch(config: Config, num_nodes: int, num_edges: int) -> None:
     """Honour the number of threads and check that the device is there."""
-    threads = choose_threads(config, num_arcs)
+    threads = choose_threads(config, num_nodes, num_edges)
     torch.set_num_threads(threads)
     set_num_threads(threads)
     set_backend(config.backend)
@@ -60,11 +61,11 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def describe_machine(config: Config, num_arcs: int, settings: dict[str, Any]) -> dict[str, Any]:
+def describe_machine(config: Config, num_nodes: int, num_edges: int, settings: dict[str, Any]) -> dict[str, Any]:
     """What decides the bits of a result but not the result; it is taken out of the settings."""
     del settings["threads"], settings["memory"], settings["backend"]
     return {
-        "threads": choose_threads(config, num_arcs),
+        "threads": choose_threads(config, num_nodes, num_edges),
         "device": settings.pop("device"),
         "torch": str(torch.__version__),
         "instructions": instruction_set(),

@@ -44,7 +44,7 @@ def place_graph(graph: GraphStore, config: Config, communicator: Communicator) -
     if fits_memory(graph, config):
         return graph.to_graph()
     refuse_what_needs_memory(config, "raise --memory, or leave it out")
-    fit_budget(StoredSizes.of(graph), config, choose_threads(config, 2 * graph.num_edges), graph.name)
+    fit_budget(StoredSizes.of(graph), config, choose_threads(config, graph.num_nodes, graph.num_edges), graph.name)
     return graph
 
 

@@ -67,7 +67,7 @@ def keep_training(
     if directory is None:
         return None
     settings = {**config.to_dict(), **more}
-    machine = describe_machine(config, 2 * graph.num_edges, settings)
+    machine = describe_machine(config, graph.num_nodes, graph.num_edges, settings)
     described = {"graph": fingerprint(graph), "patches": patches.digest(), "settings": settings, "machine": machine}
     return directory.keep(name, described)
 
@@ -98,7 +98,7 @@ def run_split(
     return_freed_memory()
     if communicator.size > 1:
         return_tables_at_once()
-    prepare_torch(config, 2 * graph.num_edges)
+    prepare_torch(config, graph.num_nodes, graph.num_edges)
     check_graph(graph, config)
     if patches is None:
         patches = find_patches(graph, config, clock, communicator=communicator)
