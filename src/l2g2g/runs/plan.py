@@ -25,7 +25,17 @@ from l2g2g.models.structure import fit_structure
 from l2g2g.patches.overlap import PatchSet, make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
-from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, kept_bytes, row_needs, show_size
+from l2g2g.runs.budget import (
+    Needs,
+    StoredSizes,
+    asked_rows,
+    find_needs,
+    fit_budget,
+    ghost_rows,
+    kept_bytes,
+    row_needs,
+    show_size,
+)
 from l2g2g.runs.environment import available_cores
 from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
 from l2g2g.runs.patches import RunPatches
@@ -44,6 +54,7 @@ _EPOCH_GROWTH, _SPLIT_GROWTH, _METIS_GROWTH = 1.2, 2.0, 1.7
 _METIS_NODES, _METIS_EDGES = 20_000, 300_000
 _MOST_PASSES = 60  # over the graph, for structural columns
 _UNEVEN = 1.1  # what the rank with most has, of an even share
+_FAR_ROW_SECONDS = 3e-7  # to find, ask for and answer with the row of a far end of a pair, measured on three jobs
 USUAL_NETWORK = 1.25e9  # bytes each second: 10 Gbit/s
 
 
@@ -180,9 +191,14 @@ def make_plan(
     turns = max(1.0, on_host * threads / cores)
     for stage in ("structure", "epoch", "validation", "assemble"):
         times[stage] *= turns / ranks
-    traffic = estimate_traffic(replace(sizes.stored, num_ranks=ranks), config, num_patches)
+    shared = replace(sizes.stored, num_ranks=ranks)
+    traffic = estimate_traffic(shared, config, num_patches)
     times["exchange"] = exchange_seconds(traffic, ranks, hosts, network)
     times["epoch"] += times["exchange"]
+    if ranks > 1:
+        times["epoch"] += turns * _FAR_ROW_SECONDS * asked_rows(shared, config)
+        for stage in ("validation", "assemble"):  # passes over rows: those of neighbours are fetched besides its own
+            times[stage] *= 1 + ghost_rows(shared) * ranks / sizes.num_nodes
     validations = -(-epochs // config.validate_every) if config.patience else 0
     times["train"] = epochs * times["epoch"] + validations * times["validation"]
     times["total"] = sum(times[stage] for stage in ("split", "structure", "partition", "train", "assemble"))
@@ -214,6 +230,7 @@ class Sample:
         config: The settings of the run, few epochs.
         shrinkage: By how much an average node of it has fewer numbers than one of the large graph.
         makes_columns: Whether the run makes columns from the structure: the large graph has no features.
+        overlap_seconds: What growing the overlaps of the patches took.
     """
 
     graph: Graph
@@ -221,6 +238,7 @@ class Sample:
     config: Config
     shrinkage: float
     makes_columns: bool = False
+    overlap_seconds: float = 0.0
 
     @classmethod
     def of(cls, sizes: GraphSizes, config: Config) -> Sample:
@@ -241,13 +259,17 @@ class Sample:
         graph = replace(graph, features=_draw_features(sizes, config.structure_width, num_nodes, generator))
         config = replace(config, epochs=_SAMPLE_EPOCHS, patience=0, memory=None, structure="none")
         patch_set = whole_graph(num_nodes)
+        clock = Stopwatch()
         if config.definition.uses_patches:
             config = replace(config, patches=few)
             least, most = config.overlap_range
-            patch_set = make_patches(graph, labels, min_overlap=least, target_overlap=most)
+            with clock.measure("overlap"):
+                patch_set = make_patches(graph, labels, min_overlap=least, target_overlap=most)
             patch_set = replace(patch_set, inside_share=1.0)  # how the graph is cut is not known yet
+        overlap_seconds = clock.seconds.get("overlap", 0.0)
         scored = config.scored_fraction(sizes.num_nodes, sizes.num_edges)
-        return cls(graph, patch_set, replace(config, score_fraction=scored), shrinkage, not sizes.num_features)
+        config = replace(config, score_fraction=scored)
+        return cls(graph, patch_set, config, shrinkage, not sizes.num_features, overlap_seconds)
 
     def measure(self, in_memory: bool) -> dict[str, float]:
         """Seconds of the stages of a training of the sample."""
@@ -264,7 +286,7 @@ class Sample:
         split_seconds = time.perf_counter() - started
         partition_seconds = 0.0
         if self.config.definition.uses_patches:
-            partition_seconds = self._measure_partition()
+            partition_seconds = self._measure_partition() + self.overlap_seconds
         prepared = clock.seconds.get("partition", 0.0)
         last = clock.seconds["assemble"]
         return {
@@ -305,7 +327,9 @@ class Sample:
             nothing_to_spare = Needs(0, 0, 0, 2, 0, self.patch_set.num_patches)
             on_disk = RunPatches(self.patch_set, None, nothing_to_spare, by_rows=True)
             if self.config.definition.uses_patches:
-                on_disk = RunPatches(self.patch_set, write_patches(stored, self.patch_set), nothing_to_spare)
+                with clock.measure("partition"):
+                    written = write_patches(stored, self.patch_set)
+                on_disk = RunPatches(self.patch_set, written, nothing_to_spare)
             return run_split(keep_all(stored), replace(self.config, memory=1), clock=clock, patches=on_disk)
 
 
