@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from l2g2g.errors import InputError, ResourceError
+from l2g2g.errors import InputError, ResourceError, first_line
 from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
 from l2g2g.graphs.parquet_sizes import decoded_size
 
@@ -67,7 +67,7 @@ def reading(path: Path) -> Iterator[None]:
     ) as error:
         if "allow_pickle" in str(error):
             raise InputError(f"{path}: holds pickled objects, which are never run; save plain arrays") from error
-        raise InputError(f"{path}: damaged or cut off ({_first_line(error)}); write or fetch it again") from error
+        raise InputError(f"{path}: damaged or cut off ({first_line(error)}); write or fetch it again") from error
 
 
 def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.ndarray]:
@@ -341,8 +341,3 @@ def _free_memory() -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not every system tells
         return 1 << 62
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:160]
