@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from l2g2g.graphs.array_writer import FolderWriter
 
 FORMAT = "l2g2g arrays 2"
 MANIFEST = "manifest.json"
@@ -336,11 +334,21 @@ def check_numbers(numbers: np.ndarray, limit: int, path: Path) -> None:
         raise InputError(f"{path}: is damaged (number {wrong} of {limit:,}); {REMEDY}")
 
 
-def write_text(writer: FolderWriter, name: str, texts: np.ndarray) -> None:
-    """Write names in UTF-8, as the arrays NAME_bytes and NAME_offsets."""
-    blocks = (texts[low : low + _NAMES_AT_ONCE] for low in range(0, len(texts), _NAMES_AT_ONCE))
-    for part, rows in text_arrays(name, blocks):
-        writer.append(part, rows)
+def name_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
+    """Ids or labels, some at a time: integers as rows of the array NAME, anything else as in `text_arrays`."""
+    blocks = iter(blocks)
+    first = next(blocks, None)
+    if first is None:
+        return
+    if np.asarray(first[:0]).dtype.kind in "iu":
+        yield from ((name, np.asarray(block, np.int64)) for block in chain([first], blocks))
+    else:
+        yield from text_arrays(name, chain([first], blocks))
+
+
+def blocks_of(names: np.ndarray | Any) -> Iterator[np.ndarray]:
+    """Ids or labels in slices, also those of a graph on disk."""
+    return (names[low : low + _NAMES_AT_ONCE] for low in range(0, len(names), _NAMES_AT_ONCE))
 
 
 def text_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
