@@ -14,7 +14,8 @@ from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.features import scale_features
 from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency
@@ -83,7 +84,7 @@ class Case:
         self.options = PairOptions(negative_sampling=sampling, weighted=graph.weighted)
 
     def make_model(self):
-        mean, scale = feature_centre(self.features)
+        mean, scale = FeatureFacts.of(self.features).centre()
         options = {"feature_mean": torch.from_numpy(mean), "feature_scale": scale, "seed": 2, **self.model_options}
         model = Autoencoder(self.features.shape[1], 4, **options)
         for parameter in model.parameters():
