@@ -153,7 +153,9 @@ class Published:
     def _unknown(self, name: str) -> str:
         """Say that a node is not there, and which one may be meant."""
         close = near_names(name, self.node_ids)
-        hint = f"did you mean {' or '.join(repr(other) for other in close)}?" if close else _examples(self.node_ids)
+        hint = f"nodes are named like {', '.join(quoted(node_id) for node_id in self.node_ids[:3].tolist())}"
+        if close:
+            hint = f"did you mean {' or '.join(repr(other) for other in close)}?"
         return f"no node {name!r}; {hint}"
 
 
@@ -168,10 +170,6 @@ def near_names(name: str, node_ids: np.ndarray) -> list[str]:
     likely = [other for other in names if other[:2].lower() == lower[:2] or other[-2:].lower() == lower[-2:]]
     likely = [other for other in likely if abs(len(other) - len(name)) <= max(2, len(name) // 3)]
     return difflib.get_close_matches(name, likely[:50_000], n=2, cutoff=0.7)
-
-
-def _examples(node_ids: np.ndarray) -> str:
-    return f"nodes are named like {', '.join(quoted(node_id) for node_id in node_ids[:3].tolist())}"
 
 
 def publish(artefact: Artefact, name: str) -> Published:

@@ -342,7 +342,8 @@ def _add_noise(
     mean, log_deviation = model.split(output)
     if log_deviation is None:
         return mean, mean.new_zeros(())
-    embedding = mean + _noise(batch, mean, settings.seed, epoch) * torch.exp(log_deviation)
+    noise = torch.from_numpy(gaussian_numbers(batch.nodes, mean.shape[1], seed=settings.seed, epoch=epoch))
+    embedding = mean + noise.to(mean) * torch.exp(log_deviation)
     return embedding, _divergence(mean, log_deviation, batch)
 
 
@@ -485,7 +486,3 @@ def _divergence(mean: Tensor, log_deviation: Tensor, batch: Batch) -> Tensor:
     for (low, high), size in zip(itertools.pairwise(batch.offsets.tolist()), batch.patch_sizes, strict=True):
         total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], size) * size
     return total * batch.row_share
-
-
-def _noise(batch: Batch, like: Tensor, seed: int, epoch: int) -> Tensor:
-    return torch.from_numpy(gaussian_numbers(batch.nodes, like.shape[1], seed=seed, epoch=epoch)).to(like)
