@@ -28,12 +28,12 @@ except ImportError:
 
 Backend = Literal["auto", "native", "torch"]
 _backend: Backend = "auto"
-_PARTS = {100_000: 1, 1_000_000: 2}  # work below which a sum has so few parts
+_PARTS = {100_000: 1, 1_000_000: 2}  # upper limit of the work: number of parts of a sum
 _MOST_PARTS = 8
 
 
 def set_backend(backend: Backend) -> None:
-    """Choose who computes: native (the compiled core), torch (the reference), or auto: native where it is built."""
+    """Choose the implementation: native (the compiled core), torch (the reference), or auto: native if it is built."""
     global _backend
     if backend == "native" and _native is None:
         raise InputError(f"--backend native: {NO_NATIVE_CORE}")

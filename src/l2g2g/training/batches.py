@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, cast, overload
+from typing import Protocol, cast, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -336,8 +336,10 @@ class PatchBatches(Sequence[PatchBatch]):
         table = FeatureTable.build(loaded.features, nodes, self.options.device, self.options.storage)
         if not self.options.propagate_once or self.options.drops_features:
             return table
-        how: dict[str, Any] = {"device": self.options.device, "storage": self.options.storage, "held": table.matrix}
-        inputs = prepare_input(loaded.edges.adjacency, loaded.features, **how)
+        options = self.options
+        inputs = prepare_input(
+            loaded.edges.adjacency, loaded.features, device=options.device, storage=options.storage, held=table.matrix
+        )
         self._propagated[place] = inputs.propagated
         return replace(table, matrix=cast(Tensor | SparseMatrix, inputs.features))
 
