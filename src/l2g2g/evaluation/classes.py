@@ -15,6 +15,7 @@ from l2g2g.evaluation.intervals import Interval, share_interval
 from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.evaluation.probe import macro_f1
 from l2g2g.graphs.write_table import make_frame
+from l2g2g.options import check_choice
 
 Classifier = Literal["linear", "knn"]
 CLASSIFIERS: tuple[str, ...] = get_args(Classifier)
@@ -89,8 +90,7 @@ def classify_nodes(
         (1.0, 'a')
     """
     vectors, ids = named_vectors(vectors, node_ids)
-    if classifier not in CLASSIFIERS:
-        raise InputError(f"unknown classifier '{classifier}'; choose from {', '.join(CLASSIFIERS)}")
+    check_choice("classifier", classifier, CLASSIFIERS)
     if len(labels) != len(vectors):
         raise InputError(
             f"{len(labels):,} labels but {len(vectors):,} vectors; give one label per node, or an empty one"

@@ -14,6 +14,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.write_table import make_frame
+from l2g2g.options import check_choice
 
 ClusterMethod = Literal["kmeans", "hdbscan"]
 CLUSTER_METHODS: tuple[str, ...] = get_args(ClusterMethod)
@@ -138,8 +139,7 @@ def named_vectors(vectors: Any, node_ids: np.ndarray | Sequence[Any] | None) -> 
 
 
 def _check(method: str, num_nodes: int, num_clusters: int | None, min_size: int | None) -> None:
-    if method not in CLUSTER_METHODS:
-        raise InputError(f"unknown method '{method}'; choose from {', '.join(CLUSTER_METHODS)}")
+    check_choice("method", method, CLUSTER_METHODS)
     if num_nodes < 3:
         raise InputError(f"{num_nodes} nodes cannot be clustered; give three or more")
     if num_clusters is not None and method != "kmeans":

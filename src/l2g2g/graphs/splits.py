@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.graph_store import EdgeSource, GraphStore
 from l2g2g.graphs.held_out import HeldOutRule, rule_of, smallest_pairs, split_key
+from l2g2g.options import check_choice
 from l2g2g.parallel.communicator import LOCAL, Communicator
 
 BLOCK_ENTRIES = 1 << 20
@@ -303,8 +304,7 @@ def split_edges(
 
     block_entries: entries of the graph read at once, without any effect on the result.
     """
-    if protocol not in ("heldout", "paper"):
-        raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
+    check_choice("protocol", protocol, get_args(Protocol))
     if graph.directed and protocol == "paper":
         raise InputError("the paper's evaluation knows no directions; use --protocol heldout with --directed")
     num_edges = graph.num_edges

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.neighbours.factors import factors_by, keep_best, search_exactly
+from l2g2g.options import check_choice
 
 Projection = Literal["tsne", "pca"]
 PROJECTIONS: tuple[str, ...] = get_args(Projection)
@@ -44,8 +45,7 @@ def default_projection() -> str:
 
 def check_projection(name: str) -> None:
     """Raise InputError for a projection that is unknown or not installed."""
-    if name not in PROJECTIONS:
-        raise InputError(f"unknown projection '{name}'; choose from {', '.join(PROJECTIONS)}")
+    check_choice("projection", name, PROJECTIONS)
     if name == "tsne" and default_projection() != "tsne":
         raise InputError("--projection tsne needs openTSNE; install it with: pip install openTSNE")
 

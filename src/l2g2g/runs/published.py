@@ -26,6 +26,7 @@ from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.link_model import LinkModel
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
 from l2g2g.neighbours.top_links import TopLinks, top_links
+from l2g2g.options import check_choice
 from l2g2g.runs.artefact import Artefact
 from l2g2g.runs.record import read_columns_of, read_ids, read_known_pairs, read_vectors
 from l2g2g.runs.saved_model import read_config
@@ -135,10 +136,7 @@ class Published:
     def _factors(self, metric: str) -> ScoreFactors | None:
         if metric == "decoder":
             return factors_of(self.decoder, self.vectors)
-        if metric not in METRICS:
-            near = difflib.get_close_matches(metric, ALL_METRICS, n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
-            raise InputError(f"unknown metric '{metric}'; {hint}choose from {', '.join(ALL_METRICS)}")
+        check_choice("metric", metric, ALL_METRICS)
         return factors_by(self.vectors, metric)
 
     def _rows_in(self, table: EdgeTable, column: str) -> np.ndarray:
