@@ -27,8 +27,8 @@ from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalPairs, NodeSample, accumulate_gradients
 from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
-from l2g2g.training.row_shard import RowShard
 from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.shard import RowShard
 from l2g2g.training.whole_pass import InputRows, RowSource
 
 from ..parallel.threads import run_ranks, unlock

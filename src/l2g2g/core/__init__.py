@@ -100,6 +100,25 @@ def hash_pairs(one: np.ndarray, other: np.ndarray, key: int) -> np.ndarray:
 hash_numbers = reference.hash_numbers
 
 
+def score_inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """(num_pairs,) float64 z_u · z_v of each pair. embedding: (num_nodes, dim)."""
+    table = np.ascontiguousarray(embedding, np.float32 if embedding.dtype == np.float32 else np.float64)
+    return kernels().inner_products(table, *(np.ascontiguousarray(ends, np.int64) for ends in (sources, targets)))
+
+
+def blank_table(*shape: int) -> np.ndarray:
+    """A float32 array with undefined contents that begins with a cache line, so that a row of 16 is one line."""
+    table: np.ndarray = native().blank_table(shape)
+    return table
+
+
+def zero_table(*shape: int) -> np.ndarray:
+    """The same, filled with zeros."""
+    table = blank_table(*shape)
+    table.fill(0.0)
+    return table
+
+
 def _choose_instructions() -> None:
     wanted = os.environ.get("L2G2G_INSTRUCTIONS")
     if _native is None or not wanted:

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import torch
 
-from l2g2g.core import kernels
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import kernels, score_inner_products
 from l2g2g.errors import NumericalError
 from l2g2g.evaluation.pair_features import EdgeRows, NeighbourEvidence
 from l2g2g.graphs.graph import EdgeModel

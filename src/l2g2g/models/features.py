@@ -10,9 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.core import hash_nodes, native, num_parts, reference
+from l2g2g.core import blank_table, hash_nodes, native, num_parts, reference, zero_table
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.core.tables import blank_table, zero_table
 from l2g2g.graphs.adjacency import use_small_indices
 from l2g2g.graphs.graph import Features
 from l2g2g.models.sparse import (

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.core import native
-from l2g2g.core.tables import blank_table
+from l2g2g.core import blank_table, native
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.node_index import NodeIndex
 from l2g2g.parallel.questions import ask

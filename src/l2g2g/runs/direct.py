@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from l2g2g.config import Config
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import score_inner_products
 from l2g2g.evaluation.link_scorer import deal_folds, fit_logistic
 from l2g2g.evaluation.links import fetch_ends, link_scores
 from l2g2g.graphs.splits import Pairs

@@ -25,9 +25,8 @@ from l2g2g.runs.resources import peak_memory
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
-from l2g2g.training.row_shard import RowShard
 from l2g2g.training.rows import rank_bounds
-from l2g2g.training.shard import Shard, shared_parameters
+from l2g2g.training.shard import RowShard, Shard, shared_parameters
 
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
 _ARCS_PER_ROW = 4
