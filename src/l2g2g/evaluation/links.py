@@ -68,7 +68,7 @@ def evaluate_links(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | Non
 
 
 def score_pairs(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None) -> np.ndarray:
-    """(num_pairs,) scores of the pairs of all ranks on the first one, none on the others. Every rank must ask.
+    """(num_pairs,) scores of the pairs of all ranks on the first one, none on the others. A collective call.
 
     embedding: (num_nodes, dim); on several ranks the rows of the range of nodes of this one. Each scores its own pairs.
     """
@@ -81,7 +81,7 @@ def score_pairs(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None =
 def fetch_ends(embedding: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Vectors of the ends of the pairs of this rank, and the places (num_pairs,) of first and second ends among them.
 
-    embedding: as in `score_pairs`. Every rank must ask.
+    embedding: as in `score_pairs`. A collective call.
     """
     sources, targets, _ = pairs.endpoints()
     ends, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)

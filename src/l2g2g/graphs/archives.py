@@ -125,7 +125,7 @@ def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
-    """A file opened to be read piece by piece, unpacked on the way where its name ends in .gz."""
+    """A file opened to be read piece by piece, decompressed where its name ends in .gz."""
     with reading(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
         yield stream
 
@@ -189,7 +189,7 @@ class ParquetTable:
             yield file
 
     def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
-        """The same table, checked, with text in full where it was a dictionary: few bytes may stand for much of it."""
+        """The table, checked, with dictionaries of text expanded, which may take far more memory than they did."""
         import pyarrow as pa
 
         table.validate(full=True)  # text that is no text, places that are none

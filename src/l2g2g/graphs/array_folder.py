@@ -159,7 +159,7 @@ def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 class SlicedArray:
-    """A stored array of which slices are read like those of an array in memory; as a whole only where NumPy asks."""
+    """A stored array that is sliced like one in memory; NumPy functions read it as a whole."""
 
     def __init__(self, stored: StoredArray) -> None:
         self.stored = stored
@@ -182,7 +182,7 @@ class ArrayFolder:
     """An open folder of arrays; `open_folder` makes it.
 
     Attributes:
-        folder: Where it lies.
+        folder: Its path.
         values: What the manifest says besides the arrays.
         arrays: The arrays by name.
         files: Size and SHA-256 of the other files by name.
@@ -236,7 +236,7 @@ def _read_info(name: str, item: dict[str, Any]) -> ArrayInfo:
 
 
 def is_folder_of(folder: Path, kind: str) -> bool:
-    """Whether a complete folder of this kind lies here; it may still be damaged."""
+    """Whether a path is a complete folder of this kind; it may still be damaged."""
     try:
         return bool(json.loads((folder / MANIFEST).read_bytes())["kind"] == kind)
     except (OSError, ValueError, RecursionError, KeyError, TypeError):

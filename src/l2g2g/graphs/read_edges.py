@@ -127,8 +127,8 @@ def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: Row
         raise InputError(f"{source_name}: weights are {column.type}; {remedy}")
     weights = column.to_numpy().astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        narrow = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
-    wrong = ~(np.isfinite(narrow) & (narrow > 0))
+        as_stored = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
+    wrong = ~(np.isfinite(as_stored) & (as_stored > 0))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(f"{source_name}: {row_name(row)}: weight {weights[row]}; {remedy}")

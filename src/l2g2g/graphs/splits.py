@@ -145,17 +145,17 @@ class PairShare:
         communicator = self.communicator
         counts = [count for (count,) in communicator.tell_all("count", [len(values)])]
         sent = torch.from_numpy(np.ascontiguousarray(values)).to(communicator.device)
-        heard = communicator.gather("pair scores", sent, counts).cpu().numpy()
+        received = communicator.gather("pair scores", sent, counts).cpu().numpy()
         if self.order is None:
-            return heard
-        found = np.empty_like(heard)
-        found[self.order] = heard
+            return received
+        found = np.empty_like(received)
+        found[self.order] = received
         return found
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node pairs to be told apart: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
+    """Node pairs to be separated: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
 
     Of a directed graph a pair (u, v) is the arc u → v, and the last num_reversed negatives are the reverses of
     one-way arcs; the others are not joined at all.
@@ -181,12 +181,12 @@ class Pairs:
     def gather(self, values: np.ndarray) -> np.ndarray:
         """The values of the pairs of all ranks on the first one, positives first; none on the others.
 
-        values: (num_pairs, ...) of the pairs here, in the order of `endpoints`. Every rank must ask.
+        values: (num_pairs, ...) of the pairs here, in the order of `endpoints`. A collective call.
         """
         return values if self.share is None else self.share.gather(values)
 
     def on_first(self) -> Pairs:
-        """The pairs of all ranks on the first one, none on the others. Every rank must ask."""
+        """The pairs of all ranks on the first one, none on the others. A collective call."""
         if self.share is None:
             return self
         both = self.gather(np.concatenate([self.positive, self.negative]))
@@ -194,11 +194,11 @@ class Pairs:
         return Pairs(both[: self.num_edges], both[self.num_edges :], num_reversed if len(both) else 0)
 
     def without_reversed(self) -> Pairs:
-        """The arcs against nodes that are not joined: is there an edge?"""
+        """The pairs without reversed arcs: edges against pairs of nodes that no arc joins."""
         return Pairs(self.positive, self.negative[: len(self.negative) - self.num_reversed])
 
     def only_reversed(self) -> Pairs:
-        """One-way arcs against themselves reversed: which way does it point? Half is chance."""
+        """One-way arcs against their reverses: a scorer that ignores directions has AUC 0.5."""
         wrong = self.negative[len(self.negative) - self.num_reversed :]
         return Pairs(wrong[:, ::-1], wrong)
 

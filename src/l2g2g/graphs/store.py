@@ -133,7 +133,7 @@ class StoredGraph:
 
     @property
     def feature_dtype(self) -> np.dtype | None:
-        """float32 or float16, as the features lie on disk; None without features."""
+        """float32 or float16, as the features are stored; None without features."""
         name = "features_data" if self.has_sparse_features else "features"
         return self.arrays[name].dtype if name in self.arrays else None
 
@@ -357,7 +357,7 @@ class TrainingGraph(StoredGraph):
 
 
 def is_store(directory: str | Path) -> bool:
-    """Whether a finished store of a graph lies here."""
+    """Whether a directory is a finished store of a graph."""
     return is_folder_of(Path(directory) / GRAPH_FOLDER, KIND)
 
 
@@ -418,7 +418,7 @@ def save_features(writer: FolderWriter, features: Features) -> None:
 
 
 def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
-    """The feature columns that a manifest tells of; KeyError, TypeError or ValueError where they do not fit."""
+    """The feature columns of a manifest; KeyError, TypeError or ValueError where they do not fit."""
     if values.get("columns") is None:
         return None
     columns = FeatureColumns.from_dict(values["columns"])

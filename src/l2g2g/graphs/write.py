@@ -271,7 +271,7 @@ def write_parts(
     """Write one vector per node as a folder of parts; parts that were there before stay until all are written.
 
     embedding: (num_nodes, dim); on several ranks the rows of the range of nodes of this one. node_ids: (num_nodes,) of
-    all nodes; None for the row numbers. Every rank must ask; the folder must be on a disk that all see.
+    all nodes; None for the row numbers. A collective call; the folder must be on a disk that all see.
     """
     folder = Path(folder)
     counts = [count for (count,) in communicator.tell_all("count", [len(embedding)])]

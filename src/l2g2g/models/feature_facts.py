@@ -49,7 +49,7 @@ class FeatureFacts:
         return facts
 
     def total(self, shared: SharedRows) -> FeatureFacts:
-        """The facts of the rows of all ranks. Every rank must ask."""
+        """The facts of the rows of all ranks. A collective call."""
         found = shared.sums(self.num_rows, self.num_entries, self._squares, *self._sums.tolist())
         num_rows, num_entries, squares, *sums = found
         return FeatureFacts(int(num_rows), self.num_columns, int(num_entries), np.array(sums), squares)

@@ -84,7 +84,7 @@ class StructureMap:
         return self.columns if self.span is None else self.rows_of(slice(*self.span))
 
     def with_rows(self, nodes: np.ndarray, shared: SharedRows) -> StructureMap:
-        """The same with the rows of some nodes beside those that this rank found. Every rank must ask.
+        """The same with the rows of some nodes beside those that this rank found. A collective call.
 
         nodes: (num_nodes,) ascending. shared: the ranks that found them.
         """
@@ -98,7 +98,7 @@ class StructureMap:
         return replace(self, columns=columns, nodes=np.concatenate([parts[0], np.arange(low, high), parts[1]]))
 
     def on_first(self, shared: SharedRows) -> StructureMap:
-        """The same with the rows of all nodes on the first rank, and of no node on the others. Every rank must ask."""
+        """The same with the rows of all nodes on the first rank, and of no node on the others. A collective call."""
         if self.span is None:
             return self
         communicator = shared.communicator
@@ -115,11 +115,11 @@ class StructureMap:
         """
         num_new, num_known = weights.shape[0], len(self.columns)
         known, among = weights[:, :num_known], sp.csr_array(weights[:, num_known:])
-        heard = known @ self.columns[:, :-1]
+        from_known = known @ self.columns[:, :-1]
         bound = np.abs(self.columns[:, :-1]).max(axis=0, initial=0)
         spectral = np.zeros((num_new, len(self.eigenvalues)))
         for _ in range(_SWEEPS if among.nnz else 1):
-            spectral = np.clip((heard + among @ spectral) / self.eigenvalues, -bound, bound)
+            spectral = np.clip((from_known + among @ spectral) / self.eigenvalues, -bound, bound)
         logs = (np.log1p(degrees) - self.degree_mean) / self.degree_spread
         seen = self.columns[:, -1]
         logs = np.clip(logs, seen.min(), seen.max())

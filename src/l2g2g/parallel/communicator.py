@@ -81,6 +81,8 @@ class MessageCount:
 class Communicator:
     """A single process: rank 0 of 1; nothing is sent.
 
+    A collective call, here and in what uses this, is one that every rank must make, in the same order.
+
     Attributes:
         rank, size: The number of this process, and how many there are.
         sent: What this process has sent to others.

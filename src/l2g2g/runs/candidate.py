@@ -184,7 +184,7 @@ class Setting:
         return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
     def with_all_inputs(self) -> Setting:
-        """The same with what the encoder reads of all nodes on the first rank. Every rank must ask."""
+        """The same with what the encoder reads of all nodes on the first rank. A collective call."""
         inputs, structure = self.inputs.inputs, self.inputs.inputs.structure
         if structure is None or structure.span is None:
             return self
@@ -231,14 +231,14 @@ class Candidate:
     training: Training
 
     def score(self, pairs: Pairs) -> np.ndarray:
-        """(num_pairs,) scores by the vectors as they are, on the first rank. Every rank must ask."""
+        """(num_pairs,) scores by the vectors as they are, on the first rank. A collective call."""
         training = self.training
         how = training.shard, training.settings, training.state.frame, training.whole
         vectors = embed_nodes(training.model, self.batches, *how)[0]
         return score_pairs(vectors.cpu().numpy(), pairs, training.model.decoder.score)
 
     def pause(self) -> Paused:
-        """What it takes to go on later; with the last reference to this object its batches are gone."""
+        """The state from which `Candidates.resume` continues; the batches are freed with this object."""
         return Paused(self.setting.config, self.setting.inputs.inputs, *self.training.state.capture())
 
 
@@ -360,19 +360,19 @@ class Candidates:
         )
 
     def _new_model(self, inputs: InputRows, config: Config) -> Autoencoder:
-        """An untrained model without direct coordinates. Every rank must ask."""
+        """An untrained model without direct coordinates. A collective call."""
         communicator = self.communicator
 
         def find_centre() -> tuple[np.ndarray, float]:
             blocks = inputs.blocks(rank_span(inputs.graph, communicator))
             return FeatureFacts.of_blocks(blocks, inputs.num_columns).total(SharedRows(communicator)).centre()
 
-        narrow = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
-        return make_model(inputs.num_columns, find_centre, self.patches.patch_set.num_patches, narrow)
+        settings = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
+        return make_model(inputs.num_columns, find_centre, self.patches.patch_set.num_patches, settings)
 
 
 def with_rows(inputs: InputMap, shard: Shard) -> InputMap:
-    """How nodes are read, with the structural columns of the nodes of this rank's patches. Every rank must ask."""
+    """How nodes are read, with the structural columns of the nodes of this rank's patches. A collective call."""
     if inputs.structure is None:
         return inputs
     return replace(inputs, structure=inputs.structure.with_rows(shard.nodes, SharedRows(shard.communicator)))
@@ -385,7 +385,7 @@ def _visible_bytes(graph: GraphStore, config: Config) -> int:
 
 
 def count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
-    """What is known of the features as they are stored; None without features. Every rank must ask."""
+    """What is known of the features as they are stored; None without features. A collective call."""
     if not graph.num_features:
         return None
     blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))

@@ -62,11 +62,11 @@ _CANDIDATES = {
 
 @dataclass(frozen=True, eq=False)
 class SpectralVectors:
-    """A model whose vectors are the leading eigenvectors: structural columns on a direct way to the vector.
+    """A model whose vectors are the leading eigenvectors: structural columns through its skip connection alone.
 
     Attributes:
         inputs: Reads the first columns only.
-        model: All weights are zero but those of the direct way.
+        model: All weights are zero but those of the skip connection.
         auc: Of the validation pairs; None where there are none.
         row_power, eigenvalue_power: How rows and columns are scaled.
         width: Eigenvectors that were asked for; the rest of a vector is zero.
@@ -162,7 +162,7 @@ def find_spectral(
     config: Config,
     communicator: Communicator = LOCAL,
 ) -> SpectralVectors:
-    """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read.
+    """The spectral vectors that separate the validation pairs best. num_features: of the graph; they are not read.
 
     communicator: of the ranks, for which the first one decides: on another processor sums may be rounded differently.
     """
@@ -202,7 +202,7 @@ class _PairEnds:
 
     @classmethod
     def of(cls, structure: StructureMap, pairs: Pairs, shared: SharedRows) -> _PairEnds:
-        """Every rank must ask."""
+        """A collective call."""
         sources, targets, _ = pairs.endpoints()
         if structure.span is None:
             return cls(structure, sources, targets, pairs)
@@ -212,7 +212,7 @@ class _PairEnds:
 
 
 def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
-    """What tells the validation pairs apart best. most: eigenvectors at most. Each rank scores its own pairs."""
+    """What separates the validation pairs best. most: eigenvectors at most. Each rank scores its own pairs."""
     structure, pairs = ends.structure, ends.pairs
     widths = sorted({min(LEAST_WIDTH, most), most})
     signs = (False, True) if structure.is_signed and config.can_be_signed else (False,)
@@ -245,7 +245,7 @@ def may_reach(rough: float | None, short: float | None) -> bool:
 
 
 def adds_to_training(spectral: SpectralVectors, short: np.ndarray, validation: Pairs) -> bool:
-    """Whether spectral vectors tell anything about the validation pairs that a short training does not know.
+    """Whether spectral vectors improve the scores of a short training on the validation pairs.
 
     short: (num_pairs,) scores by the short training, of the pairs of all ranks on the first one. Both are joined by
     logistic regression on their ranks. Where the features explain the structure, as in a block model whose blocks are

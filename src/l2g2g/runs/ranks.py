@@ -117,7 +117,7 @@ def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
 def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
     """For JSON: bytes that ranks send to others, by kind of message, each time it is sent: of all, of each; how often.
 
-    Empty for one process. Every rank must ask, because all are asked.
+    Empty for one process. A collective call.
     """
     return {
         kind.replace(" ", "_"): {
@@ -131,7 +131,7 @@ def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
 
 
 def describe_memory(shard: Shard) -> list[int]:
-    """Peak memory of every rank so far, in bytes; empty for one process. Every rank must ask."""
+    """Peak memory of every rank so far, in bytes; empty for one process. A collective call."""
     if shard.has_all:
         return []
     return [peak for (peak,) in shard.communicator.tell_all("count", [peak_memory()])]

@@ -77,7 +77,7 @@ class GlobalLoss(ABC):
     _placements: dict[bytes, Placement]
 
     def place(self, batch: Batch) -> Placement:
-        """Where the rows of a batch stand in the table."""
+        """The places of a batch's rows in the table."""
         patches = batch.patches.tobytes()  # a batch may be made anew
         if patches not in self._placements:
             self._placements[patches] = self.table.place(batch.nodes, self.shares(batch.patches))
@@ -310,7 +310,7 @@ def _accumulate_through(
 
 
 def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[Tensor]) -> Tensor:
-    """Stacked rows, those of the patch with the lowest number first. patches, sizes: of every batch, as they stand."""
+    """Stacked rows in the order of patch numbers. patches, sizes: of every batch, in the order of the rows."""
     numbers = np.concatenate(patches)
     if (np.diff(numbers) > 0).all():
         return rows
@@ -348,7 +348,7 @@ def _add_noise(
 
 
 class EncodedBatch:
-    """The aligned embeddings of a batch as training sees them, and the way of their gradient back to the encoder.
+    """The aligned embeddings of a batch as training sees them, and their backward pass through the encoder.
 
     Where the frame cannot change the loss nor its gradient it is not applied.
 

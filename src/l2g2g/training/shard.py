@@ -60,13 +60,13 @@ class Shard:
 
     @cached_property
     def table(self) -> NodeTable:
-        """Rows of all nodes; a node is owned by the rank of its first patch. At first every rank must ask."""
+        """Rows of all nodes; a node is owned by the rank of its first patch. The first use is collective."""
         owners = RangeOwners(np.array([0, self.patch_set.num_nodes])) if self.has_all else self.directory
         return NodeTable(self.communicator, owners, self.nodes)
 
     @cached_property
     def directory(self) -> NodeDirectory:
-        """The owners of all nodes, of several ranks. At first every rank must ask."""
+        """The owners of all nodes, of several ranks. The first use is collective."""
         claims = np.empty(len(self.nodes), np.int64)
         for place in range(len(self.patches) - 1, -1, -1):  # from the end, so that the first patch is what stays
             claims[np.searchsorted(self.nodes, self._part.nodes_of(place))] = self.patches[place]
@@ -78,7 +78,7 @@ class Shard:
         return np.unique(self._part.global_nodes).astype(np.int64)
 
     def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
-        """(num_rows,) how much every row of some patches here counts; see `PatchSet`. At first every rank must ask."""
+        """(num_rows,) how much every row of some patches here counts; see `PatchSet`. The first use is collective."""
         if self.has_all:
             return self.patch_set.shares_of(patches)
         places = np.searchsorted(self.patches, self.patches if patches is None else patches)
