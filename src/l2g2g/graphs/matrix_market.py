@@ -95,7 +95,8 @@ def _read_header(content: bytes, path: Path) -> _Header:
         raise InputError(f"{path}: its header does not say how large the matrix is; write it again")
     if not all(size.isascii() and size.isdecimal() and len(size) < 12 for size in sizes):
         raise InputError(f"{path}: its header gives the sizes {' '.join(sizes)[:80]}; write it again")
-    return _Header(field, symmetry, *map(int, sizes), min(end, len(content)))
+    num_rows, num_columns, num_entries = map(int, sizes)
+    return _Header(field, symmetry, num_rows, num_columns, num_entries, min(end, len(content)))
 
 
 def _read_numbers(body: bytes, header: _Header, path: Path) -> np.ndarray:
