@@ -74,6 +74,15 @@ def append_columns(rows: Features, columns: np.ndarray) -> Features:
     return use_small_indices(joined)
 
 
+def as_input(features: Features, device: torch.device | str, storage: str = "float32") -> Tensor | SparseMatrix:
+    """Feature rows as an encoder multiplies them. storage: the precision in which dense ones are held."""
+    if not sp.issparse(features):
+        return torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
+    features = sp.csr_array(features)
+    features.sort_indices()
+    return SparseMatrix.from_scipy(features, device)
+
+
 @dataclass(frozen=True, eq=False)
 class FeatureTable:
     """The feature rows of some stacked patches.
@@ -90,14 +99,8 @@ class FeatureTable:
     def build(
         cls, features: Features, nodes: np.ndarray, device: torch.device | str, storage: str = "float32"
     ) -> FeatureTable:
-        """Take over the rows of some patches. nodes: (num_rows,). storage: in what dense ones are held."""
-        nodes = nodes.astype(np.int32)
-        if not sp.issparse(features):
-            held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
-            return cls(held, nodes)
-        features = sp.csr_array(features)
-        features.sort_indices()
-        return cls(SparseMatrix.from_scipy(features, device), nodes)
+        """Take over the rows of some patches. nodes: (num_rows,). storage: as in `as_input`."""
+        return cls(as_input(features, device, storage), nodes.astype(np.int32))
 
     @property
     def num_bytes(self) -> int:

@@ -19,7 +19,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.graphs.new_nodes import NewNodes
-from l2g2g.models.sparse import SparseMatrix
+from l2g2g.models.features import as_input
 from l2g2g.runs.fitted import Fitted
 
 
@@ -79,15 +79,6 @@ def _encode_in_patch(
         mean = encoded[:, : fitted.config.dim].cpu()
         transform = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
         return apply_frame(mean, torch.tensor([0, len(mean)]), transform)
-
-
-def as_input(features: Features, device: torch.device | str) -> torch.Tensor | SparseMatrix:
-    """Rows as an encoder multiplies them."""
-    if not sp.issparse(features):
-        return torch.from_numpy(np.ascontiguousarray(features)).to(device)
-    features = sp.csr_array(features)
-    features.sort_indices()
-    return SparseMatrix.from_scipy(features, device)
 
 
 def share_patches(membership: sp.csr_array, new: NewNodes) -> np.ndarray:
