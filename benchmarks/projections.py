@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from l2g2g.evaluation.clusters import unit_vectors
+from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.neighbours.factors import factors_by, search_exactly
 from l2g2g.reports.projection import neighbours_kept, project
@@ -35,14 +35,14 @@ def long_tsne(vectors):
 def sklearn_tsne(vectors):
     from sklearn.manifold import TSNE
 
-    return TSNE(perplexity=15, init="pca", n_jobs=1, random_state=0).fit_transform(unit_vectors(vectors))
+    return TSNE(perplexity=15, init="pca", n_jobs=1, random_state=0).fit_transform(unit_rows(vectors))
 
 
 def forces(vectors):
     """UMAP's forces (a = b = 1) on the graph of the 15 nearest, all edges in every step."""
     nodes, _ = search_exactly(factors_by(vectors, "cosine"), np.arange(len(vectors)), 15)
     sources, targets = np.repeat(np.arange(len(vectors)), 15), nodes.ravel()
-    places = project(unit_vectors(vectors)).astype(np.float64)
+    places = project(unit_rows(vectors)).astype(np.float64)
     places *= 10 / places.std()
     generator = np.random.default_rng(0)
     for step in range(STEPS):

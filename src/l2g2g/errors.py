@@ -92,6 +92,11 @@ def find_interruption(error: BaseException) -> Interrupted | KeyboardInterrupt |
     return None
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its name where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+
+
 def one_line(message: str) -> str:
     """A message that quotes what stands in a file, as one printable line of bounded length."""
     if len(message) > _LONGEST_MESSAGE:

@@ -265,6 +265,13 @@ def _list_words(notes: Mapping[str, str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+def check_choice(what: str, word: str, choices: Iterable[Any]) -> None:
+    """Refuse a word that is none of the choices."""
+    choices = tuple(choices)
+    if word not in choices:
+        raise InputError(f"unknown {what} '{word}'; {suggest(word, choices)}")
+
+
 def suggest(word: str, choices: Iterable[Any]) -> str:
     """Name the nearest choice, and all of them."""
     names = [str(choice) for choice in choices if choice is not None]

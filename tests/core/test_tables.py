@@ -2,7 +2,7 @@
 
 import pytest
 
-from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.core import blank_table, zero_table
 
 
 @pytest.mark.parametrize("shape", [(3, 16), (1, 1), (2, 5, 16), (1000, 33)])

@@ -90,7 +90,7 @@ def test_a_sample_gives_the_centres_of_many(vectors, monkeypatch):
 
 def test_what_is_refused_and_what_is_not(vectors, monkeypatch):
     for options, message in (
-        ({"method": "dbscan"}, "unknown method 'dbscan'; choose from kmeans, hdbscan"),
+        ({"method": "dbscan"}, "unknown method 'dbscan'; did you mean 'hdbscan'"),
         ({"num_clusters": 1}, "-k is 1; it must be from 2 to 139"),
         ({"num_clusters": 3, "method": "hdbscan"}, "leave -k out"),
         ({"min_size": 3}, "add --method hdbscan"),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import score_inner_products
 from l2g2g.errors import InputError
 from l2g2g.evaluation.link_scorer import COLUMNS, FEATURE_COLUMN, LinkEvidence, LinkScorer, choose_scorer
 from l2g2g.evaluation.links import link_scores

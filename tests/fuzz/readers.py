@@ -202,7 +202,6 @@ MATRIX_MARKET = [
     f"%%MatrixMarket matrix coordinate pattern general\n% a ring\n12 12 {len(RING)}\n{_ENTRIES}".encode(),
     f"%%MatrixMarket matrix coordinate real general\n12 12 {len(RING)}\n{_WEIGHTED_ENTRIES}".encode(),
     b"%%MatrixMarket matrix coordinate integer symmetric\n3 3 3\n2 1 1\n3 1 2\n3 2 1\n",
-    b"%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0\n",
 ]
 
 
@@ -382,16 +381,14 @@ SMALL = {"dim": 2, "hidden": 4, "patches": 2, "threads": 1}
 
 def seal(files):
     """Give a checkpoint the checksums of what it holds now: not damaged, but hostile."""
-    from l2g2g.training import checkpoint as kept
+    from l2g2g.graphs.array_folder import describe_bytes, manifest_hash
 
     for name in [name for name in files if name.endswith("manifest.json")]:
         data = files[name.replace("manifest.json", "state.safetensors")]
         try:
             manifest = json.loads(files[name])
-            manifest.pop("sha256", None)
-            entry = manifest["files"]["state.safetensors"]
-            entry |= {"sha256": kept._digest(data), "bytes": len(data)}
-            manifest["sha256"] = kept._digest(kept._canonical(manifest))
+            manifest["files"]["state.safetensors"] |= describe_bytes(data)
+            manifest["sha256"] = manifest_hash(manifest)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
         files[name] = json.dumps(manifest).encode()

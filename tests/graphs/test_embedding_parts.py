@@ -55,14 +55,14 @@ def test_what_fails_leaves_the_parts_before_it(tmp_path, monkeypatch):
 
 def test_parts_come_back_where_the_new_ones_cannot_take_their_place(tmp_path, monkeypatch):
     write_parts(tmp_path / "parts", VECTORS)
-    rename = Path.replace
+    rename = Path.rename
 
     def fail(path, target):
         if path.name.endswith(".part") and Path(target).name == "parts":
             raise OSError("no")
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(ResourceError):
         write_parts(tmp_path / "parts", 2 * VECTORS)
     np.testing.assert_array_equal(read_embedding(tmp_path / "parts")[1], VECTORS)

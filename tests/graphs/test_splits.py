@@ -173,7 +173,7 @@ def test_no_way_of_reading_a_training_graph_shows_a_held_out_edge(planted, tmp_p
     expected = split_links(planted, seed=4).train.adjacency
     train = split_links(write_graph(planted, tmp_path), seed=4).train
     nodes = np.arange(planted.num_nodes)
-    for rows in (train.read_rows(0, len(nodes)), train.read_adjacency_of(nodes), train.pattern_of(nodes)):
+    for rows in (train.read_adjacency_of(nodes), train.pattern_of(nodes)):
         assert (rows != expected).nnz == 0
     assert (train.to_graph().adjacency != expected).nnz == 0
     assert train.row_block(0, len(nodes)).indices.tolist() == expected.indices.tolist()

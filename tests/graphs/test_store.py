@@ -64,7 +64,7 @@ def test_rows_and_features_in_pieces(graph, tmp_path, monkeypatch):
     stored = write_graph(graph, tmp_path)
     assert stored.num_bytes == sum(path.stat().st_size for path in (tmp_path / "graph").glob("*.npy"))
     for low, high in ((0, 90), (0, 1), (17, 40), (89, 90), (30, 30)):
-        same_rows(stored.read_rows(low, high), graph.adjacency[low:high])
+        same_rows(stored.read_adjacency_of(np.arange(low, high)), graph.adjacency[low:high])
         assert abs(stored.read_features(slice(low, high)) - graph.features[low:high]).sum() == 0
     assert stored.read_node_ids(5, 9).tolist() == graph.node_ids[5:9].tolist()
     generator = np.random.default_rng(0)
@@ -160,7 +160,7 @@ def test_a_file_cut_off_while_it_is_open_is_refused(tmp_path):
     stored = write_graph(make_graph(), tmp_path)
     cut_off(tmp_path / "graph" / "indices.npy")
     with pytest.raises(InputError, match="is cut off"):
-        stored.read_rows(0, 90)
+        stored.row_block(0, 90)
 
 
 def test_another_format_is_refused(tmp_path):

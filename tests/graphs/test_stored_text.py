@@ -5,7 +5,7 @@ import pytest
 
 from l2g2g.errors import InputError
 from l2g2g.graphs import array_folder
-from l2g2g.graphs.array_folder import decode_text, open_folder, read_text, text_arrays, write_text
+from l2g2g.graphs.array_folder import blocks_of, decode_text, open_folder, read_text, text_arrays
 from l2g2g.graphs.array_writer import write_folder
 
 NAMES = np.array(["a", "", "Müller & Söhne", "日本", "x" * 300, "\n"], object)
@@ -13,7 +13,7 @@ NAMES = np.array(["a", "", "Müller & Söhne", "日本", "x" * 300, "\n"], objec
 
 def write(folder, names):
     with write_folder(folder, "names") as writer:
-        write_text(writer, "ids", names)
+        writer.save_names("ids", blocks_of(names))
     return open_folder(folder, "names").arrays
 
 

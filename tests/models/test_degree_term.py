@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.models.degree_term import DegreeTerm, append_column
+from l2g2g.models.degree_term import DegreeTerm
+from l2g2g.models.features import append_columns
 
 
 def test_weights_of_the_basis_add_up():
@@ -27,7 +28,7 @@ def test_all_degrees_alike():
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_column_stands_last(sparse):
     rows = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
-    found = append_column(sp.csr_array(rows) if sparse else rows, np.array([5, 0, 7], np.float32))
+    found = append_columns(sp.csr_array(rows) if sparse else rows, np.array([[5], [0], [7]], np.float32))
     assert sp.issparse(found) == sparse
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found.toarray() if sparse else found, [[1, 0, 5], [0, 2, 0], [0, 0, 7]])

@@ -21,7 +21,7 @@ def test_the_largest_eigenvalues_and_the_space_of_their_vectors():
     values = np.concatenate([[0.95, 0.9, 0.7, 0.65], np.linspace(0.5, -0.9, 116)])
     matrix, basis = matrix_with(values)
     found = leading_eigenvectors(lambda table: matrix @ table, start(120, 12), 4, tolerance=1e-4)
-    assert found.num_dropped == 0
+    assert len(found.values) == 4
     assert found.values.numpy() == pytest.approx(values[:4], abs=1e-4)
     projector = found.vectors @ found.vectors.T
     assert projector.numpy() == pytest.approx(basis[:, :4] @ basis[:, :4].T, abs=1e-3)
@@ -35,8 +35,7 @@ def test_what_has_not_converged_is_dropped_or_kept_as_a_first_impression():
     matrix, _ = matrix_with(np.linspace(0.8, 0.7, 400))
     few = {"tolerance": 1e-6, "max_passes": 8}
     dropped = leading_eigenvectors(lambda table: matrix @ table, start(400, 6), 5, **few)
-    assert dropped.num_dropped + len(dropped.values) == 5
-    assert dropped.num_dropped > 0
+    assert len(dropped.values) < 5
     rough = leading_eigenvectors(lambda table: matrix @ table, start(400, 6), 5, **few, keep_all=True)
     assert len(rough.values) == 5
     assert rough.num_passes <= 8

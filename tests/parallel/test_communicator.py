@@ -14,7 +14,7 @@ JOB = {
 
 
 def test_a_place_in_a_job():
-    assert Place.read(JOB) == Place(rank=3, size=4, local_rank=1, local_size=2, attempt=0)
+    assert Place.read(JOB) == Place(rank=3, size=4, local_rank=1, attempt=0)
     assert Place.read({**JOB, "TORCHELASTIC_RESTART_COUNT": "2"}).attempt == 2
 
 

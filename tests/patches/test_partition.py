@@ -100,7 +100,7 @@ def test_empty_clusters_get_half_of_the_largest():
     [
         (0, "metis", "0 patches were asked for; at least 1"),
         (121, "metis", "121 patches were asked for but the graph has only 120 nodes"),
-        (3, "louvain", "unknown partition 'louvain'; choose metis, fennel, streaming, random"),
+        (3, "louvain", "unknown partition 'louvain'; choose from metis, fennel, streaming, random"),
     ],
 )
 def test_refusals(planted, num_clusters, method, message):

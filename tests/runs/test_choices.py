@@ -16,13 +16,13 @@ from l2g2g.models.structure import fit_structure
 from l2g2g.runs import choices
 from l2g2g.runs.choices import (
     Choice,
+    adds_to_training,
     choose_assembly,
     choose_blend,
     choose_negatives,
     choose_vectors,
     find_spectral,
     fit_log_odds,
-    know_more,
     needed_gain,
 )
 from l2g2g.runs.embed import embed_graph
@@ -316,6 +316,6 @@ def test_what_a_training_knows_already_is_no_gain(grid):
     assert len(found.scores) == 2 * split.validation.num_edges
     generator = np.random.default_rng(0)
     noise = generator.normal(size=len(found.scores))
-    assert know_more(found, noise, split.validation)
-    assert not know_more(found, np.exp(found.scores), split.validation)  # the same order
-    assert not know_more(replace(found, scores=noise), found.scores, split.validation)
+    assert adds_to_training(found, noise, split.validation)
+    assert not adds_to_training(found, np.exp(found.scores), split.validation)  # the same order
+    assert not adds_to_training(replace(found, scores=noise), found.scores, split.validation)

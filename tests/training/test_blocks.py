@@ -16,7 +16,7 @@ from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoder_input import prepare_input
 from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.features import scale_features
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import make_patches, whole_graph
@@ -176,7 +176,7 @@ def inputs_and_features(graph, scaling="centred"):
 
 
 def make_model(features, *, num_encoders=1, centred=True, **options):
-    mean, scale = feature_centre(features) if centred else (None, 1.0)
+    mean, scale = FeatureFacts.of(features).centre() if centred else (None, 1.0)
     return Autoencoder(
         features.shape[1],
         4,
@@ -197,7 +197,7 @@ def test_what_is_known_of_all_features(stored):
     facts = FeatureFacts.of_blocks(parts, features.shape[1])
     assert (facts.num_rows, facts.num_entries) == (120, np.count_nonzero(dense(features)))
     mean, scale = facts.centre()
-    expected_mean, expected_scale = feature_centre(features)
+    expected_mean, expected_scale = FeatureFacts.of(features).centre()
     np.testing.assert_allclose(mean, expected_mean, rtol=1e-6, atol=1e-9)
     assert scale == pytest.approx(expected_scale, rel=1e-9)
 
@@ -353,7 +353,7 @@ def test_a_pass_over_the_whole_graph_layer_by_layer(stored, monkeypatch, options
     graph = stored[0]
     inputs, features = inputs_and_features(graph)
     whole = graph.to_graph()
-    mean, scale = feature_centre(features)
+    mean, scale = FeatureFacts.of(features).centre()
     model = Autoencoder(
         features.shape[1],
         4,

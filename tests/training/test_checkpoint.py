@@ -41,7 +41,7 @@ def test_nothing_there_is_no_error(tmp_path):
 
 def test_the_manifest_is_plain_json_with_the_sum_of_every_file(store):
     manifest = json.loads((store.paths()[0] / "manifest.json").read_text())
-    assert manifest["epoch"] == 10
+    assert manifest["values"]["epoch"] == 10
     assert set(manifest["files"]) == {path.name for path in store.paths()[0].iterdir()} - {"manifest.json"}
 
 
@@ -93,8 +93,8 @@ def test_where_all_are_damaged_nothing_is_guessed(store):
 
 
 def test_another_format_is_refused_by_its_name(store, monkeypatch):
-    monkeypatch.setattr("l2g2g.training.checkpoint.FORMAT", "l2g2g checkpoint 3")
-    with pytest.raises(InputError, match="written as 'l2g2g checkpoint 2'"):
+    monkeypatch.setattr("l2g2g.graphs.array_folder.FORMAT", "l2g2g arrays 3")
+    with pytest.raises(InputError, match="holds checkpoint of 'l2g2g arrays 2'"):
         read_checkpoint(store.paths()[0])
 
 

@@ -14,7 +14,8 @@ from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.features import feature_centre, scale_features
+from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.features import scale_features
 from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency
@@ -26,8 +27,8 @@ from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalPairs, NodeSample, accumulate_gradients
 from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
-from l2g2g.training.row_shard import RowShard
 from l2g2g.training.rows import TrainingRows, share_rows
+from l2g2g.training.shard import RowShard
 from l2g2g.training.whole_pass import InputRows, RowSource
 
 from ..parallel.threads import run_ranks, unlock
@@ -83,7 +84,7 @@ class Case:
         self.options = PairOptions(negative_sampling=sampling, weighted=graph.weighted)
 
     def make_model(self):
-        mean, scale = feature_centre(self.features)
+        mean, scale = FeatureFacts.of(self.features).centre()
         options = {"feature_mean": torch.from_numpy(mean), "feature_scale": scale, "seed": 2, **self.model_options}
         model = Autoencoder(self.features.shape[1], 4, **options)
         for parameter in model.parameters():

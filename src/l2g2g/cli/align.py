@@ -10,7 +10,7 @@ import typer
 
 from l2g2g.cli.common_options import JsonOption, OutputOption, QuietOption
 from l2g2g.cli.help import App, complete_words
-from l2g2g.errors import InputError
+from l2g2g.options import check_choice
 
 WEIGHTS, ASSEMBLIES = ("overlap", "uniform"), ("mean", "median")
 PatchFiles = Annotated[list[Path], typer.Argument(help="Embeddings: .parquet, .csv, .txt or .npy with its ids.")]
@@ -53,8 +53,8 @@ def align(
     quiet: QuietOption = False,
 ) -> None:
     """Align embeddings that were trained separately, by the nodes they share."""
-    _check_choice("weights", weights, WEIGHTS)
-    _check_choice("assembly", assembly, ASSEMBLIES)
+    check_choice("weights", weights, WEIGHTS)
+    check_choice("assembly", assembly, ASSEMBLIES)
     from l2g2g.graphs.read_embedding import read_embedding
     from l2g2g.graphs.write import check_output, check_place, write_embedding, write_text
 
@@ -157,8 +157,3 @@ def apply_party(
     ids, coordinates = read_embedding(embedding)
     write_embedding(output, apply_transform(coordinates, transform), ids)
     typer.echo(f"wrote {output}")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(f"unknown {name} '{value}'; choose from {', '.join(choices)}")

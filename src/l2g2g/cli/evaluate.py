@@ -26,6 +26,7 @@ from l2g2g.cli.ranks import make_rank_config, takes_ranks
 from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
 from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding
 from l2g2g.errors import InputError
+from l2g2g.options import check_choice
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
@@ -157,24 +158,19 @@ def _print_tables(rows: list[dict[str, Any]], *, directed: bool, measures: str) 
 def _check_words(protocol: str, measures: str, scorer: str) -> None:
     from l2g2g.runs.scoring import SCORERS
 
-    if protocol not in ("heldout", "paper"):
-        raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
-    if measures not in ("auc", "all"):
-        raise InputError(f"unknown measures '{measures}'; choose auc or all")
-    if scorer not in SCORERS:
-        raise InputError(f"unknown scorer '{scorer}'; choose from {', '.join(SCORERS)}")
+    check_choice("protocol", protocol, ("heldout", "paper"))
+    check_choice("measures", measures, ("auc", "all"))
+    check_choice("scorer", scorer, SCORERS)
 
 
 def _make_configs(methods: list[str], seeds: list[int], **options: Any) -> list[tuple[str, Config]]:
     """(name, settings) of every method and seed; a baseline takes from the settings its dimension and its seed."""
-    from l2g2g.config import suggest
     from l2g2g.evaluation.links import BASELINES
     from l2g2g.methods import METHODS
 
     known = [*METHODS, *BASELINES]
     for name in methods:
-        if name not in known:
-            raise InputError(f"unknown method '{name}'; {suggest(name, known)}")
+        check_choice("method", name, known)
     return [
         (name, make_rank_config("l2g2g" if name in BASELINES else name, seed=seed, **options))
         for seed in seeds

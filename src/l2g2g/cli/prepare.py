@@ -15,6 +15,7 @@ from l2g2g.cli.common_options import DataDirOption, FeaturesOption, JsonOption, 
 from l2g2g.cli.help import complete_words
 from l2g2g.cli.messages import say, show_steps
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.options import check_choice
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
@@ -61,8 +62,8 @@ def prepare(
     if check:
         _check(graph, {"--store": store, "--features": features}, as_json=as_json, quiet=quiet)
         return
-    if partition is not None and partition not in PARTITIONS:
-        raise InputError(f"unknown partition '{partition}'; choose {', '.join(PARTITIONS)}")
+    if partition is not None:
+        check_choice("partition", partition, PARTITIONS)
     from l2g2g.config import make_config, parse_size
     from l2g2g.runs.resources import Stopwatch, peak_memory
 

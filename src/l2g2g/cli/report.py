@@ -143,7 +143,7 @@ def explore(
 
 
 def _resolve(projection: str, quiet: bool) -> str:
-    """The projection that is meant by auto; one that cannot be made is refused."""
+    """The projection that auto stands for; one whose package is missing is refused."""
     from l2g2g.reports.projection import check_projection, default_projection
 
     if projection == "auto":
@@ -157,7 +157,7 @@ def _resolve(projection: str, quiet: bool) -> str:
 def _read(
     source: Path, training: str | None, nodes: list[Path], graph: str | None, data_dir: Path | None, quiet: bool
 ) -> tuple[RunRecord, list[dict[str, Any]]]:
-    """(record, of very many nodes a sample; rows of all trainings of the run)."""
+    """The record, with a sample of the nodes if there are very many, and the rows of all trainings of the run."""
     from l2g2g.graphs.read_embedding import is_embedding
     from l2g2g.reports.layout import thin
     from l2g2g.runs.artefact import open_artefact

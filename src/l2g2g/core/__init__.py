@@ -28,12 +28,12 @@ except ImportError:
 
 Backend = Literal["auto", "native", "torch"]
 _backend: Backend = "auto"
-_PARTS = {100_000: 1, 1_000_000: 2}  # work below which a sum has so few parts
+_PARTS = {100_000: 1, 1_000_000: 2}  # upper limit of the work: number of parts of a sum
 _MOST_PARTS = 8
 
 
 def set_backend(backend: Backend) -> None:
-    """Choose who computes: native (the compiled core), torch (the reference), or auto: native where it is built."""
+    """Choose the implementation: native (the compiled core), torch (the reference), or auto: native if it is built."""
     global _backend
     if backend == "native" and _native is None:
         raise InputError(f"--backend native: {NO_NATIVE_CORE}")
@@ -98,6 +98,25 @@ def hash_pairs(one: np.ndarray, other: np.ndarray, key: int) -> np.ndarray:
 
 
 hash_numbers = reference.hash_numbers
+
+
+def score_inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """(num_pairs,) float64 z_u · z_v of each pair. embedding: (num_nodes, dim)."""
+    table = np.ascontiguousarray(embedding, np.float32 if embedding.dtype == np.float32 else np.float64)
+    return kernels().inner_products(table, *(np.ascontiguousarray(ends, np.int64) for ends in (sources, targets)))
+
+
+def blank_table(*shape: int) -> np.ndarray:
+    """A float32 array with undefined contents that begins with a cache line, so that a row of 16 is one line."""
+    table: np.ndarray = native().blank_table(shape)
+    return table
+
+
+def zero_table(*shape: int) -> np.ndarray:
+    """The same, filled with zeros."""
+    table = blank_table(*shape)
+    table.fill(0.0)
+    return table
 
 
 def _choose_instructions() -> None:

@@ -10,10 +10,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.evaluation.clusters import named_vectors, unit_vectors
+from l2g2g.evaluation.clusters import named_vectors
 from l2g2g.evaluation.intervals import Interval, share_interval
+from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.evaluation.probe import macro_f1
 from l2g2g.graphs.write_table import make_frame
+from l2g2g.options import check_choice
 
 Classifier = Literal["linear", "knn"]
 CLASSIFIERS: tuple[str, ...] = get_args(Classifier)
@@ -88,8 +90,7 @@ def classify_nodes(
         (1.0, 'a')
     """
     vectors, ids = named_vectors(vectors, node_ids)
-    if classifier not in CLASSIFIERS:
-        raise InputError(f"unknown classifier '{classifier}'; choose from {', '.join(CLASSIFIERS)}")
+    check_choice("classifier", classifier, CLASSIFIERS)
     if len(labels) != len(vectors):
         raise InputError(
             f"{len(labels):,} labels but {len(vectors):,} vectors; give one label per node, or an empty one"
@@ -101,7 +102,7 @@ def classify_nodes(
         raise InputError(
             f"{len(known):,} labelled nodes of {len(classes)} classes; two classes and four nodes are needed"
         )
-    inputs = unit_vectors(vectors) if classifier == "knn" else vectors
+    inputs = unit_rows(vectors) if classifier == "knn" else vectors
     shares = np.zeros((len(vectors), len(classes)), np.float32)
     folds = deal_folds(codes, min(_FOLDS, len(known)), np.random.default_rng([seed, 0xF01D]))
     for fold in range(folds.max() + 1):

@@ -11,8 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.write_table import make_frame
+from l2g2g.options import check_choice
 
 ClusterMethod = Literal["kmeans", "hdbscan"]
 CLUSTER_METHODS: tuple[str, ...] = get_args(ClusterMethod)
@@ -101,7 +103,7 @@ def find_clusters(
     """
     vectors, ids = named_vectors(vectors, node_ids)
     _check(method, len(vectors), num_clusters, min_size)
-    units = unit_vectors(vectors)
+    units = unit_rows(vectors)
     by_count: dict[int, float] = {}
     if method == "hdbscan":
         numbers, criterion = _by_density(units, min_size or max(5, len(units) // 200)), "density"
@@ -137,8 +139,7 @@ def named_vectors(vectors: Any, node_ids: np.ndarray | Sequence[Any] | None) -> 
 
 
 def _check(method: str, num_nodes: int, num_clusters: int | None, min_size: int | None) -> None:
-    if method not in CLUSTER_METHODS:
-        raise InputError(f"unknown method '{method}'; choose from {', '.join(CLUSTER_METHODS)}")
+    check_choice("method", method, CLUSTER_METHODS)
     if num_nodes < 3:
         raise InputError(f"{num_nodes} nodes cannot be clustered; give three or more")
     if num_clusters is not None and method != "kmeans":
@@ -153,12 +154,6 @@ def _check(method: str, num_nodes: int, num_clusters: int | None, min_size: int 
         raise ResourceError(
             f"hdbscan of {num_nodes:,} nodes takes too long (at most {_MOST_FOR_HDBSCAN:,}); use kmeans"
         )
-
-
-def unit_vectors(vectors: np.ndarray) -> np.ndarray:
-    """(num_nodes, dim) float32 of length 1; a vector of zeros stays one."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-30), np.float32)
 
 
 def _best_count(units: np.ndarray, edges: sp.csr_array | None, seed: int) -> tuple[np.ndarray, dict[int, float]]:
@@ -213,7 +208,7 @@ def _similarity(units: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     if known.any():
         sums = np.zeros((int(numbers.max()) + 1, units.shape[1]))
         np.add.at(sums, numbers[known], units[known])
-        found[known] = np.einsum("nd,nd->n", units[known], unit_vectors(sums)[numbers[known]])
+        found[known] = np.einsum("nd,nd->n", units[known], unit_rows(sums)[numbers[known]])
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import score_inner_products
 from l2g2g.errors import InputError
 from l2g2g.evaluation.links import LinkScores, PairScorer, evaluate_links, link_scores, score_cosines
 from l2g2g.evaluation.pair_features import EdgeRows, FeatureRows, NeighbourEvidence, feature_cosines

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import torch
 
-from l2g2g.core import kernels
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import kernels, score_inner_products
 from l2g2g.errors import NumericalError
 from l2g2g.evaluation.pair_features import EdgeRows, NeighbourEvidence
 from l2g2g.graphs.graph import EdgeModel
@@ -69,7 +68,7 @@ def evaluate_links(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | Non
 
 
 def score_pairs(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None = None) -> np.ndarray:
-    """(num_pairs,) scores of the pairs of all ranks on the first one, none on the others. Every rank must ask.
+    """(num_pairs,) scores of the pairs of all ranks on the first one, none on the others. A collective call.
 
     embedding: (num_nodes, dim); on several ranks the rows of the range of nodes of this one. Each scores its own pairs.
     """
@@ -82,7 +81,7 @@ def score_pairs(embedding: np.ndarray, pairs: Pairs, scorer: PairScorer | None =
 def fetch_ends(embedding: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Vectors of the ends of the pairs of this rank, and the places (num_pairs,) of first and second ends among them.
 
-    embedding: as in `score_pairs`. Every rank must ask.
+    embedding: as in `score_pairs`. A collective call.
     """
     sources, targets, _ = pairs.endpoints()
     ends, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)

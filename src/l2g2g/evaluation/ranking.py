@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.core import kernels
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import kernels, score_inner_products
 from l2g2g.errors import NumericalError
 from l2g2g.evaluation.links import PairScorer
 from l2g2g.evaluation.pair_features import EdgeRows, FeatureRows, unit_rows

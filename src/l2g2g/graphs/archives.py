@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from l2g2g.errors import InputError, ResourceError
+from l2g2g.errors import InputError, ResourceError, first_line
 from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
 from l2g2g.graphs.parquet_sizes import decoded_size
 
@@ -67,7 +67,7 @@ def reading(path: Path) -> Iterator[None]:
     ) as error:
         if "allow_pickle" in str(error):
             raise InputError(f"{path}: holds pickled objects, which are never run; save plain arrays") from error
-        raise InputError(f"{path}: damaged or cut off ({_first_line(error)}); write or fetch it again") from error
+        raise InputError(f"{path}: damaged or cut off ({first_line(error)}); write or fetch it again") from error
 
 
 def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.ndarray]:
@@ -125,7 +125,7 @@ def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
-    """A file opened to be read piece by piece, unpacked on the way where its name ends in .gz."""
+    """A file opened to be read piece by piece, decompressed where its name ends in .gz."""
     with reading(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
         yield stream
 
@@ -189,7 +189,7 @@ class ParquetTable:
             yield file
 
     def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
-        """The same table, checked, with text in full where it was a dictionary: few bytes may stand for much of it."""
+        """The table, checked, with dictionaries of text expanded, which may take far more memory than they did."""
         import pyarrow as pa
 
         table.validate(full=True)  # text that is no text, places that are none
@@ -341,8 +341,3 @@ def _free_memory() -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not every system tells
         return 1 << 62
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:160]

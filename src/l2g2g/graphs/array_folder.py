@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from l2g2g.graphs.array_writer import FolderWriter
 
 FORMAT = "l2g2g arrays 2"
 MANIFEST = "manifest.json"
@@ -161,7 +159,7 @@ def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 class SlicedArray:
-    """A stored array of which slices are read like those of an array in memory; as a whole only where NumPy asks."""
+    """A stored array that is sliced like one in memory; NumPy functions read it as a whole."""
 
     def __init__(self, stored: StoredArray) -> None:
         self.stored = stored
@@ -184,7 +182,7 @@ class ArrayFolder:
     """An open folder of arrays; `open_folder` makes it.
 
     Attributes:
-        folder: Where it lies.
+        folder: Its path.
         values: What the manifest says besides the arrays.
         arrays: The arrays by name.
         files: Size and SHA-256 of the other files by name.
@@ -238,7 +236,7 @@ def _read_info(name: str, item: dict[str, Any]) -> ArrayInfo:
 
 
 def is_folder_of(folder: Path, kind: str) -> bool:
-    """Whether a complete folder of this kind lies here; it may still be damaged."""
+    """Whether a path is a complete folder of this kind; it may still be damaged."""
     try:
         return bool(json.loads((folder / MANIFEST).read_bytes())["kind"] == kind)
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
@@ -336,11 +334,21 @@ def check_numbers(numbers: np.ndarray, limit: int, path: Path) -> None:
         raise InputError(f"{path}: is damaged (number {wrong} of {limit:,}); {REMEDY}")
 
 
-def write_text(writer: FolderWriter, name: str, texts: np.ndarray) -> None:
-    """Write names in UTF-8, as the arrays NAME_bytes and NAME_offsets."""
-    blocks = (texts[low : low + _NAMES_AT_ONCE] for low in range(0, len(texts), _NAMES_AT_ONCE))
-    for part, rows in text_arrays(name, blocks):
-        writer.append(part, rows)
+def name_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
+    """Ids or labels, some at a time: integers as rows of the array NAME, anything else as in `text_arrays`."""
+    blocks = iter(blocks)
+    first = next(blocks, None)
+    if first is None:
+        return
+    if np.asarray(first[:0]).dtype.kind in "iu":
+        yield from ((name, np.asarray(block, np.int64)) for block in chain([first], blocks))
+    else:
+        yield from text_arrays(name, chain([first], blocks))
+
+
+def blocks_of(names: np.ndarray | Any) -> Iterator[np.ndarray]:
+    """Ids or labels in slices, also those of a graph on disk."""
+    return (names[low : low + _NAMES_AT_ONCE] for low in range(0, len(names), _NAMES_AT_ONCE))
 
 
 def text_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:

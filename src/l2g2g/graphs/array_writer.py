@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from l2g2g.graphs.array_folder import (
     describe_bytes,
     file_hash,
     manifest_hash,
+    name_arrays,
     npy_header,
 )
 
@@ -113,6 +114,11 @@ class FolderWriter:
         if name not in self._open:
             self.array(name, rows.dtype, rows.shape[1:])
         self._open[name].append(rows)
+
+    def save_names(self, name: str, blocks: Iterable[Any]) -> None:
+        """Write ids or labels, integers or text, of which some come at a time."""
+        for part, rows in name_arrays(name, blocks):
+            self.append(part, rows)
 
     def save_file(self, name: str, data: bytes) -> None:
         """Write another file."""
@@ -227,7 +233,12 @@ def move_into_place(part: Path, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
-    part.rename(folder)
+    try:
+        part.rename(folder)
+    except BaseException:
+        if old.exists():
+            old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -95,18 +95,7 @@ class BlockModel:
         counts = generator.binomial(num_pairs, self.probabilities[first, second])
         chosen, block_pair = _draw_distinct(num_pairs, counts, generator)
         sources, targets = self._endpoints(chosen, first[block_pair], second[block_pair])
-        adjacency = symmetric_adjacency(sources, targets, None, self.num_nodes)
-        if adjacency.nnz == 0:
-            raise InputError(f"{name}: the block model drew no edge; raise its probabilities or sizes")
-        num_isolated = int((np.diff(adjacency.indptr) == 0).sum())
-        return Graph(
-            adjacency,
-            features=self._one_hot_blocks(),
-            labels=self.labels,
-            name=name,
-            cleaning=Cleaning(num_arcs_read=len(sources), num_isolated=num_isolated),
-            block_model=self,
-        )
+        return _graph_of(self, sources, targets, self._one_hot_blocks(), self.labels, name)
 
     def _block_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Each unordered pair of blocks with the number of node pairs it holds."""
@@ -268,18 +257,7 @@ class PoissonBlockModel:
                 raise InputError(f"{name}: {len(sources):,} edges drawn, {num_edges:,} wanted; raise the rates")
             kept = np.sort(generator.choice(len(sources), num_edges, replace=False))
             sources, targets = sources[kept], targets[kept]
-        adjacency = symmetric_adjacency(sources, targets, None, self.num_nodes)
-        if adjacency.nnz == 0:
-            raise InputError(f"{name}: the block model drew no edge; raise its rates or sizes")
-        num_isolated = int((np.diff(adjacency.indptr) == 0).sum())
-        return Graph(
-            adjacency,
-            features=features,
-            labels=labels,
-            name=name,
-            cleaning=Cleaning(num_arcs_read=len(sources), num_isolated=num_isolated),
-            block_model=self,
-        )
+        return _graph_of(self, sources, targets, features, labels, name)
 
     def draw_edges(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Each edge once, (sources, targets) with source < target, sorted."""
@@ -293,6 +271,22 @@ class PoissonBlockModel:
         keys = sorted_distinct((low * self.num_nodes + high)[low != high])
         sources, targets = np.divmod(keys, self.num_nodes)
         return sources.astype(np.int32), targets.astype(np.int32)
+
+
+def _graph_of(
+    model: BlockModel | PoissonBlockModel,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    features: Features | None,
+    labels: np.ndarray | None,
+    name: str,
+) -> Graph:
+    """The graph of edges that a model drew, each given once."""
+    adjacency = symmetric_adjacency(sources, targets, None, model.num_nodes)
+    if adjacency.nnz == 0:
+        raise InputError(f"{name}: the block model drew no edge; raise its probabilities, rates or sizes")
+    cleaning = Cleaning(num_arcs_read=len(sources), num_isolated=int((np.diff(adjacency.indptr) == 0).sum()))
+    return Graph(adjacency, features, labels=labels, name=name, cleaning=cleaning, block_model=model)
 
 
 def _draw_members(columns: sp.csc_array, blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:

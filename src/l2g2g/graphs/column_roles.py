@@ -29,8 +29,8 @@ ENDS = (
     *(("node1", "node2"), ("node_1", "node_2"), ("node_a", "node_b")),
 )
 _WEIGHTS = ("weight", "weights")
-_INDEX_TITLES = ("", "unnamed: 0", "__index_level_0__")  # what pandas calls the numbers of its rows
-_NO_WEIGHTS = (*_INDEX_TITLES, "index", "id", "type", "label")
+INDEX_TITLES = ("", "unnamed: 0", "__index_level_0__")  # what pandas calls the numbers of its rows
+_NO_WEIGHTS = (*INDEX_TITLES, "index", "id", "type", "label")
 _MOST_TITLES = 12  # in an error
 _ID_HEADERS = {name for pair in ENDS for name in pair}
 _WEIGHT_HEADERS = {"weight", "weights", "value", "count", "w", "score", "strength"}
@@ -166,7 +166,7 @@ class _Finder:
 
 def _is_index(titles: Sequence[str], first_cells: Sequence[str], titled: bool | None) -> bool:
     """Whether the first column holds the row numbers that pandas writes."""
-    if titled is False or len(titles) < 3 or titles[0].strip().lower() not in _INDEX_TITLES:
+    if titled is False or len(titles) < 3 or titles[0].strip().lower() not in INDEX_TITLES:
         return False
     return titled is True or (
         len(first_cells) > 0 and list(first_cells) == [str(row) for row in range(len(first_cells))]
@@ -202,7 +202,7 @@ def find_header(
     if found is None:
         found = may_be_header(first_row) and _names_columns(first_row, other_rows, known_ids)
     if found:
-        tell_columns(path, first_row, roles, ", header skipped")
+        log_columns(path, first_row, roles, ", header skipped")
     else:
         chosen = "" if not roles.left_out else f"columns {' → '.join(str(place + 1) for place in roles.places[:2])}, "
         _log.info("%s", one_line(f"read {path}: {chosen}no header, first row is an edge"))
@@ -210,7 +210,7 @@ def find_header(
 
 
 def shared_header(text: TextTable) -> bool | None:
-    """True where all of several parts begin with the same line that can be a header; None where this tells nothing."""
+    """True if several parts all begin with the same line, which can be a header; None otherwise: still undecided."""
     first_rows = list(text.first_rows.values()) if len(text.parts) > 1 else []
     is_shared = len(first_rows) > 1 and all(row == first_rows[0] for row in first_rows) and may_be_header(first_rows[0])
     return True if is_shared else None
@@ -244,15 +244,15 @@ def check_headers(text: TextTable, is_header: Callable[[list[str]], bool], *, sk
             )
 
 
-def tell_columns(source: object, titles: Sequence[str], roles: Roles, more: str = "") -> None:
+def log_columns(source: object, titles: Sequence[str], roles: Roles, more: str = "") -> None:
     """Log which columns are read. titles: of those that are, in their order."""
     weight = f", weight {titles[2]}" if len(titles) > 2 else ""
     left = f", {', '.join(roles.left_out)} left out" if roles.left_out else ""
     _log.info("%s", one_line(f"read {source}: columns {titles[0]} → {titles[1]}{weight}{more}{left}"))
 
 
-def tell_placeholders(source: object, found: Collection[str]) -> None:
-    """Log that nodes are called as a missing value usually is. found: their names, of `PLACEHOLDERS`."""
+def log_placeholders(source: object, found: Collection[str]) -> None:
+    """Log that ids which usually mark a missing value are read as nodes. found: these ids, of `PLACEHOLDERS`."""
     if found:
         names = " and ".join(repr(name) for name in sorted(found))
         _log.info(

@@ -19,10 +19,9 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import is_parquet, open_parquet
-from l2g2g.graphs.array_folder import text_arrays
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.checks import check_num_nodes
-from l2g2g.graphs.column_roles import PLACEHOLDERS, find_roles, tell_placeholders
+from l2g2g.graphs.column_roles import PLACEHOLDERS, find_roles, log_placeholders
 from l2g2g.graphs.duckdb_steps import StepDatabase, open_database
 from l2g2g.graphs.merged_rows import MergedRows
 from l2g2g.graphs.node_ids import NEGATIVE, RowName, name_row, quoted
@@ -134,11 +133,12 @@ class _Preparation:
         elif facts["ids"] == "VARCHAR":
             listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
             found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({listed})")
-            tell_placeholders(self.path, [name for (name,) in found])
+            log_placeholders(self.path, [name for (name,) in found])
         with measure("sort"):
             merged = self._write_edges(writer, facts)
         with measure("features"):
-            self._write_names(writer, "ids", self._ids(facts))
+            if facts["ids"] is not None:
+                writer.save_names("ids", self._column(f"SELECT CAST(id AS {facts['ids']}) FROM nodes ORDER BY rowid"))
             num_features = self._write_features(writer, facts["num_nodes"])
         return store_values(
             num_nodes=facts["num_nodes"],
@@ -211,7 +211,7 @@ class _Preparation:
             return open_parquet_edges(self.path, self.batch_bytes, options=self.tables)
         known: Iterable[np.ndarray] = ()
         if isinstance(self.features, NamedFeatures):
-            known = (batch.column(0).to_numpy(False) for batch in self.database.stream("SELECT id FROM features"))
+            known = (ids.to_numpy(False) for ids in self._column("SELECT id FROM features"))
         return open_text_edges(self.path, known, options=self.tables)
 
     def _load_edges(self) -> dict[str, Any]:
@@ -429,24 +429,9 @@ class _Preparation:
             raise InputError(f"{self.name}: every edge is given in both directions; there is no direction to learn")
         return merged
 
-    def _ids(self, facts: dict[str, Any]) -> Iterator[pa.Array] | None:
-        if facts["ids"] is None:
-            return None
-        query = f"SELECT CAST(id AS {facts['ids']}) FROM nodes ORDER BY rowid"
+    def _column(self, query: str) -> Iterator[pa.Array]:
+        """The first column of a query, some rows at a time."""
         return (batch.column(0) for batch in self.database.stream(query))
-
-    def _write_names(self, writer: FolderWriter, name: str, blocks: Iterator[pa.Array] | None) -> None:
-        """Ids or labels, integers or text."""
-        first = None if blocks is None else next(blocks, None)
-        if first is None or blocks is None:
-            return
-        everything = _chained(first, blocks)
-        if str(first.type) == "int64":
-            for block in everything:
-                writer.append(name, block.to_numpy())
-            return
-        for part, rows in text_arrays(name, everything):
-            writer.append(part, rows)
 
     def _write_features(self, writer: FolderWriter, num_nodes: int) -> int:
         """Features and labels in the order of the nodes; returns how many features there are."""
@@ -465,7 +450,7 @@ class _Preparation:
                 f"SELECT coalesce(l.label, {unknown}) FROM range({num_nodes}) r "
                 f"LEFT JOIN (SELECT node, label FROM {rows}) l ON l.node = r.range ORDER BY r.range"
             )
-            self._write_names(writer, "labels", (batch.column(0) for batch in self.database.stream(query)))
+            writer.save_names("labels", self._column(query))
         if features.num_features == 0:
             return 0
         dense = writer.array("features", np.float32, (features.num_features,))
@@ -481,11 +466,6 @@ class _Preparation:
             assert fill is not None
             dense.append(np.broadcast_to(fill.astype(np.float32), (num_nodes - dense.num_rows, len(fill))))
         return features.num_features
-
-
-def _chained(first: pa.Array, rest: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    yield first
-    yield from rest
 
 
 def _spread(places: np.ndarray, rows: np.ndarray, fill: np.ndarray) -> np.ndarray:

@@ -13,15 +13,14 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.errors import InputError
+from l2g2g.errors import InputError, first_line
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes, reading
 from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read_npz import graph_from_adjacency
 from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
-_LEAST_BYTES = 2  # of an entry of a dense matrix in the file: a digit and a blank
-_LEAST_SPARSE_BYTES = 4  # of an entry of a sparse one: row and column, each a digit and a blank
+_LEAST_BYTES = 4  # of an entry in the file: row and column, each a digit and a blank
 _MOST_HEADER = 1 << 16
 _FIELDS, _SYMMETRIES = ("real", "double", "integer", "pattern"), ("general", "symmetric")
 
@@ -40,17 +39,14 @@ def read_matrix_market(path: Path, memory_limit: int | None = None) -> sp.coo_ar
     with open_bytes(path) as stream:
         content = stream.read()
     header = _read_header(content, path)
-    width = _LEAST_BYTES if header.layout == "array" else _LEAST_SPARSE_BYTES
-    if header.num_entries * width > len(content) + width:
+    if header.num_entries * _LEAST_BYTES > len(content) + _LEAST_BYTES:
         raise InputError(
             f"{path}: cannot hold the {header.num_entries:,} entries that its header tells of; write it again"
         )
     check_num_nodes(max(header.num_rows, header.num_columns), header.num_entries, str(path))
     with reading(path):
         numbers = _read_numbers(content[header.end :], header, path)
-    rows, columns, values = (
-        _entries_of_array(numbers, header) if header.layout == "array" else _entries(numbers, header)
-    )
+    rows, columns, values = _entries(numbers, header)
     outside = (rows < 0) | (rows >= header.num_rows) | (columns < 0) | (columns >= header.num_columns)
     if outside.any():
         number = int(np.argmax(outside)) + 1
@@ -66,7 +62,6 @@ def read_matrix_market(path: Path, memory_limit: int | None = None) -> sp.coo_ar
 class _Header:
     """What the first lines say. end: bytes of them."""
 
-    layout: str
     field: str
     symmetry: str
     num_rows: int
@@ -83,6 +78,8 @@ def _read_header(content: bytes, path: Path) -> _Header:
     layout, field, symmetry = words[2:]
     if field == "complex":
         raise InputError(f"{path}: holds complex numbers; weights must be real")
+    if layout == "array":
+        raise InputError(f"{path}: holds a dense matrix (array); write a sparse one (coordinate)")
     if field not in _FIELDS or symmetry not in _SYMMETRIES:
         raise InputError(
             f"{path}: holds a {symmetry} matrix of {field}; needed: general or symmetric, of real, integer or pattern"
@@ -94,29 +91,23 @@ def _read_header(content: bytes, path: Path) -> _Header:
         if line.strip() and not line.startswith(b"%"):
             sizes = line.decode("latin-1").split()
             break
-    if layout not in ("coordinate", "array") or len(sizes) != (3 if layout == "coordinate" else 2):
+    if layout != "coordinate" or len(sizes) != 3:
         raise InputError(f"{path}: its header does not say how large the matrix is; write it again")
     if not all(size.isascii() and size.isdecimal() and len(size) < 12 for size in sizes):
         raise InputError(f"{path}: its header gives the sizes {' '.join(sizes)[:80]}; write it again")
-    num_rows, num_columns = int(sizes[0]), int(sizes[1])
-    if layout == "array" and symmetry == "symmetric" and num_rows != num_columns:
-        raise InputError(f"{path}: a symmetric matrix of {num_rows} rows and {num_columns} columns; write it again")
-    halved = num_rows * (num_rows + 1) // 2
-    num_entries = (
-        int(sizes[2]) if layout == "coordinate" else halved if symmetry == "symmetric" else num_rows * num_columns
-    )
-    return _Header(layout, field, symmetry, num_rows, num_columns, num_entries, min(end, len(content)))
+    num_rows, num_columns, num_entries = map(int, sizes)
+    return _Header(field, symmetry, num_rows, num_columns, num_entries, min(end, len(content)))
 
 
 def _read_numbers(body: bytes, header: _Header, path: Path) -> np.ndarray:
     """(num_entries, numbers of an entry) float64."""
-    expected = 1 if header.layout == "array" else 2 if header.field == "pattern" else 3
+    expected = 2 if header.field == "pattern" else 3
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a matrix without entries
             numbers = np.loadtxt(io.BytesIO(body), np.float64, comments="%", encoding="latin-1", ndmin=2)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{path}: is no Matrix Market file ({_first_line(error)}); write it again") from error
+        raise InputError(f"{path}: is no Matrix Market file ({first_line(error)}); write it again") from error
     if numbers.size == 0:
         numbers = np.empty((0, expected))
     if numbers.shape != (header.num_entries, expected):
@@ -134,18 +125,3 @@ def _entries(numbers: np.ndarray, header: _Header) -> tuple[np.ndarray, np.ndarr
     rows, columns = (places.astype(np.int64) - 1).T
     values = np.ones(len(numbers)) if header.field == "pattern" else numbers[:, 2]
     return rows, columns, values
-
-
-def _entries_of_array(numbers: np.ndarray, header: _Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, columns, values) of a dense matrix column by column, of a symmetric one from the diagonal on."""
-    columns, rows = np.divmod(np.arange(header.num_rows * header.num_columns), max(1, header.num_rows))
-    if header.symmetry == "symmetric":
-        lower = rows >= columns
-        rows, columns = rows[lower], columns[lower]
-    values = numbers[:, 0]
-    filled = values != 0
-    return rows[filled], columns[filled], values[filled]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:120]

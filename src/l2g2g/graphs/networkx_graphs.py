@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from l2g2g.errors import InputError, ResourceError, one_line
+from l2g2g.errors import InputError, ResourceError, first_line, one_line
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.node_ids import as_integers, as_node_ids, check_unique, integers_or_text, refuse_negative
@@ -108,9 +108,15 @@ def read_graphml(
     is_weighted = all("weight" in values for *_, values in found.edges(data=True)) and found.number_of_edges() > 0
     weight = ", weight weight" if is_weighted else ""
     _log.info("%s", one_line(f"read {path}: GraphML{weight}{left_out}"))
-    how: dict[str, Any] = {"source_name": str(path), "with_features": False, "with_labels": False}
     try:
-        return graph_from_networkx(found, directed=directed, node_ids=_node_ids(found, path, tables.ids), **how)
+        return graph_from_networkx(
+            found,
+            directed=directed,
+            source_name=str(path),
+            node_ids=_node_ids(found, path, tables.ids),
+            with_features=False,
+            with_labels=False,
+        )
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: {one_line(str(error))}; weights must be positive numbers") from error
 
@@ -131,8 +137,7 @@ def _parse(path: Path) -> Any:
     except MemoryError as error:
         raise ResourceError(f"{path}: does not fit into memory") from error
     except Exception as error:  # of networkx and of its XML parser, of many kinds
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-        raise InputError(f"{path}: is no GraphML file ({reason}); write it again") from error
+        raise InputError(f"{path}: is no GraphML file ({first_line(error)}); write it again") from error
 
 
 def _node_ids(found: Any, path: Path, ids: IdChoice | None) -> np.ndarray:

@@ -12,6 +12,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, open_parquet
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, read_arrow
 from l2g2g.graphs.arrow_types import is_text, unpacked
+from l2g2g.graphs.column_roles import INDEX_TITLES
 from l2g2g.graphs.node_ids import check_unique, find_rows, id_column, integers_or_text, quoted
 from l2g2g.graphs.text_tables import NUMBER, is_number, is_text_file, open_text_table, trimmed
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet", *ARROW_ENDINGS)
-ID_TITLES = ("id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", "", "unnamed: 0", "__index_level_0__")
+ID_TITLES = ("id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", *INDEX_TITLES)
 _NO_NUMBER = ("", "na", "n/a", "nan", "null", "none")  # among numbers: a value that is missing
 
 
@@ -94,11 +95,9 @@ def read_table(path: Path) -> pa.Table:
     else:
         text = open_text_table(path, keep=True)
         has_titles = names_columns(text.first_row)
-        blocks = [
-            pa.Table.from_arrays(block.texts(skip_first=has_titles), names=_numbered(text.num_columns))
-            for block in text.blocks()
-        ]
-        table = pa.concat_tables(blocks)
+        titles = [f"column {number}" for number in range(1, text.num_columns + 1)]
+        blocks = text.texts(skip_first=has_titles)
+        table = pa.concat_tables([pa.Table.from_arrays(columns, names=titles) for columns in blocks])
         if has_titles:
             table = table.rename_columns(list(text.first_row))
     return table.rename_columns(_distinct(table.column_names))
@@ -154,10 +153,6 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     values = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(), np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
-
-
-def _numbered(count: int) -> list[str]:
-    return [f"column {number}" for number in range(1, count + 1)]
 
 
 def _distinct(titles: list[str]) -> list[str]:

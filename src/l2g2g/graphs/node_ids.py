@@ -109,6 +109,11 @@ def name_row(row: int) -> str:
     return f"row {row + 1}"
 
 
+def name_rows_from(row_name: RowName, first_row: int) -> RowName:
+    """What errors call the rows of a batch. first_row: rows before it."""
+    return lambda row: row_name(first_row + row)
+
+
 def check_unique(ids: np.ndarray, source: str, row_name: RowName = name_row) -> None:
     """Refuse an id that two rows have; name both."""
     codes, distinct = encode(ids)

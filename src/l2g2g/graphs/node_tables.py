@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ import numpy as np
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import ParquetTable, open_parquet
 from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
-from l2g2g.graphs.node_ids import plain_ids
+from l2g2g.graphs.node_ids import name_row, name_rows_from, plain_ids
 from l2g2g.graphs.vector_table import stack_columns
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class NodeRows:
                     f"{self.source_name}: row {first + row + 1}: node {table.column('node')[row].as_py()} and not "
                     f"{first + row}; write the nodes in the order of their numbers, each number from 0 once"
                 )
-            ids = plain_ids(table.column("id"), self.source_name, partial(_name_row, first))
+            ids = plain_ids(table.column("id"), self.source_name, name_rows_from(name_row, first))
             if self.has_integer_ids and (not pa.types.is_int64(ids.type) or pc.min(ids).as_py() < 0):
                 raise InputError(
                     f"{self.source_name}: ids below 0 or beyond 64 bits; use integers from 0 or text as ids"
@@ -95,14 +94,10 @@ class NodeRows:
 
 def _features(table: pa.Table, source_name: str, first: int = 0, num_features: int | None = None) -> np.ndarray:
     """(num_rows, num_features) float32 of the list column. first: rows before this table."""
-    row_name = partial(_name_row, first)
+    row_name = name_rows_from(name_row, first)
     return stack_columns(
         [table.column("features")], table.num_rows, ["features"], source_name, row_name, first, num_features
     )
-
-
-def _name_row(first: int, row: int) -> str:
-    return f"row {first + row + 1}"
 
 
 def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:

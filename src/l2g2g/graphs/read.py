@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, is_parquet, text_parts
 from l2g2g.graphs.checks import check_features, check_labels
-from l2g2g.graphs.column_roles import PLACEHOLDERS, tell_placeholders
+from l2g2g.graphs.column_roles import PLACEHOLDERS, log_placeholders
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.formats import describe_endings, whole_reader
@@ -240,40 +240,31 @@ def _from_edges(
 
     by_id: number them by id and not in the order of first appearance, so that the order of parts does not matter.
     """
-    source_name = edges.source_name
+    source_name, node_ids, features, labels = edges.source_name, None, None, None
     if vectors is not None and vectors.ids is None:
         num_nodes = vectors.vectors.shape[0]
         sources, targets = edges.as_node_numbers(num_nodes, vectors.source_name)
         features = check_features(vectors.vectors, num_nodes, vectors.source_name)
-        graph = Graph.from_arcs(
-            sources,
-            targets,
-            edges.weights,
-            num_nodes=num_nodes,
-            features=features,
-            name=source_name,
-            directed=directed,
-        )
-        return graph.renamed(name)
-    sources, targets, node_ids = edges.numbered()
-    if not edges.has_integer_ids:
-        tell_placeholders(source_name, set(PLACEHOLDERS).intersection(node_ids))
-    features, labels = None, None
-    if vectors is not None and vectors.ids is not None:
-        if edges.has_integer_ids:
-            refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
-        node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
-    if by_id:
-        order = np.argsort(node_ids)  # text by code points, which is the order of its bytes in UTF-8
-        numbers = np.argsort(order)
-        sources, targets, node_ids = numbers[sources], numbers[targets], node_ids[order]
-    if vectors is not None and vectors.ids is not None:
-        features, labels = _joined_rows(vectors, node_ids, source_name)
+    else:
+        sources, targets, node_ids = edges.numbered()
+        if not edges.has_integer_ids:
+            log_placeholders(source_name, set(PLACEHOLDERS).intersection(node_ids))
+        if vectors is not None and vectors.ids is not None:
+            if edges.has_integer_ids:
+                refuse_negative(vectors.ids, vectors.source_name, vectors.row_name)
+            node_ids = _joined(node_ids, vectors.ids_beyond(node_ids))
+        if by_id:
+            order = np.argsort(node_ids)  # text by code points, which is the order of its bytes in UTF-8
+            numbers = np.argsort(order)
+            sources, targets, node_ids = numbers[sources], numbers[targets], node_ids[order]
+        if vectors is not None:
+            features, labels = _joined_rows(vectors, node_ids, source_name)
+        num_nodes = len(node_ids)
     graph = Graph.from_arcs(
         sources,
         targets,
         edges.weights,
-        num_nodes=len(node_ids),
+        num_nodes=num_nodes,
         features=features,
         node_ids=node_ids,
         labels=labels,

@@ -18,10 +18,10 @@ from l2g2g.graphs.column_roles import (
     check_headers,
     find_header,
     find_roles,
+    log_columns,
     may_be_header,
     seems_header,
     shared_header,
-    tell_columns,
 )
 from l2g2g.graphs.node_ids import (
     IdKind,
@@ -31,12 +31,13 @@ from l2g2g.graphs.node_ids import (
     find_id_kind,
     first_true,
     name_row,
+    name_rows_from,
     plain_ids,
     typed_ids,
 )
 from l2g2g.graphs.streams import Columns, Stream, collected, kept
 from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
-from l2g2g.graphs.text_tables import NUMBER, TextTable, is_number, open_text_table
+from l2g2g.graphs.text_tables import NUMBER, is_number, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,8 +127,8 @@ def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: Row
         raise InputError(f"{source_name}: weights are {column.type}; {remedy}")
     weights = column.to_numpy().astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
-        narrow = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
-    wrong = ~(np.isfinite(narrow) & (narrow > 0))
+        as_stored = weights.astype(np.float32)  # the precision of a graph: 1e300 is infinite in it
+    wrong = ~(np.isfinite(as_stored) & (as_stored > 0))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(f"{source_name}: {row_name(row)}: weight {weights[row]}; {remedy}")
@@ -221,7 +222,7 @@ def open_text_edges(
     roles = find_roles(whole.titles, options, str(path), titled=titled, first_cells=first_cells)
     text = whole.of_columns(roles.places)
     is_text = may_be_header(text.first_row) if roles.header is None else roles.header
-    integers: Stream[Columns] = partial(_integer_columns, text, is_text)
+    integers: Stream[Columns] = partial(text.edge_columns, skip_first=is_text)
     integers = collected(integers) if keep else integers
     is_fast = False
     if options.ids != "text":
@@ -229,7 +230,7 @@ def open_text_edges(
             is_fast = sum(len(columns[0]) for columns in integers()) > 0
         except pa.ArrowInvalid:
             is_fast = False
-    texts: Stream[Columns] = partial(_text_columns, text, True)
+    texts: Stream[Columns] = partial(text.texts, skip_first=True, trim=True)
     texts = collected(texts) if keep else texts
     # Of rows that are all integers a few tell as much as all.
     others = partial(_first_rows, integers) if is_fast else texts
@@ -241,7 +242,7 @@ def open_text_edges(
         checked = partial(_checked, integers, str(path), row_name)
         return EdgeBatches(str(path), text.num_columns == 3, IdKind.INTEGERS, checked)
     if not skip_first:
-        texts = partial(_text_columns, text, False)
+        texts = partial(text.texts, skip_first=False, trim=True)
         texts = collected(texts) if keep else texts
     edges = _with_id_kind(texts, str(path), text.num_columns == 3, row_name, keep=keep, ids=options.ids)
     if next(edges.checked(), None) is None:
@@ -262,7 +263,7 @@ def open_parquet_edges(
     def tables() -> Iterator[pa.Table]:
         yield from [file.read(memory_limit)] if keep else file.batches(_ROWS_AT_ONCE, memory_limit)
 
-    tell_columns(path, [file.schema.names[place] for place in roles.places], roles)
+    log_columns(path, [file.schema.names[place] for place in roles.places], roles)
     stream = _chosen(tables, roles)
     return _open_columns(stream, roles, file.schema.types, file.num_rows, str(path), options, keep=keep)
 
@@ -326,7 +327,7 @@ def _checked(
     for batch in columns():
         num_rows = len(batch[0])
         if num_rows:
-            here = partial(_name_row, row_name, first_row)
+            here = name_rows_from(row_name, first_row)
             weights = check_weight_column(batch[2], source_name, here) if len(batch) == 3 else None
             found = [plain_ids(column, source_name, here) for column in batch[:2]]
             if ids == "integer":
@@ -335,22 +336,8 @@ def _checked(
         first_row += num_rows
 
 
-def _name_row(row_name: RowName, first_row: int, row: int) -> str:
-    return row_name(first_row + row)
-
-
-def _integer_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
-    for block in text.blocks():
-        yield block.edge_columns(skip_first=skip_first)
-
-
 def _first_rows(columns: Stream[Columns]) -> list[Columns]:
     return [next(batch for batch in columns() if len(batch[0]))]
-
-
-def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
-    for block in text.blocks():
-        yield [text.trimmed(column) for column in block.texts(skip_first=skip_first)]
 
 
 def as_arrow_table(table: Any, source_name: str) -> pa.Table:

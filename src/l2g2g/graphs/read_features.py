@@ -23,7 +23,7 @@ from l2g2g.graphs.archives import (
 )
 from l2g2g.graphs.arrow_types import is_list, is_numeric
 from l2g2g.graphs.checks import check_features
-from l2g2g.graphs.column_roles import check_headers
+from l2g2g.graphs.column_roles import INDEX_TITLES, check_headers
 from l2g2g.graphs.feature_columns import (
     FeatureColumns,
     check_label_type,
@@ -33,7 +33,16 @@ from l2g2g.graphs.feature_columns import (
     tell_features,
 )
 from l2g2g.graphs.graph import Features
-from l2g2g.graphs.node_ids import IdKind, RowName, check_unique, find_id_kind, id_column, name_row, plain_ids
+from l2g2g.graphs.node_ids import (
+    IdKind,
+    RowName,
+    check_unique,
+    find_id_kind,
+    id_column,
+    name_row,
+    name_rows_from,
+    plain_ids,
+)
 from l2g2g.graphs.read_edges import as_arrow_table, is_edge_table, is_pandas
 from l2g2g.graphs.read_npz import features_from_arrays
 from l2g2g.graphs.streams import Columns, Stream, collected, kept
@@ -58,7 +67,7 @@ if TYPE_CHECKING:
 _BYTES_AT_ONCE = 1 << 24
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
 _PLAIN_ID_HEADERS = {"id", "node_id", "nodeid"}  # mean ids in any column
-_INDEX_HEADERS = {"", "index", "unnamed: 0", "__index_level_0__"}
+_INDEX_HEADERS = {"index", *INDEX_TITLES}
 _NOT_FINITE = {"nan", "inf", "-inf", ""}  # numbers gone wrong, not names of columns
 
 
@@ -113,7 +122,8 @@ def read_features(
     if isinstance(source, (str, Path)):
         return _read_feature_file(Path(source), memory_limit, options, known)
     if is_edge_table(source):
-        return _only(_open_table(_as_table(source), "features", options, known))
+        table = _as_table(source)
+        return _only(_open_tables(lambda: iter([table]), table.schema, table.num_rows, "features", options, known))
     if options.label_column is not None:
         raise InputError("--label-column names a column of a feature table; these features have no titles")
     if sp.issparse(source):
@@ -236,12 +246,6 @@ def _open_vector_file(
 
     batches = kept(read) if keep else read
     return _open_tables(batches, file.schema, file.num_rows, str(path), options, known)
-
-
-def _open_table(
-    table: pa.Table, source_name: str, options: TableOptions, known: FeatureColumns | None
-) -> NamedFeatures:
-    return _open_tables(lambda: iter([table]), table.schema, table.num_rows, source_name, options, known)
 
 
 @dataclass(frozen=True)
@@ -373,7 +377,7 @@ def _open_columns(
         for batch in batches():
             num_rows, features = len(batch[0]), batch[layout.first_feature :]
             if num_rows:
-                here = partial(_name_row, row_name, first_row)
+                here = name_rows_from(row_name, first_row)
                 if columns is not None:
                     vectors = columns.vectors(features, source_name, here)
                 else:
@@ -415,7 +419,7 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
     num_rows = _count_rows_of_numbers(batches) if options.missing == "error" and known is None else None
     is_plain = num_rows is not None
     if num_rows is None:
-        words: Stream[Columns] = partial(_text_columns, text, skip_first)
+        words: Stream[Columns] = partial(text.texts, skip_first=skip_first)
         batches = collected(words) if keep else words
         num_rows = sum(len(columns[0]) for columns in batches())
     if num_rows == 0:
@@ -451,16 +455,6 @@ def _typed_columns(text: TextTable, skip_first: bool, first_feature: int) -> Ite
     types = [pa.string()] * first_feature + [pa.float32()] * (text.num_columns - first_feature)
     for block in text.blocks():
         yield block.columns(types, skip_first=skip_first)
-
-
-def _text_columns(text: TextTable, skip_first: bool) -> Iterator[Columns]:
-    """All cells as they are written, block by block."""
-    for block in text.blocks():
-        yield block.texts(skip_first=skip_first)
-
-
-def _name_row(row_name: RowName, first_row: int, row: int) -> str:
-    return row_name(first_row + row)
 
 
 def has_header(first_row: list[str]) -> bool:

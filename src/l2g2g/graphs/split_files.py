@@ -26,7 +26,7 @@ from l2g2g.graphs.archives import read_parquet, reading
 from l2g2g.graphs.array_writer import force_to_disk, move_into_place
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.node_ids import find_rows, plain_ids, quoted
+from l2g2g.graphs.node_ids import find_rows, name_row, plain_ids, quoted
 from l2g2g.graphs.read_edges import check_weight_column
 from l2g2g.graphs.splits import BLOCK_ENTRIES, AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
 from l2g2g.graphs.write import make_folder, write_text, writing
@@ -153,12 +153,11 @@ def read_split(
     """
     _check_graph(folder, num_nodes, name, directed=directed)
     known = np.arange(num_nodes) if node_ids is None else node_ids
-    how: dict[str, Any] = {"memory_limit": memory_limit}
-    train = _read_table(folder / TRAIN, known, name, **how)
+    train = _read_table(folder / TRAIN, known, name, memory_limit=memory_limit)
     if not train.is_edge.all():
         row = int(np.argmin(train.is_edge))
         raise InputError(f"{train.path}: row {row + 1}: label 0; train on edges only, label 1")
-    tables = [_read_table(folder / each, known, name, **how) for each in (VALIDATION, TEST)]
+    tables = [_read_table(folder / each, known, name, memory_limit=memory_limit) for each in (VALIDATION, TEST)]
     _check_disjoint([train, *tables], num_nodes)
     validation, test = (_pairs_of(table, num_nodes, directed=directed) for table in tables)
     if test is None:
@@ -273,17 +272,13 @@ def _read_table(path: Path, known: np.ndarray, name: str, *, memory_limit: int |
         return _Table(path, np.empty(0, np.int64), np.empty(0, np.int64), is_edge, None, known)
     weights = None
     if path.name == TRAIN and "weight" in table.column_names:
-        weights = check_weight_column(table.column("weight"), str(path), _row_name).astype(np.float32)
+        weights = check_weight_column(table.column("weight"), str(path), name_row).astype(np.float32)
     sources, targets = (_read_nodes(table.column(each), path, known, name) for each in ("source", "target"))
     loops = sources == targets
     if loops.any():
         row = int(np.argmax(loops))
         raise InputError(f"{path}: row {row + 1}: {quoted(known[sources[row]])} is paired with itself; remove the row")
     return _Table(path, sources, targets, is_edge, weights, known)
-
-
-def _row_name(row: int) -> str:
-    return f"row {row + 1}"
 
 
 def _read_labels(column: pa.ChunkedArray, path: Path) -> np.ndarray:
@@ -304,7 +299,7 @@ def _read_labels(column: pa.ChunkedArray, path: Path) -> np.ndarray:
 
 def _read_nodes(column: pa.ChunkedArray, path: Path, known: np.ndarray, name: str) -> np.ndarray:
     """(num_rows,) numbers of the nodes."""
-    wanted = plain_ids(column, str(path), _row_name).to_numpy()
+    wanted = plain_ids(column, str(path), name_row).to_numpy()
     rows = find_rows(wanted, known)
     if (rows < 0).any():
         row = int(np.argmax(rows < 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Literal, TypeVar, cast
+from typing import Generic, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.graph_store import EdgeSource, GraphStore
 from l2g2g.graphs.held_out import HeldOutRule, rule_of, smallest_pairs, split_key
+from l2g2g.options import check_choice
 from l2g2g.parallel.communicator import LOCAL, Communicator
 
 BLOCK_ENTRIES = 1 << 20
@@ -144,17 +145,17 @@ class PairShare:
         communicator = self.communicator
         counts = [count for (count,) in communicator.tell_all("count", [len(values)])]
         sent = torch.from_numpy(np.ascontiguousarray(values)).to(communicator.device)
-        heard = communicator.gather("pair scores", sent, counts).cpu().numpy()
+        received = communicator.gather("pair scores", sent, counts).cpu().numpy()
         if self.order is None:
-            return heard
-        found = np.empty_like(heard)
-        found[self.order] = heard
+            return received
+        found = np.empty_like(received)
+        found[self.order] = received
         return found
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node pairs to be told apart: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
+    """Node pairs to be separated: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
 
     Of a directed graph a pair (u, v) is the arc u → v, and the last num_reversed negatives are the reverses of
     one-way arcs; the others are not joined at all.
@@ -180,12 +181,12 @@ class Pairs:
     def gather(self, values: np.ndarray) -> np.ndarray:
         """The values of the pairs of all ranks on the first one, positives first; none on the others.
 
-        values: (num_pairs, ...) of the pairs here, in the order of `endpoints`. Every rank must ask.
+        values: (num_pairs, ...) of the pairs here, in the order of `endpoints`. A collective call.
         """
         return values if self.share is None else self.share.gather(values)
 
     def on_first(self) -> Pairs:
-        """The pairs of all ranks on the first one, none on the others. Every rank must ask."""
+        """The pairs of all ranks on the first one, none on the others. A collective call."""
         if self.share is None:
             return self
         both = self.gather(np.concatenate([self.positive, self.negative]))
@@ -193,11 +194,11 @@ class Pairs:
         return Pairs(both[: self.num_edges], both[self.num_edges :], num_reversed if len(both) else 0)
 
     def without_reversed(self) -> Pairs:
-        """The arcs against nodes that are not joined: is there an edge?"""
+        """The pairs without reversed arcs: edges against pairs of nodes that no arc joins."""
         return Pairs(self.positive, self.negative[: len(self.negative) - self.num_reversed])
 
     def only_reversed(self) -> Pairs:
-        """One-way arcs against themselves reversed: which way does it point? Half is chance."""
+        """One-way arcs against their reverses: a scorer that ignores directions has AUC 0.5."""
         wrong = self.negative[len(self.negative) - self.num_reversed :]
         return Pairs(wrong[:, ::-1], wrong)
 
@@ -303,8 +304,7 @@ def split_edges(
 
     block_entries: entries of the graph read at once, without any effect on the result.
     """
-    if protocol not in ("heldout", "paper"):
-        raise InputError(f"unknown protocol '{protocol}'; choose heldout or paper")
+    check_choice("protocol", protocol, get_args(Protocol))
     if graph.directed and protocol == "paper":
         raise InputError("the paper's evaluation knows no directions; use --protocol heldout with --directed")
     num_edges = graph.num_edges

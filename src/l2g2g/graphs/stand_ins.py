@@ -19,7 +19,7 @@ _OVERDRAW = (1.3, 2.0, 4.0, 16.0)
 _SIZED = re.compile(r"sized-(\d+)-(\d+)-(\d+)")
 NUM_NODES, NUM_EDGES, NUM_BLOCKS = 10_000, 14_850, 100
 _SURPLUS = 1.2
-_INSIDE, _OUTSIDE = 0.02, 1e-4  # rates of SBM-Small; only their ratio matters here
+_INSIDE, _OUTSIDE = 0.02, 1e-4  # rates of SBM-Small; only their ratio matters, the number of edges is fixed
 _STREAM = 0x4E7E0  # keeps these draws apart from those of other generators with the same seed
 Drawn = tuple[sp.csr_array, np.ndarray, Features]  # (num_nodes, num_blocks) memberships, rates of blocks, features
 
@@ -111,7 +111,7 @@ def find_stand_in(name: str) -> StandIn | None:
 
 @dataclass(frozen=True)
 class Variant:
-    """A block model in words, and how it is drawn from a seed."""
+    """A block model. draw: its memberships, rates and features from a generator."""
 
     description: str
     draw: Callable[[np.random.Generator], Drawn]
@@ -156,7 +156,7 @@ def _one_hot(blocks: np.ndarray, weights: np.ndarray | float = 1.0) -> sp.csr_ar
 
 
 def _misplace(blocks: np.ndarray, fraction: float, generator: np.random.Generator) -> np.ndarray:
-    """Blocks as features tell them: for some nodes another one, at random."""
+    """(num_nodes,) the blocks that features show: for a fraction of the nodes a random one."""
     wrong = generator.random(len(blocks)) < fraction
     return np.where(wrong, generator.integers(0, NUM_BLOCKS, len(blocks)), blocks)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from l2g2g.graphs.array_folder import (
     REMEDY,
     ArrayFolder,
     StoredArray,
+    blocks_of,
     check_array,
     check_numbers,
     check_offsets,
@@ -30,7 +31,6 @@ from l2g2g.graphs.array_folder import (
     open_folder,
     read_text,
     reading_manifest,
-    write_text,
 )
 from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
 from l2g2g.graphs.feature_columns import FeatureColumns
@@ -133,7 +133,7 @@ class StoredGraph:
 
     @property
     def feature_dtype(self) -> np.dtype | None:
-        """float32 or float16, as the features lie on disk; None without features."""
+        """float32 or float16, as the features are stored; None without features."""
         name = "features_data" if self.has_sparse_features else "features"
         return self.arrays[name].dtype if name in self.arrays else None
 
@@ -146,22 +146,10 @@ class StoredGraph:
         """Ids of the nodes low:high, integers or strings; None where a node is its row number."""
         return _read_names(self.arrays, "ids", low, high)
 
-    def read_labels(self) -> np.ndarray | None:
-        """(num_nodes,) class of each node, where known."""
-        return _read_names(self.arrays, "labels", 0, None)
-
-    def read_rows(self, low: int, high: int) -> sp.csr_array:
-        """(high - low, num_nodes) rows low:high of the adjacency matrix."""
-        indptr = self.indptr.read(low, high + 1)
-        check_offsets(indptr, len(self.indices), self.indptr.path)
-        first, last = int(indptr[0]), int(indptr[-1])
-        weights = None if self.weights is None else self.weights.read(first, last)
-        return self._matrix(indptr - first, self.indices.read(first, last), weights)
-
     @property
     def labels(self) -> np.ndarray | None:
-        """Labels of the nodes, read anew; None without labels."""
-        return self.read_labels()
+        """(num_nodes,) class of each node, read anew; None without labels."""
+        return _read_names(self.arrays, "labels", 0, None)
 
     def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(num_nodes, num_nodes) the adjacency matrix with the rows of some nodes only, and with weights 1."""
@@ -184,12 +172,7 @@ class StoredGraph:
             indptr = self.indptr.read(low, min(low + _ROWS_AT_ONCE, self.num_nodes) + 1)
             check_offsets(indptr, len(self.indices), self.indptr.path)
             num_rows = max(1, int(np.searchsorted(indptr, indptr[0] + num_entries, side="right")) - 1)
-            first, last = int(indptr[0]), int(indptr[num_rows])
-            indices = self.indices.read(first, last)
-            check_numbers(indices, self.num_nodes, self.indices.path)
-            values = self.weights.read(first, last) if weights and self.weights is not None else None
-            ways = self._read_ways(first, last) if directions else (None, None)
-            yield RowBlock(low, low + num_rows, indptr[: num_rows + 1] - first, indices, first, values, *ways)
+            yield self._read_block(low, indptr[: num_rows + 1], weights=weights, directions=directions)
             low += num_rows
 
     def row_start(self, row: int) -> int:
@@ -206,20 +189,19 @@ class StoredGraph:
         """Rows low:high of the adjacency matrix, with weights where there are some."""
         indptr = self.indptr.read(low, high + 1)
         check_offsets(indptr, len(self.indices), self.indptr.path)
+        return self._read_block(low, indptr, weights=True, directions=True)
+
+    def _read_block(self, low: int, indptr: np.ndarray, *, weights: bool, directions: bool) -> RowBlock:
+        """The rows from low on. indptr: (num_rows + 1,) where they begin and end among all entries."""
         first, last = int(indptr[0]), int(indptr[-1])
         indices = self.indices.read(first, last)
         check_numbers(indices, self.num_nodes, self.indices.path)
-        values = None if self.weights is None else self.weights.read(first, last)
-        return RowBlock(low, high, indptr - first, indices, first, values, *self._read_ways(first, last))
-
-    def _read_ways(self, first: int, last: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Directions and weights of the arcs of some entries; None for an undirected graph."""
-        stored = self.directions, self.arc_weights
-        ways, weights = (None if array is None else array.read(first, last) for array in stored)
-        return ways, weights
+        wanted = (self.weights, weights), (self.directions, directions), (self.arc_weights, directions)
+        values = (array.read(first, last) if asked and array is not None else None for array, asked in wanted)
+        return RowBlock(low, low + len(indptr) - 1, indptr - first, indices, first, *values)
 
     def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The same of the entries of `read_adjacency_of`."""
+        """Directions and weights of the arcs of the entries of `read_adjacency_of`."""
         if self.directions is None:
             return None, None
         ranges = _bounds(self.indptr, nodes, len(self.indices))
@@ -255,15 +237,16 @@ class StoredGraph:
 
     def to_graph(self) -> Graph:
         """The whole graph in memory."""
-        adjacency, arcs = self.read_rows(0, self.num_nodes), None
-        ways, arc_weights = self._read_ways(0, len(self.indices))
-        if ways is not None:
-            arcs = select_arcs(adjacency.indptr, adjacency.indices, ways, arc_weights, self.num_nodes)
+        rows, arcs = self.row_block(0, self.num_nodes), None
+        adjacency = self._matrix(rows.indptr, rows.indices, rows.weights)
+        if rows.directions is not None:
+            arcs = select_arcs(rows.indptr, rows.indices, rows.directions, rows.arc_weights, self.num_nodes)
+        features = None if self.num_features == 0 else self.read_features(slice(None)).astype(np.float32, copy=False)
         return Graph(
             adjacency,
-            None if self.num_features == 0 else _widened(self.read_features(slice(None))),
+            features,
             self.read_node_ids(),
-            self.read_labels(),
+            self.labels,
             self.name,
             weighted=self.weighted,
             cleaning=self.cleaning,
@@ -321,10 +304,6 @@ class TrainingGraph(StoredGraph):
         """(num_nodes,) number of neighbours in training."""
         return np.concatenate([np.diff(block.indptr) for block in self.row_blocks()])
 
-    def read_rows(self, low: int, high: int) -> sp.csr_array:
-        """(high - low, num_nodes) rows low:high of the adjacency matrix."""
-        return self.read_adjacency_of(np.arange(low, high))
-
     def row_blocks(
         self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
     ) -> Iterator[RowBlock]:
@@ -341,12 +320,10 @@ class TrainingGraph(StoredGraph):
         if here not in self._held_places:
             places = self._rule.find(block.indptr, block.indices, np.arange(*here))
             self._held_places[here] = places.astype(np.int32)
-        parts, held = (block.indptr, block.indices, block.weights), self._held_places[here]
-        indptr, indices, values = drop_entries(*parts, held)
+        held = self._held_places[here]
+        indptr, indices, weights = drop_entries(block.indptr, block.indices, block.weights, held)
         ways = (None if part is None else np.delete(part, held) for part in (block.directions, block.arc_weights))
-        directions, arc_weights = ways
-        left: dict[str, Any] = {"weights": values, "directions": directions, "arc_weights": arc_weights}
-        return replace(block, indptr=indptr, indices=indices, **left)
+        return RowBlock(*here, indptr, indices, block.first_entry, weights, *ways)
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
@@ -380,7 +357,7 @@ class TrainingGraph(StoredGraph):
 
 
 def is_store(directory: str | Path) -> bool:
-    """Whether a finished store of a graph lies here."""
+    """Whether a directory is a finished store of a graph."""
     return is_folder_of(Path(directory) / GRAPH_FOLDER, KIND)
 
 
@@ -407,8 +384,9 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
                 writer.save("arc_weights", arc_weights)
         if graph.features is not None:
             save_features(writer, graph.features)
-        save_names(writer, "ids", graph.node_ids)
-        save_names(writer, "labels", graph.labels)
+        for name, names in (("ids", graph.node_ids), ("labels", graph.labels)):
+            if names is not None:
+                writer.save_names(name, blocks_of(names))
         writer.values = store_values(
             name=graph.name,
             num_nodes=graph.num_nodes,
@@ -439,18 +417,8 @@ def save_features(writer: FolderWriter, features: Features) -> None:
         writer.save("features", features)
 
 
-def save_names(writer: FolderWriter, name: str, names: np.ndarray | None) -> None:
-    """Write ids or labels, integers or text; nothing where there are none."""
-    if names is None:
-        return
-    if names.dtype.kind in "iu":
-        writer.save(name, names.astype(np.int64))
-    else:
-        write_text(writer, name, names)
-
-
 def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
-    """The feature columns that a manifest tells of; KeyError, TypeError or ValueError where they do not fit."""
+    """The feature columns of a manifest; KeyError, TypeError or ValueError where they do not fit."""
     if values.get("columns") is None:
         return None
     columns = FeatureColumns.from_dict(values["columns"])
@@ -503,10 +471,6 @@ def _bounds(indptr: StoredArray, nodes: np.ndarray, num_entries: int) -> tuple[n
 def _joined(lengths: np.ndarray) -> np.ndarray:
     """The indptr of rows of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32 if lengths.sum() < 2**31 else np.int64)
-
-
-def _widened(features: Features) -> Features:
-    return features if features.dtype == np.float32 else features.astype(np.float32)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_bytes, parts_of, reading, text_parts
-from l2g2g.graphs.streams import Stream, kept
+from l2g2g.graphs.streams import Columns, Stream, kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,9 +122,20 @@ class TextTable:
                 content = _single_blanks(content)
             yield TextBlock(part, begins, content, self.delimiter, len(self.titles), self.places)
 
-    def trimmed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Text without blanks around it, unless quotes protect them; around a number they never count."""
-        return trimmed_unless_quoted(column) if self.quoted else trimmed(column)
+    def texts(self, *, skip_first: bool, trim: bool = False) -> Iterator[Columns]:
+        """All columns that are read as text, block by block. skip_first: whether parts begin with a header.
+
+        trim: without the blanks around it, unless quotes protect them; around a number they never count.
+        """
+        for block in self.blocks():
+            columns = block.texts(skip_first=skip_first)
+            trimmer = trimmed_unless_quoted if trim and self.quoted else trimmed
+            yield [trimmer(column) for column in columns] if trim else columns
+
+    def edge_columns(self, *, skip_first: bool) -> Iterator[Columns]:
+        """Two columns of canonical integers and perhaps one of weights, block by block; see `TextBlock`."""
+        for block in self.blocks():
+            yield block.edge_columns(skip_first=skip_first)
 
 
 @dataclass(frozen=True, eq=False)

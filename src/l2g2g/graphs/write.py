@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.array_writer import move_into_place
 from l2g2g.graphs.arrow_files import ARROW_ENDINGS, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.store import NodeIds, StoredIds
@@ -80,11 +81,7 @@ def check_writable(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, complete or not at all."""
-
-    def write(file: Path) -> None:
-        file.write_text(text, encoding="utf-8")
-
-    write_whole(path, write)
+    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
 
 
 def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds | None = None) -> None:
@@ -121,7 +118,7 @@ def write_embedding(path: str | Path, embedding: np.ndarray, node_ids: NodeIds |
     write_whole(path, lambda file: write(file, ids, vectors))
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside the target, force it to disk, then rename: no reader ever sees half a file."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -274,11 +271,12 @@ def write_parts(
     """Write one vector per node as a folder of parts; parts that were there before stay until all are written.
 
     embedding: (num_nodes, dim); on several ranks the rows of the range of nodes of this one. node_ids: (num_nodes,) of
-    all nodes; None for the row numbers. Every rank must ask; the folder must be on a disk that all see.
+    all nodes; None for the row numbers. A collective call; the folder must be on a disk that all see.
     """
     folder = Path(folder)
     counts = [count for (count,) in communicator.tell_all("count", [len(embedding)])]
-    low, number = (sum(each) for each in (counts[: communicator.rank], map(_num_parts, counts[: communicator.rank])))
+    before = counts[: communicator.rank]
+    low, number = sum(before), sum(-(-count // _PART_ROWS) for count in before)
     name = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
     try:
         if communicator.is_first:
@@ -297,30 +295,12 @@ def write_parts(
             number += 1
         communicator.tell_all("count", [number])  # now all are written
         if communicator.is_first:
-            _put_in_place(name, folder)
+            with writing(folder):
+                move_into_place(name, folder)
     finally:
         if communicator.is_first:
             shutil.rmtree(name, ignore_errors=True)
 
 
-def _num_parts(num_rows: int) -> int:
-    return -(-num_rows // _PART_ROWS)
-
-
 def _write_part(path: Path, ids: np.ndarray, vectors: np.ndarray) -> None:
     write_whole(path, lambda file: write_parquet(file, ids, vectors))
-
-
-def _put_in_place(new: Path, folder: Path) -> None:
-    """Rename the new folder to the name of the old one, which is deleted."""
-    with writing(folder):
-        old = new.with_suffix(".old")
-        if folder.exists():
-            folder.replace(old)
-        try:
-            new.replace(folder)
-        except BaseException:
-            if old.exists():
-                old.replace(folder)
-            raise
-        shutil.rmtree(old, ignore_errors=True)

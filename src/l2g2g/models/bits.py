@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from l2g2g.core import native
-from l2g2g.core.tables import blank_table
+from l2g2g.core import blank_table, native
 
 _LEAST_DENSITY = 1 / 6  # above it a byte holds more than one entry, which a product adds as one
 _ROWS = 4096  # rows that are packed at once

@@ -12,7 +12,7 @@ from l2g2g.parallel.questions import ask_by_rank
 
 
 def find_components(rows: LocalRows) -> np.ndarray:
-    """(num_owned,) int64 the component of each node of this rank: one number for all its nodes. Every rank must ask.
+    """(num_owned,) int64 the component of each node of this rank: one number for all its nodes. A collective call.
 
     Every rank joins what its own rows connect. What it finds about ghost nodes, beside what their owners find, says
     which groups of different ranks are one; only these are told to all.
@@ -57,8 +57,8 @@ def large_components(components: np.ndarray, share: float, shared: SharedRows) -
     labels, places, counts = np.unique(components, return_inverse=True, return_counts=True)
     rows = np.stack([labels, counts], axis=1).astype(np.int64)
     question, order = ask_by_rank(communicator, shared.kind, rows, labels % communicator.size)
-    heard, found = np.unique(question.heard[:, 0], return_inverse=True)
-    sizes = np.bincount(found, question.heard[:, 1], len(heard))
+    received, found = np.unique(question.received[:, 0], return_inverse=True)
+    sizes = np.bincount(found, question.received[:, 1], len(received))
     (num_nodes,) = shared.sums(float(len(components)))
     largest = -shared.lowest(-float(sizes.max(initial=0)))
     is_large = sizes >= min(share * num_nodes, largest)

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.core import native, num_parts
-from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.core import blank_table, native, num_parts, zero_table
 from l2g2g.models.features import FeatureRows
 from l2g2g.models.sparse import (
     SparseMatrix,

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
-
-from l2g2g.graphs.graph import Features
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +41,3 @@ class DegreeTerm:
     def with_degrees(self, degrees: np.ndarray) -> DegreeTerm:
         """The same function for the nodes of another graph. degrees: (num_nodes,)."""
         return replace(self, degrees=degrees)
-
-
-def append_column(rows: Features, column: np.ndarray) -> Features:
-    """(num_rows, num_columns + 1) rows with one more column, (num_rows,); sparse rows stay sparse."""
-    if not sp.issparse(rows):
-        return np.concatenate([rows, column[:, None]], axis=1, dtype=np.float32)
-    joined = sp.csr_array(sp.hstack([rows, sp.csr_array(column[:, None])], format="csr"))
-    joined.sort_indices()
-    return sp.csr_array(
-        (joined.data, joined.indices.astype(np.int32), joined.indptr.astype(np.int32)), shape=joined.shape
-    )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from l2g2g.graphs.graph import Features
-from l2g2g.models.features import STORAGE
+from l2g2g.models.features import as_input
 from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, normalise_adjacency
 
 
@@ -60,12 +60,7 @@ def prepare_input(
         features, held = normalise_adjacency(adjacency) @ features, None
         if sp.issparse(features) and features.nnz > 0.25 * np.prod(features.shape):
             features = features.toarray()
-    if held is None and sp.issparse(features):
-        features = sp.csr_array(features)
-        features.sort_indices()
-        held = SparseMatrix.from_scipy(features, device)
-    elif held is None:
-        held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
+    held = as_input(features, device, storage) if held is None else held
     return EncoderInput(SparseMatrix.propagation(adjacency, device, weighted=weighted), held, propagated)
 
 

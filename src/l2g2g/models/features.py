@@ -10,9 +10,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.core import hash_nodes, native, num_parts, reference
+from l2g2g.core import blank_table, hash_nodes, native, num_parts, reference, zero_table
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.graphs.adjacency import use_small_indices
 from l2g2g.graphs.graph import Features
 from l2g2g.models.sparse import (
     ConstantMatrix,
@@ -62,27 +62,25 @@ def normalise_rows(features: Features) -> Features:
     return scaled
 
 
-def feature_centre(features: Features) -> tuple[np.ndarray, float]:
-    """(mean row, factor) that make the rows centred with a mean square length of one.
+def append_columns(rows: Features, columns: np.ndarray) -> Features:
+    """(num_rows, num_features + width) float32 rows with more columns beside them; sparse rows stay sparse.
 
-    Rows that share a large common part, as dense bags of words do, differ from each other only after this.
+    columns: (num_rows, width).
     """
-    # In float64: in float32 rows that are all alike seem to differ, and the factor makes noise of that.
-    if sp.issparse(features):  # scipy's own mean adds up in float32, whatever it is asked for
-        sums = np.bincount(features.indices, weights=features.data, minlength=features.shape[1])
-    else:
-        sums = features.sum(axis=0, dtype=np.float64)
-    squares = np.square(features.data if sp.issparse(features) else features, dtype=np.float64).sum()
-    return centre_of_sums(sums, float(squares), features.shape[0])
+    if not sp.issparse(rows):
+        return np.concatenate([rows, columns], axis=1, dtype=np.float32)
+    joined = sp.csr_array(sp.hstack([rows, sp.csr_array(columns)], format="csr"))
+    joined.sort_indices()
+    return use_small_indices(joined)
 
 
-def centre_of_sums(sums: np.ndarray, squares: float, num_rows: int) -> tuple[np.ndarray, float]:
-    """The same from the sums of the columns (num_features,) and the sum of all squares, both in float64."""
-    mean = sums / num_rows
-    spread = squares / num_rows - float(mean @ mean)
-    # Rows that are all alike carry nothing; scaling rounding errors up would make noise of them.
-    scale = 1.0 / np.sqrt(spread) if spread > 1e-9 * max(float(mean @ mean), 1e-30) else 1.0
-    return mean.astype(np.float32), float(scale)
+def as_input(features: Features, device: torch.device | str, storage: str = "float32") -> Tensor | SparseMatrix:
+    """Feature rows as an encoder multiplies them. storage: the precision in which dense ones are held."""
+    if not sp.issparse(features):
+        return torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
+    features = sp.csr_array(features)
+    features.sort_indices()
+    return SparseMatrix.from_scipy(features, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +99,8 @@ class FeatureTable:
     def build(
         cls, features: Features, nodes: np.ndarray, device: torch.device | str, storage: str = "float32"
     ) -> FeatureTable:
-        """Take over the rows of some patches. nodes: (num_rows,). storage: in what dense ones are held."""
-        nodes = nodes.astype(np.int32)
-        if not sp.issparse(features):
-            held = torch.from_numpy(np.ascontiguousarray(features)).to(device, STORAGE[storage])
-            return cls(held, nodes)
-        features = sp.csr_array(features)
-        features.sort_indices()
-        return cls(SparseMatrix.from_scipy(features, device), nodes)
+        """Take over the rows of some patches. nodes: (num_rows,). storage: as in `as_input`."""
+        return cls(as_input(features, device, storage), nodes.astype(np.int32))
 
     @property
     def num_bytes(self) -> int:

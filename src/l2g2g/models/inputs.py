@@ -12,11 +12,11 @@ from torch import Tensor
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features
 from l2g2g.models.compression import compress_features, principal_map
-from l2g2g.models.degree_term import DegreeTerm, append_column
+from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import FeatureScaling, scale_features
+from l2g2g.models.features import FeatureScaling, append_columns, scale_features
 from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import StructureMap, blend_factor, blend_structure, fit_products, scale_rows
+from l2g2g.models.structure import StructureMap, blend_factor, fit_products, scale_rows
 from l2g2g.parallel.communicator import Communicator
 
 
@@ -81,7 +81,7 @@ class InputMap:
         if self.degree_term is None:
             return rows
         assert degrees is not None
-        return append_column(rows, self.degree_term.of(degrees))
+        return append_columns(rows, self.degree_term.of(degrees)[:, None])
 
     def _read(self, features: Features | None, columns: np.ndarray | None) -> Features:
         columns = None if columns is None else scale_rows(columns, self.row_power)
@@ -91,7 +91,7 @@ class InputMap:
         features = scale_features(features, self.scaling)
         if self.centre is not None and self.projection is not None:
             features = compress_features(features, self.centre, self.projection)
-        return features if columns is None else blend_structure(features, columns, self.structure_factor)
+        return features if columns is None else append_columns(features, columns * np.float32(self.structure_factor))
 
     def read_nodes(self, features: Features | None, nodes: np.ndarray | slice) -> Features:
         """The same of some nodes of training. features: (num_rows, num_features) their rows, None where there are none.
@@ -175,8 +175,7 @@ def fit_inputs(
     if structure is None:
         return inputs
     facts = FeatureFacts.of_blocks(source.read_features(inputs)(), inputs.num_columns)
-    columns = structure.found_rows
-    structural = FeatureFacts.of_blocks([columns], columns.shape[1])
+    structural = FeatureFacts.of(structure.found_rows)
     if structure.span is not None:
         structural = structural.total(SharedRows(source.communicator))
     factor = blend_factor(facts.centre()[1], structural.centre()[1])

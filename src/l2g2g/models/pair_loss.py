@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.core import native, num_threads, reference
-from l2g2g.core.tables import blank_table
+from l2g2g.core import blank_table, native, num_threads, reference
 from l2g2g.models.pairs import Arcs, PairList
 from l2g2g.models.sampling import NegativeDraws
 from l2g2g.models.sparse import runs_native

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.core.tables import blank_table
+from l2g2g.core import blank_table
 from l2g2g.models.local_rows import LocalRows, block_matrix
 from l2g2g.models.masking import MaskDraw, split_rows
 from l2g2g.models.sparse import (

@@ -131,7 +131,7 @@ class SharedRows:
         """
         bounds = np.cumsum([0, *self._count_rows(num_rows)])
         question = ask(self.communicator, self.kind, rows, np.diff(np.searchsorted(rows, bounds)).tolist())
-        return question.heard - bounds[self.communicator.rank], question.expected, question.lengths
+        return question.received - bounds[self.communicator.rank], question.expected, question.lengths
 
     def on_first(self, table: Tensor) -> Tensor:
         """(num_rows of all, width) the rows of all ranks on the first one; no row on the others."""
@@ -149,5 +149,5 @@ class SharedRows:
         if self.has_all:
             return values
         data = values.contiguous().numpy().tobytes() if self.communicator.is_first else b""
-        heard = bytearray(self.communicator.broadcast(self.kind, data))
-        return torch.frombuffer(heard, dtype=values.dtype).view(values.shape)
+        received = bytearray(self.communicator.broadcast(self.kind, data))
+        return torch.frombuffer(received, dtype=values.dtype).view(values.shape)

@@ -17,8 +17,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.core import native, num_parts, reference
-from l2g2g.core.tables import blank_table, zero_table
+from l2g2g.core import blank_table, native, num_parts, reference, zero_table
 from l2g2g.models.bits import BitRows
 
 # torch says so once per process; users can do nothing about it.

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import score_inner_products
 from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.errors import NumericalError
 from l2g2g.graphs.graph_store import EdgeSource

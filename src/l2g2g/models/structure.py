@@ -12,10 +12,8 @@ import torch
 
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.core.torch_threads import one_torch_thread
-from l2g2g.graphs.graph import Features
 from l2g2g.models.components import large_components
 from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
-from l2g2g.models.features import feature_centre
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
@@ -42,7 +40,6 @@ class StructureMap:
         eigenvalues: (width,) of the eigenvectors: positive ones, largest first; then, where these were sought,
             negative ones, lowest first.
         degree_mean, degree_spread: Of the logarithms of the degrees.
-        num_dropped: Wanted eigenvectors that had not converged, or had no positive eigenvalue.
         num_passes: Passes over the graph that they took.
         span: (low, high) the nodes whose rows this rank of several found; None where all rows are here.
         nodes: (num_rows,) ascending, the nodes of the rows that are here: the span and those that were fetched; None
@@ -53,7 +50,6 @@ class StructureMap:
     eigenvalues: np.ndarray
     degree_mean: float
     degree_spread: float
-    num_dropped: int = 0
     num_passes: int = 0
     span: tuple[int, int] | None = None
     nodes: np.ndarray | None = None
@@ -88,7 +84,7 @@ class StructureMap:
         return self.columns if self.span is None else self.rows_of(slice(*self.span))
 
     def with_rows(self, nodes: np.ndarray, shared: SharedRows) -> StructureMap:
-        """The same with the rows of some nodes beside those that this rank found. Every rank must ask.
+        """The same with the rows of some nodes beside those that this rank found. A collective call.
 
         nodes: (num_nodes,) ascending. shared: the ranks that found them.
         """
@@ -102,7 +98,7 @@ class StructureMap:
         return replace(self, columns=columns, nodes=np.concatenate([parts[0], np.arange(low, high), parts[1]]))
 
     def on_first(self, shared: SharedRows) -> StructureMap:
-        """The same with the rows of all nodes on the first rank, and of no node on the others. Every rank must ask."""
+        """The same with the rows of all nodes on the first rank, and of no node on the others. A collective call."""
         if self.span is None:
             return self
         communicator = shared.communicator
@@ -119,11 +115,11 @@ class StructureMap:
         """
         num_new, num_known = weights.shape[0], len(self.columns)
         known, among = weights[:, :num_known], sp.csr_array(weights[:, num_known:])
-        heard = known @ self.columns[:, :-1]
+        from_known = known @ self.columns[:, :-1]
         bound = np.abs(self.columns[:, :-1]).max(axis=0, initial=0)
         spectral = np.zeros((num_new, len(self.eigenvalues)))
         for _ in range(_SWEEPS if among.nnz else 1):
-            spectral = np.clip((heard + among @ spectral) / self.eigenvalues, -bound, bound)
+            spectral = np.clip((from_known + among @ spectral) / self.eigenvalues, -bound, bound)
         logs = (np.log1p(degrees) - self.degree_mean) / self.degree_spread
         seen = self.columns[:, -1]
         logs = np.clip(logs, seen.min(), seen.max())
@@ -218,7 +214,6 @@ def fit_products(
         vectors *= shared.largest(vectors).sign()  # either sign would do
         spectral.append(vectors.numpy())
         values.append(part.values[good].numpy())
-    num_wanted = 1 + count + (num_negative if len(found) > 1 else 0)
     degrees = np.log1p(num_neighbours)
     mean, spread = _mean_and_spread(degrees, num_nodes, shared)
     columns = np.empty((high - low, sum(part.shape[1] for part in spectral) + 1), np.float32)
@@ -228,7 +223,7 @@ def fit_products(
     eigenvalues = np.concatenate(values)
     num_passes += sum(part.num_passes for part in found)
     where: dict[str, Any] = {} if shared.has_all else {"span": (low, high), "nodes": np.arange(low, high)}
-    return StructureMap(columns, eigenvalues, mean, spread, num_wanted - len(eigenvalues), num_passes, **where)
+    return StructureMap(columns, eigenvalues, mean, spread, num_passes, **where)
 
 
 def _mean_and_spread(values: np.ndarray, num_nodes: int, shared: SharedRows) -> tuple[float, float]:
@@ -286,24 +281,6 @@ def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:
 def blend_factor(feature_factor: float, structure_factor: float) -> float:
     """What structural columns are multiplied with, so that rows differ as much by them as by the features.
 
-    Both factors are those of `feature_centre`.
+    Both factors are those of `FeatureFacts.centre`.
     """
     return float(np.float32(structure_factor / feature_factor))
-
-
-def blend_structure(features: Features, structure: np.ndarray, factor: float | None = None) -> Features:
-    """(num_nodes, num_features + width) features with structural columns beside them.
-
-    The columns are scaled so that rows differ as much by them as by the features, whatever the numbers of both; or
-    by a factor that was found on other nodes. Sparse features stay sparse; features that are all alike leave the
-    columns as they are.
-    """
-    factor = blend_factor(feature_centre(features)[1], feature_centre(structure)[1]) if factor is None else factor
-    columns = (structure * np.float32(factor)).astype(np.float32)
-    if not sp.issparse(features):
-        return np.concatenate([features, columns], axis=1)
-    blended = sp.csr_array(sp.hstack([features, sp.csr_array(columns)], format="csr"))
-    blended.sort_indices()
-    return sp.csr_array(
-        (blended.data, blended.indices.astype(np.int32), blended.indptr.astype(np.int32)), shape=blended.shape
-    )

@@ -11,6 +11,7 @@ import torch
 from l2g2g.core import kernels
 from l2g2g.errors import InputError
 from l2g2g.models.decoders.base import Decoder
+from l2g2g.options import check_choice
 
 Metric = Literal["cosine", "inner"]
 METRICS: tuple[Metric, ...] = ("cosine", "inner")
@@ -62,10 +63,9 @@ def factors_by(embedding: np.ndarray, metric: str) -> ScoreFactors:
     table = np.ascontiguousarray(embedding, dtype=np.float32)
     if table.ndim != 2:
         raise InputError(f"an embedding has one row per node, not shape {table.shape}")
+    check_choice("metric", metric, METRICS)
     if metric == "inner":
         return ScoreFactors(table, table)
-    if metric != "cosine":
-        raise InputError(f"unknown metric '{metric}'; choose from {', '.join(METRICS)}")
     lengths = np.linalg.norm(table, axis=1, keepdims=True)
     unit = table / np.where(lengths > 0, lengths, 1)  # a vector of zeros has no angle: cosine 0 with all others
     return ScoreFactors(unit, unit)

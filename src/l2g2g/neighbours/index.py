@@ -103,7 +103,7 @@ class NeighbourIndex:
         """Keep the index in a file, and beside it, in FILE.json, what it belongs to; complete or not at all."""
         path = Path(path)
         content = bytes(self._index.save())
-        write_whole(path, lambda file: _write_bytes(file, content))
+        write_whole(path, lambda file: file.write_bytes(content))
         write_text(_about(path), json.dumps(self._describe(content)))
 
     def _describe(self, content: bytes) -> dict[str, str]:
@@ -150,10 +150,6 @@ class NeighbourIndex:
 
 def _about(path: Path) -> Path:
     return path.with_name(path.name + ".json")
-
-
-def _write_bytes(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
 
 
 def _load_usearch() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from l2g2g.paper.cells import AnyCell, GraphCell
 from l2g2g.paper.results import SIZES, Row, signed
 from l2g2g.paper.study import Choice
-from l2g2g.reports.page import EMPTY, Block, DataTable
+from l2g2g.reports.page import EMPTY, Block, DataTable, Entry
 
 TITLE = "Data sets"
 DATASETS = (*SIZES, "reddit-like", "yelp-like")
@@ -26,13 +26,13 @@ def plan(choice: Choice) -> list[AnyCell]:
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
     """Both counts side by side, differences explained."""
-    entries: list[list[str]] = []
+    entries: list[list[str | Entry]] = []
     for row in rows:
         if "error" in row:
             continue
         name = row["cell"]["dataset"]
         printed = SIZES.get(_STAND_FOR.get(name, name))
-        entry = [name]
+        entry: list[str | Entry] = [name]
         for count in ("num_nodes", "num_edges", "num_features"):
             entry += [EMPTY if printed is None else f"{getattr(printed, count):,}", f"{row[count]:,}"]
         entries.append([*entry, _explain(name, row["num_edges"])])
@@ -40,11 +40,11 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
         DataTable(
             "Nodes N, edges M and features F as printed in the paper's Table 2, and as counted here, every edge once.",
             ["data set", "N, printed", "N", "M, printed", "M", "F, printed", "F", "why M differs"],
-            [list(entry) for entry in entries],
+            entries,
             num_notes=1,
         )
     ]
-    return blocks + _tell_missing([entry[0] for entry in entries])
+    return blocks + _tell_missing([row["cell"]["dataset"] for row in rows if "error" not in row])
 
 
 def _tell_missing(counted: list[str]) -> list[Block]:

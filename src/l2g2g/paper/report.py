@@ -26,7 +26,7 @@ from l2g2g.paper.results import Row, latest
 from l2g2g.paper.study import Study
 from l2g2g.paper.verdicts import Evidence
 from l2g2g.reports.charts import draw_chart
-from l2g2g.reports.page import Block, Code, DataTable, Document, Section, render_page
+from l2g2g.reports.page import Block, Code, DataTable, Document, Entry, Section, render_page
 from l2g2g.reports.tables import render_markdown
 
 STUDIES: dict[str, Study] = {
@@ -123,8 +123,8 @@ def _failures(rows: list[Row]) -> list[Block]:
     failed = [row for row in rows if "error" in row]
     if not failed:
         return []
-    entries = [[json.dumps(row["cell"], ensure_ascii=False), row["error"]] for row in failed]
-    return [DataTable("Cells that failed.", ["cell", "error"], [list(entry) for entry in entries], num_labels=2)]
+    entries: list[list[str | Entry]] = [[json.dumps(row["cell"], ensure_ascii=False), row["error"]] for row in failed]
+    return [DataTable("Cells that failed.", ["cell", "error"], entries, num_labels=2)]
 
 
 def _environment(evidence: Evidence, commands: list[str]) -> list[Block]:
@@ -132,15 +132,15 @@ def _environment(evidence: Evidence, commands: list[str]) -> list[Block]:
     hours = 0.0
     for rows in evidence.rows.values():
         for row in rows:
-            place = row.get("environment")
-            words = "not recorded" if place is None else ", ".join(f"{name} {value}" for name, value in place.items())
+            found = row.get("environment")
+            words = "not recorded" if found is None else ", ".join(f"{name} {value}" for name, value in found.items())
             counts[words] = counts.get(words, 0) + 1
             hours += row.get("cell_seconds", 0.0) / 3600
-    entries = [[words, f"{count:,}"] for words, count in counts.items()]
+    entries: list[list[str | Entry]] = [[words, f"{count:,}"] for words, count in counts.items()]
     blocks: list[Block] = [
         f"{sum(counts.values()):,} cells, {hours:.2f} hours of computing. Every line is in the .jsonl file of its "
         "study, and this report is made from those lines alone: l2g2g reproduce report --out DIR.",
-        DataTable("Where the cells were run.", ["environment", "cells"], [list(entry) for entry in entries]),
+        DataTable("Where the cells were run.", ["environment", "cells"], entries),
     ]
     if commands:
         blocks += ["Commands, with DIR for the folders:", Code("\n".join(commands))]

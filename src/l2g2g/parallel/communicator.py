@@ -35,14 +35,13 @@ class Place:
 
     Attributes:
         rank, size: Its number among all processes, and how many they are.
-        local_rank, local_size: The same on its host.
+        local_rank: Its number among those of its host.
         attempt: How often torchrun has restarted them.
     """
 
     rank: int
     size: int
     local_rank: int = 0
-    local_size: int = 1
     attempt: int = 0
 
     @staticmethod
@@ -55,15 +54,15 @@ class Place:
             for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
                 if not environment.get(name):
                     raise InputError(f"WORLD_SIZE is {size} but {name} is not set; start the ranks with torchrun")
-            names = (("RANK", ""), ("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"), ("TORCHELASTIC_RESTART_COUNT", "0"))
-            rank, local_rank, local_size, attempt = (int(environment.get(*name)) for name in names)
+            names = (("RANK", ""), ("LOCAL_RANK", "0"), ("TORCHELASTIC_RESTART_COUNT", "0"))
+            rank, local_rank, attempt = (int(environment.get(*name)) for name in names)
         except ValueError as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(
                 f"the environment of torchrun cannot be read ({error}); start the ranks with it"
             ) from error
-        return Place(rank, size, local_rank, local_size, attempt)
+        return Place(rank, size, local_rank, attempt)
 
 
 @dataclass
@@ -81,6 +80,8 @@ class MessageCount:
 
 class Communicator:
     """A single process: rank 0 of 1; nothing is sent.
+
+    A collective call, here and in what uses this, is one that every rank must make, in the same order.
 
     Attributes:
         rank, size: The number of this process, and how many there are.

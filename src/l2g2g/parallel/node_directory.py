@@ -38,10 +38,10 @@ class NodeDirectory:
         hashes = hash_nodes(nodes.astype(np.int32), _hash_key())
         rows = np.stack([nodes.astype(np.int64), claims.astype(np.int64)], axis=1)
         question, _ = ask_by_rank(communicator, _KIND, rows, self._homes(hashes))
-        heard, ranks = question.heard, np.repeat(np.arange(communicator.size), question.expected)
-        order = np.lexsort((heard[:, 1], heard[:, 0]))
-        first = np.flatnonzero(np.diff(heard[order, 0], prepend=-1))
-        known, owners = heard[order[first], 0], ranks[order[first]]
+        received, ranks = question.received, np.repeat(np.arange(communicator.size), question.expected)
+        order = np.lexsort((received[:, 1], received[:, 0]))
+        first = np.flatnonzero(np.diff(received[order, 0], prepend=-1))
+        known, owners = received[order[first], 0], ranks[order[first]]
         keys = _keys(known)
         order = np.argsort(keys)
         self._keys = keys[order]  # hash and number of the nodes that have their home here
@@ -64,16 +64,16 @@ class NodeDirectory:
         lengths = np.diff(np.searchsorted(places, self.bounds)).tolist()
         local = (places - np.repeat(self.bounds[:-1], lengths)).astype(np.int32)
         question = ask(self.communicator, _PLACES, local, lengths)
-        told = np.empty(len(question.heard), [("node", np.int32), ("owner", self._owners.dtype)])
-        told["node"], told["owner"] = self._nodes[question.heard], self._owners[question.heard]
-        heard = question.answer(told.view(np.uint8).reshape(len(told), told.itemsize)).view(told.dtype)[:, 0]
-        return np.ascontiguousarray(heard["node"]), np.ascontiguousarray(heard["owner"])
+        told = np.empty(len(question.received), [("node", np.int32), ("owner", self._owners.dtype)])
+        told["node"], told["owner"] = self._nodes[question.received], self._owners[question.received]
+        received = question.answer(told.view(np.uint8).reshape(len(told), told.itemsize)).view(told.dtype)[:, 0]
+        return np.ascontiguousarray(received["node"]), np.ascontiguousarray(received["owner"])
 
     def _look_up(self, nodes: np.ndarray, find: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         nodes = nodes.astype(np.int32)
         homes = self._homes(hash_nodes(nodes, _hash_key()))
         question, places = ask_by_rank(self.communicator, _KIND, nodes, homes)
-        return question.answer(find(np.searchsorted(self._keys, _keys(question.heard))))[places]
+        return question.answer(find(np.searchsorted(self._keys, _keys(question.received))))[places]
 
     def _homes(self, hashes: np.ndarray) -> np.ndarray:
         return ((hashes.astype(np.uint64) * np.uint64(self.communicator.size)) >> np.uint64(32)).astype(np.int64)

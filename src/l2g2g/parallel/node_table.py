@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from l2g2g.core import native
-from l2g2g.core.tables import blank_table
+from l2g2g.core import blank_table, native
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.parallel.node_index import NodeIndex
 from l2g2g.parallel.questions import ask
@@ -121,7 +120,7 @@ class Owners(Protocol):
         """Whether every rank owns a range of nodes, those of lower ranks first."""
 
     def of(self, nodes: np.ndarray) -> np.ndarray:
-        """(num_asked,) the rank that owns each of some nodes. Every rank must ask."""
+        """(num_asked,) the rank that owns each of some nodes. A collective call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,12 +255,12 @@ class NodeTable:
             return Request(None, [self._own_places] * communicator.size, self._owners.counts), float(counts)
         ones = [1] * communicator.size
         told = torch.tensor([[length, count] for length in wanted.lengths], dtype=torch.float64)
-        heard = communicator.all_to_all("counts", told.to(communicator.device), ones, ones)
-        expected = [int(length) for length in heard[:, 0].tolist()]
+        received = communicator.all_to_all("counts", told.to(communicator.device), ones, ones)
+        expected = [int(length) for length in received[:, 0].tolist()]
         sent = torch.from_numpy(wanted.nodes.astype(np.int32, copy=False)).to(communicator.device)
         asked = communicator.all_to_all("pair requests", sent, wanted.lengths, expected).cpu()
         outgoing = [self._own_places[self._own.places(part.numpy())] for part in asked.split(expected)]
-        return Request(wanted.nodes, outgoing, wanted.lengths), float(heard[:, 1].sum())
+        return Request(wanted.nodes, outgoing, wanted.lengths), float(received[:, 1].sum())
 
     @cached_property
     def _own(self) -> NodeIndex:
@@ -300,7 +299,7 @@ class NodeTable:
         coming = ask(self.communicator, "ids", self.owned_nodes.astype(np.int32), lengths)
         received = self.communicator.all_to_all(kind, own, lengths, coming.expected)
         rows = torch.empty_like(received)
-        rows[_tensor(coming.heard.astype(np.int64) - bounds[self.communicator.rank], rows)] = received
+        rows[_tensor(coming.received.astype(np.int64) - bounds[self.communicator.rank], rows)] = received
         return rows
 
     def _by_node(self, gathered: Tensor) -> Tensor:
@@ -330,8 +329,8 @@ class NodeTable:
         ones = [1] * communicator.size
         expected = communicator.all_to_all("ghost nodes", counts.to(communicator.device), ones, ones).tolist()
         nodes = torch.from_numpy(self.nodes[np.concatenate(self._ghosts)]).to(communicator.device)
-        heard = communicator.all_to_all("ghost nodes", nodes, counts.tolist(), expected).cpu()
-        return [np.searchsorted(self.nodes, part.numpy()) for part in heard.split(expected)]
+        received = communicator.all_to_all("ghost nodes", nodes, counts.tolist(), expected).cpu()
+        return [np.searchsorted(self.nodes, part.numpy()) for part in received.split(expected)]
 
     def _send(self, kind: str, there: list[np.ndarray], here: list[np.ndarray]) -> list[tuple[Tensor, Tensor]]:
         """Send the rows at some places to each rank. Returns what came of each, and where it belongs."""

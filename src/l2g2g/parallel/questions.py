@@ -17,31 +17,31 @@ class Question:
 
     Attributes:
         communicator, kind: Of the ranks, and of what they ask; their answers are "told".
-        heard: What this rank is asked, by rank 0 first.
+        received: What this rank is asked, by rank 0 first.
         lengths, expected: (num_ranks,) how many numbers this rank asks each other one about, and is asked by it.
     """
 
     communicator: Communicator
     kind: str
-    heard: np.ndarray
+    received: np.ndarray
     lengths: list[int]
     expected: list[int]
 
     def answer(self, rows: np.ndarray) -> np.ndarray:
-        """The answers to what this rank asked, in its order. rows: those to `heard`, one for each number."""
+        """The answers to what this rank asked, in its order. rows: those to `received`, one for each number."""
         sent = torch.from_numpy(np.ascontiguousarray(rows)).to(self.communicator.device)
         return self.communicator.all_to_all(f"{self.kind} told", sent, self.expected, self.lengths).cpu().numpy()
 
 
 def ask(communicator: Communicator, kind: str, numbers: np.ndarray, lengths: list[int]) -> Question:
-    """Ask ranks about numbers, the first so many of which go to rank 0. Every rank must ask."""
+    """Ask ranks about numbers, the first so many of which go to rank 0. A collective call."""
     device = communicator.device
     ones = [1] * communicator.size
     counts = torch.tensor(lengths, device=device)
     expected: list[int] = communicator.all_to_all("counts", counts, ones, ones).tolist()
     sent: Tensor = torch.from_numpy(np.ascontiguousarray(numbers)).to(device)
-    heard = communicator.all_to_all(kind, sent, lengths, expected).cpu().numpy()
-    return Question(communicator, kind, heard, lengths, expected)
+    received = communicator.all_to_all(kind, sent, lengths, expected).cpu().numpy()
+    return Question(communicator, kind, received, lengths, expected)
 
 
 def ask_by_rank(

@@ -304,8 +304,8 @@ def csr_pattern(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
 
 def _csr(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, size: int) -> sp.csr_array:
     """(size, size) matrix. Both index arrays are int32 where that fits: SciPy would widen the narrower one."""
-    narrow = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
-    return sp.csr_array((values, indices, narrow), shape=(size, size))
+    indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+    return sp.csr_array((values, indices, indptr), shape=(size, size))
 
 
 def group_by_label(labels: np.ndarray, num_labels: int) -> tuple[np.ndarray, np.ndarray]:

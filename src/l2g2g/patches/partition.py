@@ -12,6 +12,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.streams import read_ahead
+from l2g2g.options import check_choice
 
 METHODS = ("metis", "fennel", "streaming", "random")
 # Where neighbours have near ids, clusters form slowly: SBM-Large keeps 0.59 of its edges after five passes and 0.70
@@ -54,8 +55,7 @@ def partition_graph(
         fennel_passes: Of fennel.
         memory_bytes: What this may take; None for no limit. METIS is refused where it needs more.
     """
-    if method not in METHODS:
-        raise InputError(f"unknown partition '{method}'; choose {', '.join(METHODS)}")
+    check_choice("partition", method, METHODS)
     num_nodes = graph.num_nodes
     check_num_clusters(num_clusters, num_nodes)
     if num_clusters == 1:

@@ -64,9 +64,9 @@ def write_feature_rows(graph: StoredGraph, patch_set: PatchSet, writer: FolderWr
     assert dtype is not None
     features = writer.array("features", dtype, (graph.num_features,), num_rows=patch_set.num_rows)
     num_rows = max(1, _FEATURE_BYTES_AT_ONCE // (dtype.itemsize * graph.num_features))
-    for low, high, pieces in _walk(patch_set, num_rows):
+    for low, high, spans in _node_blocks(patch_set, num_rows):
         block = graph.read_features(slice(low, high))
-        for first, last in pieces:
+        for first, last in spans:
             features.place(first, block[patch_set.global_nodes[first:last] - low])
 
 
@@ -78,22 +78,23 @@ def _write_sparse_rows(graph: StoredGraph, patch_set: PatchSet, writer: FolderWr
     indices = writer.array("features_indices", np.int32, num_rows=num_entries)
     data = writer.array("features_data", graph.arrays["features_data"].dtype, num_rows=num_entries)
     mean = max(1, int(lengths.mean()))
-    for low, high, pieces in _walk(patch_set, max(1, _FEATURE_BYTES_AT_ONCE // (8 * mean))):
+    for low, high, spans in _node_blocks(patch_set, max(1, _FEATURE_BYTES_AT_ONCE // (8 * mean))):
         block = graph.read_features(slice(low, high))
-        for first, last in pieces:
+        for first, last in spans:
             rows = sp.csr_array(block[patch_set.global_nodes[first:last] - low])
             place = int(ends[first - 1]) if first else 0
             indices.place(place, rows.indices)
             data.place(place, rows.data)
 
 
-def _walk(patch_set: PatchSet, num_rows: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
-    """Nodes low:high, so many at a time, and the stacked rows first:last that hold them, patch by patch."""
+def _node_blocks(patch_set: PatchSet, num_nodes: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
+    """(low, high, spans): nodes low:high, num_nodes at a time; spans: (first, last) stacked rows that hold them."""
     rows = patch_set.offsets[:-1].copy()
-    for low in range(0, patch_set.num_nodes, num_rows):
-        high = min(low + num_rows, patch_set.num_nodes)
+    for low in range(0, patch_set.num_nodes, num_nodes):
+        high = min(low + num_nodes, patch_set.num_nodes)
         next_rows = _rows_before(patch_set, rows, high)
-        yield low, high, [(int(rows[p]), int(next_rows[p])) for p in np.flatnonzero(next_rows > rows).tolist()]
+        spans = zip(rows.tolist(), next_rows.tolist(), strict=True)
+        yield low, high, [(first, last) for first, last in spans if first < last]
         rows = next_rows
 
 

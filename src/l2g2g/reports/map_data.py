@@ -138,7 +138,9 @@ def make_map(
     names = record.names()
     if names is not None:
         blocks.append(Block("names", "json", json.dumps(names).encode()))
-    blocks += [_array(column.name, _for_page(column.values)) for column in columns]
+    for column in columns:
+        values = column.values
+        blocks.append(_array(column.name, values if values.dtype.kind == "f" else values.astype(np.int32)))
     partners: dict[str, Any] = {"mode": "live"}
     if answers == "inside":
         partners, more = _lists(record) if record.num_nodes <= _MAX_NODES_FOR_LISTS else _vectors(record)
@@ -157,10 +159,6 @@ def make_map(
         "partners": partners,
     }
     return MapData(facts, blocks)
-
-
-def _for_page(values: np.ndarray) -> np.ndarray:
-    return values if values.dtype.kind == "f" else values.astype(np.int32)
 
 
 def quantise_places(places: np.ndarray) -> tuple[np.ndarray, list[float]]:

@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.evaluation.clusters import unit_vectors
+from l2g2g.evaluation.pair_features import unit_rows
 from l2g2g.neighbours.factors import factors_by, keep_best, search_exactly
+from l2g2g.options import check_choice
 
 Projection = Literal["tsne", "pca"]
 PROJECTIONS: tuple[str, ...] = get_args(Projection)
@@ -44,8 +45,7 @@ def default_projection() -> str:
 
 def check_projection(name: str) -> None:
     """Raise InputError for a projection that is unknown or not installed."""
-    if name not in PROJECTIONS:
-        raise InputError(f"unknown projection '{name}'; choose from {', '.join(PROJECTIONS)}")
+    check_choice("projection", name, PROJECTIONS)
     if name == "tsne" and default_projection() != "tsne":
         raise InputError("--projection tsne needs openTSNE; install it with: pip install openTSNE")
 
@@ -106,7 +106,7 @@ def project_tsne(vectors: np.ndarray, seed: int = 0, laid_out: int = _LAID_OUT) 
     Of more than `laid_out` nodes a sample is laid out first. Every other node starts where its nearest node of the
     sample lies, and then all move together for a few steps, by near nodes found through the sample.
     """
-    units = unit_vectors(vectors)
+    units = unit_rows(vectors)
     if len(units) <= laid_out:
         return _lay_out(units)[0].astype(np.float32)
     sample = np.sort(np.random.default_rng([seed, 0x75E]).choice(len(units), laid_out, replace=False))

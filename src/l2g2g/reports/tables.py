@@ -75,6 +75,7 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
         table.add_column(name, justify="right", min_width=len("combined") if name == "scorer" else None)
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
+        scorers = ", ".join(dict.fromkeys(row["chosen"]["scorer"] or "–" for row in own))
         training = ["–", "–", "–"]
         if any(row["epochs"] for row in own):
             training = [f"{own[0]['num_patches']}", f"{mean(row['epochs'] for row in own):.0f}"]
@@ -83,7 +84,7 @@ def render_scores(rows: list[dict[str, Any]]) -> Table:
             method,
             _percent(row["auc"] for row in own),
             _percent(row["ap"] for row in own),
-            *([_percent(row.get("vectors_auc") for row in own), _scorers(own)] if chooses else []),
+            *([_percent(row.get("vectors_auc") for row in own), scorers] if chooses else []),
             *([_percent(row["best_auc"] for row in own)] if has_best else []),
             *training,
             f"{mean(row['seconds']['total'] for row in own):.1f}",
@@ -117,11 +118,6 @@ def tell_best(rows: list[dict[str, Any]], baselines: Collection[str]) -> str:
         f"{baseline}, a baseline without training, has the highest AUC, {-gain:.2f} points above {trained}: "
         f"for predicting links training adds nothing here{varies}"
     )
-
-
-def _scorers(rows: list[dict[str, Any]]) -> str:
-    """What was chosen, by one or by several seeds."""
-    return ", ".join(dict.fromkeys(row["chosen"]["scorer"] or "–" for row in rows))
 
 
 def render_measures(rows: list[dict[str, Any]]) -> Table:

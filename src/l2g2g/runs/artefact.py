@@ -34,7 +34,7 @@ WEIGHTS = "weights.safetensors"
 _TRAININGS = "trainings"
 _VERSION = 1
 _REMEDY = "make the run again"
-# What versions before this format left: a manifest of a model, and records of trainings.
+# Files of versions before this format: the manifest of a model, and records of trainings.
 _OLD_FILES = ("model.json", "records/*/record.json")
 _MISTAKES = (
     *(KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError),
@@ -58,7 +58,7 @@ class Contents:
     parts: Callable[[], Parts]
 
     def in_memory(self, where: str = "the model") -> Artefact:
-        """The same as if it had been written and read. where: what errors call it."""
+        """The artefact without writing it. where: what errors call it."""
         values = json.loads(json.dumps(self.values))
         return Artefact(values, _plain(self.weights), collect(self.parts()), where)
 
@@ -94,7 +94,7 @@ class Artefact:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn whatever a damaged or foreign artefact does to those who read it into one line."""
+        """Turn any error that a damaged or foreign artefact causes while it is read into an InputError."""
         try:
             yield
         except (InputError, ResourceError):

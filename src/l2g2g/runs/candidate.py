@@ -134,8 +134,8 @@ class Setting:
         """The rows of this rank as a batch. keep_bytes: for features and visible edges; None for no limit."""
         device, most = self.config.device, _UNLIMITED if keep_bytes is None else keep_bytes
         visible = min(most, _visible_bytes(self.rows.graph, self.config))
-        how: dict[str, Any] = {"keep_bytes": most - visible, "storage": self.config.feature_storage, "device": device}
-        features = self.inputs.of_range(rows.low, rows.high, **how)
+        storage = self.config.feature_storage
+        features = self.inputs.of_range(rows.low, rows.high, keep_bytes=most - visible, storage=storage, device=device)
         return RowBatch(rows, features, keep_bytes=visible, device=device)
 
     def make_pairs(self, batches: Batches) -> GlobalLoss | None:
@@ -171,15 +171,20 @@ class Setting:
         if self.local is None and not passes_whole_graph(self.patches.patch_set, config):
             return None
         if graph.resident:
-            how: dict[str, Any] = {"storage": config.feature_storage, "device": config.device}
-            return WholeGraph(graph.to_graph().adjacency, self.inputs, propagate_once=propagates_once(config), **how)
+            return WholeGraph(
+                graph.to_graph().adjacency,
+                self.inputs,
+                propagate_once=propagates_once(config),
+                storage=config.feature_storage,
+                device=config.device,
+            )
         if trains and self.local is not None:
             return RowPass(self.row_batch)
         rows, keep_bytes = (self.rows, self.pass_bytes) if trains else (TrainingRows(graph), 0)
         return RowPass(self._row_batch(share_rows(rows, self.shard.communicator, keep_bytes=keep_bytes), 0))
 
     def with_all_inputs(self) -> Setting:
-        """The same with what the encoder reads of all nodes on the first rank. Every rank must ask."""
+        """The same with what the encoder reads of all nodes on the first rank. A collective call."""
         inputs, structure = self.inputs.inputs, self.inputs.inputs.structure
         if structure is None or structure.span is None:
             return self
@@ -226,14 +231,14 @@ class Candidate:
     training: Training
 
     def score(self, pairs: Pairs) -> np.ndarray:
-        """(num_pairs,) scores by the vectors as they are, on the first rank. Every rank must ask."""
+        """(num_pairs,) scores by the vectors as they are, on the first rank. A collective call."""
         training = self.training
         how = training.shard, training.settings, training.state.frame, training.whole
         vectors = embed_nodes(training.model, self.batches, *how)[0]
         return score_pairs(vectors.cpu().numpy(), pairs, training.model.decoder.score)
 
     def pause(self) -> Paused:
-        """What it takes to go on later; with the last reference to this object its batches are gone."""
+        """The state from which `Candidates.resume` continues; the batches are freed with this object."""
         return Paused(self.setting.config, self.setting.inputs.inputs, *self.training.state.capture())
 
 
@@ -303,7 +308,7 @@ class Candidates:
         spare = patches.spare(config)
         # Rows first: they save most for what they take.
         row_bytes = (8 if graph.weighted else 4) * 2 * graph.num_edges + 16 * graph.num_nodes + _BLOCK_BYTES
-        # But of a whole graph in rows the edges that an epoch leaves visible: they are read four times, and are fewer.
+        # Of a whole graph in rows the edges that an epoch leaves visible come before: fewer, and read four times.
         first = _visible_bytes(graph, config) if patches.by_rows else 0
         keep_rows = _UNLIMITED if spare is None else max(0, min(spare - first, row_bytes))
         alone = communicator.size == 1
@@ -313,20 +318,10 @@ class Candidates:
             found = start.inputs.with_degrees(lambda: rows.degrees)
         if found is None:
             source = RowSource(rows, communicator, _UNLIMITED if spare is None else 0)
-            found = share_inputs(
-                communicator, find_inputs(source, counts, config, self.columns.for_encoder(config.structure_width))
-            )
-        inputs = InputRows(graph, found)
-        if start is None:
-
-            def find_centre() -> tuple[np.ndarray, float]:
-                blocks = inputs.blocks(rank_span(graph, communicator))
-                return FeatureFacts.of_blocks(blocks, inputs.num_columns).total(SharedRows(communicator)).centre()
-
-            narrow = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
-            model = make_model(inputs.num_columns, find_centre, patches.patch_set.num_patches, narrow)
-        else:
-            model = copy.deepcopy(start.model)  # each candidate trains its own
+            fitted = find_inputs(source, counts, config, self.columns.for_encoder(config.structure_width))
+            found = share_inputs(communicator, fitted)
+        # Each candidate trains a model of its own.
+        model = self._new_model(InputRows(graph, found), config) if start is None else copy.deepcopy(start.model)
         model = model.to(config.device)
         validates = bool(config.patience) and split.validation is not None
         local = None
@@ -338,36 +333,46 @@ class Candidates:
         )
         inputs = InputRows(graph, with_rows(found, shard))
         own_rows = None
-        if not alone:
-            how: dict[str, Any] = {"nodes": shard.table.owned_nodes}
-            if local is not None:
-                how = {"span": (local.low, local.high)}
-            own_rows = TrainingRows(graph, keep_bytes=keep_rows, **how)
+        if not alone and local is not None:
+            own_rows = TrainingRows(graph, keep_bytes=keep_rows, span=(local.low, local.high))
+        elif not alone:
+            own_rows = TrainingRows(graph, keep_bytes=keep_rows, nodes=shard.table.owned_nodes)
         dropout = choose_feature_dropout(counts, inputs.num_columns, config)
         settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
         if patches.by_rows:  # one patch: pairs inside it are pairs of all nodes
             settings = replace(settings, scope="global")
         return Setting(
-            split,
-            patches,
-            held_out_rows(split, shard.nodes, communicator),
-            config,
-            inputs,
-            model,
-            settings,
-            shard,
-            of_rank,
-            rows,
-            own_rows,
-            local,
-            _UNLIMITED if spare is None else 0,
-            None if spare is None else spare - keep_rows,
-            config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction,
+            split=split,
+            patches=patches,
+            held_out=held_out_rows(split, shard.nodes, communicator),
+            config=config,
+            inputs=inputs,
+            model=model,
+            settings=settings,
+            shard=shard,
+            checkpoints=of_rank,
+            rows=rows,
+            own_rows=own_rows,
+            local=local,
+            pass_bytes=_UNLIMITED if spare is None else 0,
+            batch_bytes=None if spare is None else spare - keep_rows,
+            negatives=config.negatives_per_edge * (config.hidden_fraction or 1.0) * settings.score_fraction,
         )
+
+    def _new_model(self, inputs: InputRows, config: Config) -> Autoencoder:
+        """An untrained model without direct coordinates. A collective call."""
+        communicator = self.communicator
+
+        def find_centre() -> tuple[np.ndarray, float]:
+            blocks = inputs.blocks(rank_span(inputs.graph, communicator))
+            return FeatureFacts.of_blocks(blocks, inputs.num_columns).total(SharedRows(communicator)).centre()
+
+        settings = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
+        return make_model(inputs.num_columns, find_centre, self.patches.patch_set.num_patches, settings)
 
 
 def with_rows(inputs: InputMap, shard: Shard) -> InputMap:
-    """How nodes are read, with the structural columns of the nodes of this rank's patches. Every rank must ask."""
+    """How nodes are read, with the structural columns of the nodes of this rank's patches. A collective call."""
     if inputs.structure is None:
         return inputs
     return replace(inputs, structure=inputs.structure.with_rows(shard.nodes, SharedRows(shard.communicator)))
@@ -380,7 +385,7 @@ def _visible_bytes(graph: GraphStore, config: Config) -> int:
 
 
 def count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
-    """What is known of the features as they are stored; None without features. Every rank must ask."""
+    """What is known of the features as they are stored; None without features. A collective call."""
     if not graph.num_features:
         return None
     blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))

@@ -32,7 +32,7 @@ _LEAST_BLEND_GAIN = 0.006
 # Blending is tried where spectral vectors alone come this near to a short training on the features. A learned decoder
 # makes use of columns that say less.
 _NEAR, _NEAR_LEARNED = 0.01, 0.05
-_ROUGHLY_NEAR = 0.05  # the same for a first impression of them, in a few passes over the graph
+_ROUGHLY_NEAR = 0.05  # the same for approximate ones, found in a few passes over the graph
 # Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
 # their eigenvalue (as they are, or noisy columns damped).
 _ROW_POWERS = (0.0, 0.5, 1.0)
@@ -41,7 +41,7 @@ LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has d
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
 
 _Best = tuple[float, int, bool, float, float]  # AUC, eigenvectors, whether signs count, both powers
-# What people read instead of the names of the JSON line.
+# Names of the JSON line in words.
 _CHOSEN = {
     "none": "trained vectors",
     "blend": "trained vectors with eigenvectors beside the features",
@@ -62,11 +62,11 @@ _CANDIDATES = {
 
 @dataclass(frozen=True, eq=False)
 class SpectralVectors:
-    """A model whose vectors are the leading eigenvectors: structural columns on a direct way to the vector.
+    """A model whose vectors are the leading eigenvectors: structural columns through its skip connection alone.
 
     Attributes:
         inputs: Reads the first columns only.
-        model: All weights are zero but those of the direct way.
+        model: All weights are zero but those of the skip connection.
         auc: Of the validation pairs; None where there are none.
         row_power, eigenvalue_power: How rows and columns are scaled.
         width: Eigenvectors that were asked for; the rest of a vector is zero.
@@ -162,7 +162,7 @@ def find_spectral(
     config: Config,
     communicator: Communicator = LOCAL,
 ) -> SpectralVectors:
-    """The spectral vectors that tell the validation pairs apart best. num_features: of the graph; they are not read.
+    """The spectral vectors that separate the validation pairs best. num_features: of the graph; they are not read.
 
     communicator: of the ranks, for which the first one decides: on another processor sums may be rounded differently.
     """
@@ -202,7 +202,7 @@ class _PairEnds:
 
     @classmethod
     def of(cls, structure: StructureMap, pairs: Pairs, shared: SharedRows) -> _PairEnds:
-        """Every rank must ask."""
+        """A collective call."""
         sources, targets, _ = pairs.endpoints()
         if structure.span is None:
             return cls(structure, sources, targets, pairs)
@@ -212,7 +212,7 @@ class _PairEnds:
 
 
 def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
-    """What tells the validation pairs apart best. most: eigenvectors at most. Each rank scores its own pairs."""
+    """What separates the validation pairs best. most: eigenvectors at most. Each rank scores its own pairs."""
     structure, pairs = ends.structure, ends.pairs
     widths = sorted({min(LEAST_WIDTH, most), most})
     signs = (False, True) if structure.is_signed and config.can_be_signed else (False,)
@@ -236,13 +236,16 @@ def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
     return replace(config, structure="spectral", decoder="signed" if is_signed else "inner", direct_width=0)
 
 
-def may_be_near(rough: float | None, short: float | None) -> bool:
-    """Whether spectral vectors may come near to a short training. rough: AUC of a first impression of them."""
+def may_reach(rough: float | None, short: float | None) -> bool:
+    """Whether spectral vectors may come near to a short training.
+
+    rough, short: validation AUC of approximate spectral vectors, and of the short training.
+    """
     return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
 
 
-def know_more(spectral: SpectralVectors, short: np.ndarray, validation: Pairs) -> bool:
-    """Whether spectral vectors tell anything about the validation pairs that a short training does not know.
+def adds_to_training(spectral: SpectralVectors, short: np.ndarray, validation: Pairs) -> bool:
+    """Whether spectral vectors improve the scores of a short training on the validation pairs.
 
     short: (num_pairs,) scores by the short training, of the pairs of all ranks on the first one. Both are joined by
     logistic regression on their ranks. Where the features explain the structure, as in a block model whose blocks are

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from l2g2g.config import Config
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import score_inner_products
 from l2g2g.evaluation.link_scorer import deal_folds, fit_logistic
 from l2g2g.evaluation.links import fetch_ends, link_scores
 from l2g2g.graphs.splits import Pairs
@@ -81,9 +81,9 @@ def widen(
     model = make_autoencoder(config, read.num_columns, 1, mean, scale)
     encoder = model.encoder_of(0)
     with torch.no_grad():
-        for wide, narrow in zip(model.parameters(), trained.parameters(), strict=True):
-            wide.zero_()
-            wide[tuple(slice(size) for size in narrow.shape)] = narrow.detach().cpu()
+        for parameter, given in zip(model.parameters(), trained.parameters(), strict=True):
+            parameter.zero_()
+            parameter[tuple(slice(size) for size in given.shape)] = given.detach().cpu()
         if directions is not None:
             assert directions.projection is not None
             assert directions.centre is not None
@@ -99,7 +99,7 @@ def widen(
 def fit_direct(
     model: Autoencoder, vectors: np.ndarray, term: DegreeTerm, validation: Pairs, num_trained: int, *, seed: int
 ) -> DirectWeights:
-    """Weigh the direct coordinates. Every rank must ask; each measures its own pairs, and all get the same weights.
+    """Weigh the direct coordinates. A collective call; each measures its own pairs, and all get the same weights.
 
     vectors: (num_nodes, dim) of the model that `widen` gave, as in `fetch_ends`. seed: of the folds.
     """

@@ -80,46 +80,57 @@ def evaluate_graph(
             else:
                 split = pin_split(placed, pinned, folder, communicator)
         patches = find_patches(split.train, config, clock, folder=folder, communicator=communicator)
-        more = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
-        checkpoints = keep_training(directory, training_name(config), shared, patches, config, **more)
-        how: dict[str, Any] = {
-            "clock": clock,
-            "on_epoch": on_epoch,
-            "checkpoints": checkpoints,
-            "keep": directory is not None,
-        }
-        run = run_split(split, config, patches=patches, communicator=communicator, gather=False, **how)
+        decided = {"protocol": protocol, **({} if pinned is None else {"pinned_split": pinned.sha256})}
+        run = run_split(
+            split,
+            config,
+            clock=clock,
+            on_epoch=on_epoch,
+            checkpoints=keep_training(directory, training_name(config), shared, patches, config, **decided),
+            keep=directory is not None,
+            patches=patches,
+            communicator=communicator,
+            gather=False,
+        )
         assert split.test is not None
         with clock.measure("evaluate"):
             alone = evaluate_links(run.embedding, split.test, run.trained.model.decoder.score)
-        has_best = graph.block_model is not None and protocol == "heldout"
-        whole = directory is not None or measures == "all" or scorer != "vectors" or graph.directed
-        gather, whole, pairs = communicator.decide(lambda: [gather or whole, whole, whole or has_best])
+        # What the first rank does with all vectors, and with all pairs.
+        needs_vectors = directory is not None or measures == "all" or scorer != "vectors" or graph.directed
+        needs_pairs = needs_vectors or (graph.block_model is not None and protocol == "heldout")
+        gather, needs_vectors, needs_pairs = communicator.decide(
+            lambda: [gather or needs_vectors, needs_vectors, needs_pairs]
+        )
         if gather:
             run = run.gathered(communicator)
         validation, test = split.validation, split.test
-        if pairs:
+        if needs_pairs:
             test = test.on_first()
-        if whole and validation is not None:
+        if needs_vectors and validation is not None:
             validation = validation.on_first()
         if not communicator.is_first:
             return {}, run
         scored = score_test(graph, split.train, validation, test, run, clock, alone, wanted=scorer)
-        best = None
-        if has_best:
-            assert graph.block_model is not None
-            best = best_link_scores(graph.block_model, test)
+        best_auc = _best_auc(graph, test, protocol)
         if directory is not None:
             with clock.measure("inspect"):
                 run = _inspect(run, split, test, protocol, config.seed)
         further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
         if measures == "all":
             ranked = test if protocol == "heldout" else None
-            ranking: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
-            further = further_measures(graph, split.train, ranked, run.embedding, scored.scorer, clock, **ranking)
+            further = further_measures(
+                graph,
+                split.train,
+                ranked,
+                run.embedding,
+                scored.scorer,
+                clock,
+                seed=config.seed,
+                directed=config.directed,
+            )
     clock.seconds["total"] = time.perf_counter() - started
     fields: dict[str, Any] = {
-        "best_auc": None if best is None else best.auc,
+        "best_auc": best_auc,
         **further,
         **directed_measures(graph, test, run.embedding, scored.scorer),
         **scored.more,
@@ -171,8 +182,21 @@ def pin_split(
 def _write_training_graph(graph: StoredGraph, split: PinnedSplit, folder: Path) -> None:
     edges = split.training_edges(graph.num_nodes, directed=graph.directed)
     source = {"split_of": graph.sha256, "split": split.sha256}
-    how: dict[str, Any] = {"num_edges": edges.num_edges, "weighted": edges.weighted, "source": source}
-    write_training_graph(graph, edges.row_blocks(weights=True, directions=True), folder, **how)
+    write_training_graph(
+        graph,
+        edges.row_blocks(weights=True, directions=True),
+        folder,
+        num_edges=edges.num_edges,
+        weighted=edges.weighted,
+        source=source,
+    )
+
+
+def _best_auc(graph: GraphStore, test: Pairs, protocol: Protocol) -> float | None:
+    """What the generating model allows on these pairs; None for real graphs and under the paper's evaluation."""
+    if graph.block_model is None or protocol != "heldout":
+        return None
+    return best_link_scores(graph.block_model, test).auc
 
 
 def evaluate_baseline(
@@ -220,17 +244,16 @@ def _score(
     def score(_: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
         return baseline.score(sources, targets)
 
-    best = None
     with clock.measure("evaluate"):
         scores = evaluate_links(vectors, test, score)
         directions = directed_measures(graph, test, vectors, score)
-        if graph.block_model is not None and protocol == "heldout":
-            best = best_link_scores(graph.block_model, test).auc
+        best_auc = _best_auc(graph, test, protocol)
     further: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     if measures == "all":
         ranked = test if protocol == "heldout" else None
-        how: dict[str, Any] = {"seed": config.seed, "directed": config.directed}
-        further = further_measures(graph, train, ranked, baseline.vectors, score, clock, **how)
+        further = further_measures(
+            graph, train, ranked, baseline.vectors, score, clock, seed=config.seed, directed=config.directed
+        )
     seconds = dict.fromkeys(_STAGES, 0.0) | clock.seconds | {"total": time.perf_counter() - started}
     described = {
         "method": name,
@@ -242,6 +265,6 @@ def _score(
         "node_duplication": 1.0,
         "largest_patch_nodes": graph.num_nodes,
     }
-    more: dict[str, Any] = {"best_auc": best, **further, **directions, "chosen": {"scorer": baseline.chosen}}
+    more: dict[str, Any] = {"best_auc": best_auc, **further, **directions, "chosen": {"scorer": baseline.chosen}}
     more |= {} if pinned is None else {"split": str(pinned.folder)}
     return describe_evaluation(graph, described, scores, seconds, protocol=protocol, seed=config.seed, **more)

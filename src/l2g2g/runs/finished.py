@@ -21,7 +21,7 @@ import numpy as np
 
 from l2g2g.core.randomness import Purpose, stream_key
 from l2g2g.evaluation.separation import ScoredPairs
-from l2g2g.graphs.array_folder import text_arrays
+from l2g2g.graphs.array_folder import blocks_of, name_arrays
 from l2g2g.graphs.checks import find_classes
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.held_out import smallest_pairs
@@ -48,7 +48,6 @@ _PLACES = ("output", "warm_start")  # folders of the user, which a page for othe
 _PACKAGES = ("l2g2g", "torch", "numpy", "scipy")
 # Edges are kept unless they would dwarf the vectors; what is small in itself is no burden.
 _FEW_BYTES = 64_000_000
-_IDS_AT_ONCE = 1 << 16
 
 
 def keep_run(
@@ -207,14 +206,7 @@ def _first_patches(run: Run) -> np.ndarray:
 
 def _id_parts(graph: GraphStore) -> Parts:
     ids = node_ids_of(graph)
-    if ids is None:
-        return
-    blocks = (ids[low : low + _IDS_AT_ONCE] for low in range(0, graph.num_nodes, _IDS_AT_ONCE))
-    if ids[:1].dtype.kind in "iu":
-        for block in blocks:
-            yield "ids", block
-    else:
-        yield from text_arrays("ids", blocks)
+    return iter(()) if ids is None else name_arrays("ids", blocks_of(ids))
 
 
 def _edge_parts(graph: GraphStore, keeps_edges: bool) -> Parts:

@@ -16,6 +16,7 @@ from l2g2g.graphs.new_nodes import NewNodes
 from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.neighbours.link_model import LinkModel, top_combined
 from l2g2g.neighbours.top_links import TopLinks
+from l2g2g.options import check_choice
 from l2g2g.runs.fitted import Fitted
 from l2g2g.runs.new_nodes import embed_new_nodes
 from l2g2g.runs.published import Published
@@ -148,8 +149,7 @@ def _predicted(published: Published, links: TopLinks, name: str, missing_share: 
 
 def _choose(published: Published, wanted: str) -> tuple[LinkScorer | None, str]:
     """The weights of the combined scorer, None for vectors alone, and the name of its calibration."""
-    if wanted not in SCORERS:
-        raise InputError(f"unknown scorer '{wanted}'; choose from {', '.join(SCORERS)}")
+    check_choice("scorer", wanted, SCORERS)
     model = published.links
     is_alone = model is None or model.chosen == "vectors" or published.known is None
     if wanted == "vectors" or (wanted == "auto" and is_alone):

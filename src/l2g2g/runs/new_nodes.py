@@ -19,18 +19,18 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features, Graph
 from l2g2g.graphs.matching import Matched, match_nodes
 from l2g2g.graphs.new_nodes import NewNodes
-from l2g2g.models.sparse import SparseMatrix
+from l2g2g.models.features import as_input
 from l2g2g.runs.fitted import Fitted
 
 
 class NewNodeWarning(UserWarning):
-    """New nodes got vectors that rest on little: no way leads from them to a known node."""
+    """Some new nodes are not connected to any known node, so their vectors say little."""
 
 
 def embed_grown(
     fitted: Fitted, embedding: np.ndarray, known_ids: np.ndarray | None, graph: Graph, *, all_new: bool = False
 ) -> tuple[np.ndarray, Matched]:
-    """(num_nodes, dim) vectors of a graph of known and new nodes, in its order, and who is who.
+    """(num_nodes, dim) vectors of a graph of known and new nodes, in its order, and which nodes are known.
 
     embedding: (num_known, dim) the published vectors, which known nodes keep. all_new: no node of it is known.
     """
@@ -68,43 +68,35 @@ def _encode_in_patch(
     """(num_members, dim) vectors of some new nodes, encoded beside the known ones of a patch, in the common frame."""
     states, device, start = fitted.states, fitted.device, int(fitted.states.offsets[patch])
     nodes = states.nodes[states.rows_of(patch)]
-    touched = np.unique(new.to_known[members][:, nodes].indices)  # the others are not read
-    part = new.select(members, nodes[touched])
+    neighbours = np.unique(new.to_known[members][:, nodes].indices)  # places in the patch; other rows are not read
+    part = new.select(members, nodes[neighbours])
     encoder = fitted.model.encoder_of(patch)
-    matrix = replace(encoder.propagation.of_new_nodes(part, states.degrees[start + touched]), device=device)
+    matrix = replace(encoder.propagation.of_new_nodes(part, states.degrees[start + neighbours]), device=device)
     frame, own = fitted.frame, slice(patch, patch + 1)
     with torch.no_grad():
-        layers = [layer[start + touched] for layer in states.layers]
+        layers = [layer[start + neighbours] for layer in states.layers]
         encoded = encoder.encode_beside(as_input(features[members], device), matrix, layers)[0]
         mean = encoded[:, : fitted.config.dim].cpu()
         transform = Frame(frame.rotations[own], frame.translations[own], frame.scales[own])
         return apply_frame(mean, torch.tensor([0, len(mean)]), transform)
 
 
-def as_input(features: Features, device: torch.device | str) -> torch.Tensor | SparseMatrix:
-    """Rows as an encoder multiplies them."""
-    if not sp.issparse(features):
-        return torch.from_numpy(np.ascontiguousarray(features)).to(device)
-    features = sp.csr_array(features)
-    features.sort_indices()
-    return SparseMatrix.from_scipy(features, device)
-
-
 def share_patches(membership: sp.csr_array, new: NewNodes) -> np.ndarray:
     """(num_new, num_patches) float32 shares of the patches in every new node, which add up to 1.
 
-    membership: (num_known, num_patches) the same of the known nodes. A node takes the shares of its known neighbours;
-    one that has none, those of the new neighbours that have some, and so on; one that none of these reach, all alike.
+    membership: (num_known, num_patches) the same of the known nodes. A new node takes the shares of its known
+    neighbours; without any, those of its new neighbours that have some, and so on; without a path to a known node all
+    are equal.
     """
     num_patches = membership.shape[1]
     shares = np.asarray((new.to_known @ membership).todense(), np.float64)
     missing = shares.sum(axis=1) == 0
     while missing.any():
-        heard = new.among[missing] @ shares
-        found = heard.sum(axis=1) > 0
+        from_neighbours = new.among[missing] @ shares
+        found = from_neighbours.sum(axis=1) > 0
         if not found.any():
             break
-        shares[np.flatnonzero(missing)[found]] = heard[found]
+        shares[np.flatnonzero(missing)[found]] = from_neighbours[found]
         missing = shares.sum(axis=1) == 0
     shares[missing] = 1.0
     return (shares / shares.sum(axis=1, keepdims=True)).astype(np.float32).reshape(-1, num_patches)

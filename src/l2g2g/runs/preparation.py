@@ -60,7 +60,7 @@ def pair_options(graph: GraphStore, config: Config) -> PairOptions:
 def make_model(
     num_columns: int, find_centre: Callable[[], tuple[np.ndarray, float]], num_patches: int, config: Config
 ) -> Autoencoder:
-    """The untrained model for features of so many columns. find_centre: see `feature_centre`; asked where needed."""
+    """The untrained model for features of so many columns. find_centre: of `FeatureFacts`, where it is needed."""
     mean, scale = find_centre() if config.feature_scaling == "centred" else (None, 1.0)
     if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
         mean, scale = None, 1.0

@@ -26,6 +26,7 @@ from l2g2g.neighbours.learned import nearest_learned, top_learned_links
 from l2g2g.neighbours.link_model import LinkModel
 from l2g2g.neighbours.search import Neighbours, SearchMethod, check_k, nearest, search_index
 from l2g2g.neighbours.top_links import TopLinks, top_links
+from l2g2g.options import check_choice
 from l2g2g.runs.artefact import Artefact
 from l2g2g.runs.record import read_columns_of, read_ids, read_known_pairs, read_vectors
 from l2g2g.runs.saved_model import read_config
@@ -135,10 +136,7 @@ class Published:
     def _factors(self, metric: str) -> ScoreFactors | None:
         if metric == "decoder":
             return factors_of(self.decoder, self.vectors)
-        if metric not in METRICS:
-            near = difflib.get_close_matches(metric, ALL_METRICS, n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
-            raise InputError(f"unknown metric '{metric}'; {hint}choose from {', '.join(ALL_METRICS)}")
+        check_choice("metric", metric, ALL_METRICS)
         return factors_by(self.vectors, metric)
 
     def _rows_in(self, table: EdgeTable, column: str) -> np.ndarray:
@@ -153,7 +151,9 @@ class Published:
     def _unknown(self, name: str) -> str:
         """Say that a node is not there, and which one may be meant."""
         close = near_names(name, self.node_ids)
-        hint = f"did you mean {' or '.join(repr(other) for other in close)}?" if close else _examples(self.node_ids)
+        hint = f"nodes are named like {', '.join(quoted(node_id) for node_id in self.node_ids[:3].tolist())}"
+        if close:
+            hint = f"did you mean {' or '.join(repr(other) for other in close)}?"
         return f"no node {name!r}; {hint}"
 
 
@@ -168,10 +168,6 @@ def near_names(name: str, node_ids: np.ndarray) -> list[str]:
     likely = [other for other in names if other[:2].lower() == lower[:2] or other[-2:].lower() == lower[-2:]]
     likely = [other for other in likely if abs(len(other) - len(name)) <= max(2, len(name) // 3)]
     return difflib.get_close_matches(name, likely[:50_000], n=2, cutoff=0.7)
-
-
-def _examples(node_ids: np.ndarray) -> str:
-    return f"nodes are named like {', '.join(quoted(node_id) for node_id in node_ids[:3].tolist())}"
 
 
 def publish(artefact: Artefact, name: str) -> Published:

@@ -24,7 +24,7 @@ _KIND = "held out pairs"
 
 
 def split_on_ranks(graph: GraphStore, communicator: Communicator, **how: Any) -> LinkSplit[Any]:
-    """The split of a graph, of which this rank has its part. how: as for `split_links`. Every rank must ask."""
+    """The split of a graph, of which this rank has its part. how: as for `split_links`. A collective call."""
     found = split_edges(graph, **how) if communicator.is_first else None
     if communicator.size == 1:
         assert found is not None
@@ -55,7 +55,7 @@ def share_split(split: LinkSplit[Any] | None, train: GraphStore, communicator: C
 
 
 def held_out_rows(split: LinkSplit[Any], nodes: np.ndarray, communicator: Communicator) -> sp.csr_array:
-    """(num_wanted, num_nodes) pattern of the held-out pairs of some nodes. Every rank must ask.
+    """(num_wanted, num_nodes) pattern of the held-out pairs of some nodes. A collective call.
 
     nodes: (num_wanted,) ascending; one process wants all.
     """

@@ -25,9 +25,8 @@ from l2g2g.runs.resources import peak_memory
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.rank_checkpoints import RankCheckpointWriter
-from l2g2g.training.row_shard import RowShard
 from l2g2g.training.rows import rank_bounds
-from l2g2g.training.shard import Shard, shared_parameters
+from l2g2g.training.shard import RowShard, Shard, shared_parameters
 
 # What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
 _ARCS_PER_ROW = 4
@@ -118,7 +117,7 @@ def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
 def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
     """For JSON: bytes that ranks send to others, by kind of message, each time it is sent: of all, of each; how often.
 
-    Empty for one process. Every rank must ask, because all are asked.
+    Empty for one process. A collective call.
     """
     return {
         kind.replace(" ", "_"): {
@@ -132,7 +131,7 @@ def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
 
 
 def describe_memory(shard: Shard) -> list[int]:
-    """Peak memory of every rank so far, in bytes; empty for one process. Every rank must ask."""
+    """Peak memory of every rank so far, in bytes; empty for one process. A collective call."""
     if shard.has_all:
         return []
     return [peak for (peak,) in shard.communicator.tell_all("count", [peak_memory()])]

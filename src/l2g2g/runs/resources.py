@@ -17,7 +17,7 @@ import torch
 
 from l2g2g.config import Config
 from l2g2g.core import instruction_set, is_built, set_backend, set_num_threads
-from l2g2g.errors import NO_NATIVE_CORE, ResourceError
+from l2g2g.errors import NO_NATIVE_CORE, ResourceError, first_line
 from l2g2g.runs.environment import available_cores
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.state import History
@@ -46,7 +46,7 @@ def prepare_torch(config: Config, num_nodes: int, num_edges: int) -> None:
     try:
         torch.empty(1, device=config.device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise ResourceError(f"device '{config.device}' cannot be used ({reason}); choose --device cpu") from error
 
 

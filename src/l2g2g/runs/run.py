@@ -84,7 +84,7 @@ class Run:
     rank_memory: list[int] = field(default_factory=list)
 
     def gathered(self, communicator: Communicator) -> Run:
-        """The same with the vectors of all nodes on the first rank, and none on the others. Every rank must ask."""
+        """The same with the vectors of all nodes on the first rank, and none on the others. A collective call."""
         vectors = SharedRows(communicator, "node vectors").on_first(torch.from_numpy(self.embedding))
         return replace(self, embedding=vectors.numpy())
 

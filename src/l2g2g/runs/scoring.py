@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 def score_validation(model: Autoencoder, pairs: Pairs, embedding: torch.Tensor) -> float:
-    """AUC of some pairs. embedding: as in `score_pairs`. Every rank must ask."""
+    """AUC of some pairs. embedding: as in `score_pairs`. A collective call."""
     return evaluate_links(embedding.cpu().numpy(), pairs, model.decoder.score).auc
 
 
@@ -38,7 +38,7 @@ def score_spectral(train: EdgeRows, validation: Pairs, config: Config) -> float 
     """AUC of the validation pairs by the baseline `spectral` at the dimension of a run, on the first rank.
 
     None where its eigenvectors do not converge or do not fit the limit of memory, and for a graph of so many edges that
-    they may take longer than training. Every rank must ask.
+    they may take longer than training. A collective call.
     """
     if train.num_edges > MOST_BASELINE_EDGES:
         _log.info("the spectral baseline is left out for large graphs: l2g2g evaluate --method spectral computes it")

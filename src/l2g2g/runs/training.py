@@ -228,7 +228,7 @@ class _Finished:
         return Inspection(self._score(pairs, self._embed()[0].cpu().numpy()))
 
     def _score(self, pairs: Pairs, vectors: np.ndarray) -> ScoredPairs | None:
-        """The pairs with their scores, on the first rank. vectors: as in `score_pairs`. Every rank must ask."""
+        """The pairs with their scores, on the first rank. vectors: as in `score_pairs`. A collective call."""
         setting = self.setting
         scores, every = score_pairs(vectors, pairs, setting.model.decoder.score), pairs.on_first()
         if not pairs.communicator.is_first:

@@ -15,12 +15,12 @@ from l2g2g.runs.choices import (
     TRIAL_EPOCHS,
     Choice,
     SpectralVectors,
+    adds_to_training,
     begin_choice,
     choose_blend,
     choose_negatives,
     find_spectral,
-    know_more,
-    may_be_near,
+    may_reach,
 )
 from l2g2g.training.report import OnEpoch
 
@@ -86,9 +86,9 @@ def _choose_structure(
     first = find(rough=True) if is_new else None
     rough = None if first is None else first.auc
     found = None
-    if first is not None and may_be_near(rough, short):
+    if first is not None and may_reach(rough, short):
         with clock.measure("choose"):
-            is_worth_it = know_more(first, candidate.score(validation), validation)
+            is_worth_it = adds_to_training(first, candidate.score(validation), validation)
         found = find() if is_worth_it else None
     choice = begin_choice(config, found).with_score("none, short", short).with_score("spectral, rough", rough)
     if not choice.may_blend(config) or (is_new and found is None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, cast, overload
+from typing import Protocol, cast, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,7 +54,7 @@ class Batch(Protocol):
 
 
 class Batches(Protocol):
-    """Batches that are gone through in order, once or twice an epoch."""
+    """Batches in order; an epoch iterates over them once or twice."""
 
     @property
     def is_block(self) -> bool:
@@ -114,7 +114,7 @@ class PatchBatch:
 
     @property
     def nodes(self) -> np.ndarray:
-        """(num_rows,) int64 node numbers of the rows; none stands twice in a patch."""
+        """(num_rows,) int64 node numbers of the rows, distinct within a patch."""
         return self.pairs.nodes
 
     @property
@@ -201,12 +201,11 @@ class KeptBytes:
 
 
 class PatchBatches(Sequence[PatchBatch]):
-    """Groups of patches as batches, gone through in order, once or twice an epoch.
+    """Groups of patches as batches in order; an epoch iterates over them once or twice.
 
-    A budget is spent on what saves most for its size: first what the encoder leaves of all batches for their gradient,
-    then the edges of batches, then their features; of each kind on those that come first, because batches are gone
-    through round and round, and what was used last is needed last. The rest is read when its turn comes, from a file
-    where it lies as it is needed; while one batch is worked on, the system reads the next.
+    The memory budget goes to what saves most time for its size: first the encoder's states of all batches, then the
+    edges of batches, then their features. The first batches are kept, because every pass begins with them. The others
+    are read from a cache file in each pass; while one batch is computed, the system reads the next.
 
     Args:
         source: The patches.
@@ -336,8 +335,10 @@ class PatchBatches(Sequence[PatchBatch]):
         table = FeatureTable.build(loaded.features, nodes, self.options.device, self.options.storage)
         if not self.options.propagate_once or self.options.drops_features:
             return table
-        how: dict[str, Any] = {"device": self.options.device, "storage": self.options.storage, "held": table.matrix}
-        inputs = prepare_input(loaded.edges.adjacency, loaded.features, **how)
+        options = self.options
+        inputs = prepare_input(
+            loaded.edges.adjacency, loaded.features, device=options.device, storage=options.storage, held=table.matrix
+        )
         self._propagated[place] = inputs.propagated
         return replace(table, matrix=cast(Tensor | SparseMatrix, inputs.features))
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from l2g2g.errors import InputError, Interrupted
+from l2g2g.errors import InputError, Interrupted, first_line
 from l2g2g.training.checkpoint import Checkpoint, CheckpointStore
 from l2g2g.training.state import LoopState
 
@@ -19,6 +19,39 @@ from l2g2g.training.state import LoopState
 USUAL_INTERVAL = 1.0
 _TIMES_ITS_COST = 100.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """Notes SIGINT and SIGTERM, so that the end of the epoch can act on them; a second one ends at once.
+
+    number: the one that came; None before.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note signals while the block runs."""
+        if threading.current_thread() is not threading.main_thread():  # elsewhere Python allows no handlers
+            yield
+            return
+        previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def interruption(self, epoch: int) -> Interrupted:
+        """What ends a training after an epoch that was saved; another rank may have got the signal."""
+        number = self.number or signal.SIGTERM
+        return Interrupted(number, f"interrupted after epoch {epoch}; --resume goes on from there")
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.number is not None:
+            raise Interrupted(number, "interrupted before the epoch ended; --resume goes on from the last checkpoint")
+        self.number = number
 
 
 class CheckpointWriter:
@@ -53,22 +86,15 @@ class CheckpointWriter:
         self.patient = patient
         self._due = time.perf_counter() + interval if patient else 0.0
         self._pending: Future[float] | None = None
-        self._signal: int | None = None
-        self._previous: dict[int, Any] = {}
+        self._signals = Signals()
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """During training: start the thread, and delay SIGINT and SIGTERM to the end of the epoch."""
-        with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as self._writer:
-            if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-                self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
-            try:
-                yield
-            finally:
-                for number, handler in self._previous.items():
-                    signal.signal(number, handler)
-        if self._signal is not None:  # it came after the last epoch
-            raise Interrupted(self._signal, "interrupted after training; --resume goes on from there")
+        with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as self._writer, self._signals.noted():
+            yield
+        if self._signals.number is not None:  # it came after the last epoch
+            raise Interrupted(self._signals.number, "interrupted after training; --resume goes on from there")
 
     def restore(self, state: LoopState) -> None:
         """Restore a fresh state from the checkpoint, if there is one."""
@@ -77,7 +103,7 @@ class CheckpointWriter:
         try:
             state.restore(self.found.tensors, self.found.values)
         except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            reason = first_line(error)
             raise InputError(f"{self.store.folder}: the checkpoint does not fit this training ({reason})") from error
         self.found = None  # its tensors are not needed any more
 
@@ -91,13 +117,12 @@ class CheckpointWriter:
     @property
     def is_interrupted(self) -> bool:
         """Whether a signal came."""
-        return self._signal is not None
+        return self._signals.number is not None
 
     def stop(self, state: LoopState) -> None:
         """Save, and raise `Interrupted` for the signal that came."""
         self._save_now(state)
-        number = self._signal or signal.SIGTERM
-        raise Interrupted(number, f"interrupted after epoch {state.epoch}; --resume goes on from there")
+        raise self._signals.interruption(state.epoch)
 
     def is_due(self) -> bool:
         """Whether a checkpoint is due."""
@@ -151,8 +176,3 @@ class CheckpointWriter:
             cost = self._copied + worked
             self.seconds += worked
             self._due = self._started + max(self.interval, _TIMES_ITS_COST * cost)
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        if self._signal is not None:  # the second signal ends at once
-            raise Interrupted(number, "interrupted before the epoch ended; --resume goes on from the last checkpoint")
-        self._signal = number

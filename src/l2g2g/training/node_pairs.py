@@ -171,10 +171,10 @@ class NodePairs:
             rows, columns = (np.concatenate(side) for side in zip(*reversed_arcs, strict=True))
             share = self.options.reversed_share / max(1, self._add_up(len(rows)))
             back = PairList(rows, columns, np.full(1, share, np.float32))
-        return self._name_nodes(pairs, fixed, back)
+        return self._to_places(pairs, fixed, back)
 
-    def _name_nodes(self, edges: PairList, negatives: _Negatives, back: PairList | None) -> OwnedPairs:
-        """The pairs of an epoch with places among the nodes whose vectors they need; in one process with nodes.
+    def _to_places(self, edges: PairList, negatives: _Negatives, back: PairList | None) -> OwnedPairs:
+        """The pairs of an epoch, on ranks with places among the nodes whose vectors they need instead of nodes.
 
         back: reversed arcs that are negatives too.
         """

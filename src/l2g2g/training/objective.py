@@ -77,7 +77,7 @@ class GlobalLoss(ABC):
     _placements: dict[bytes, Placement]
 
     def place(self, batch: Batch) -> Placement:
-        """Where the rows of a batch stand in the table."""
+        """The places of a batch's rows in the table."""
         patches = batch.patches.tobytes()  # a batch may be made anew
         if patches not in self._placements:
             self._placements[patches] = self.table.place(batch.nodes, self.shares(batch.patches))
@@ -310,7 +310,7 @@ def _accumulate_through(
 
 
 def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[Tensor]) -> Tensor:
-    """Stacked rows, those of the patch with the lowest number first. patches, sizes: of every batch, as they stand."""
+    """Stacked rows in the order of patch numbers. patches, sizes: of every batch, in the order of the rows."""
     numbers = np.concatenate(patches)
     if (np.diff(numbers) > 0).all():
         return rows
@@ -342,12 +342,13 @@ def _add_noise(
     mean, log_deviation = model.split(output)
     if log_deviation is None:
         return mean, mean.new_zeros(())
-    embedding = mean + _noise(batch, mean, settings.seed, epoch) * torch.exp(log_deviation)
+    noise = torch.from_numpy(gaussian_numbers(batch.nodes, mean.shape[1], seed=settings.seed, epoch=epoch))
+    embedding = mean + noise.to(mean) * torch.exp(log_deviation)
     return embedding, _divergence(mean, log_deviation, batch)
 
 
 class EncodedBatch:
-    """The aligned embeddings of a batch as training sees them, and the way of their gradient back to the encoder.
+    """The aligned embeddings of a batch as training sees them, and their backward pass through the encoder.
 
     Where the frame cannot change the loss nor its gradient it is not applied.
 
@@ -485,7 +486,3 @@ def _divergence(mean: Tensor, log_deviation: Tensor, batch: Batch) -> Tensor:
     for (low, high), size in zip(itertools.pairwise(batch.offsets.tolist()), batch.patch_sizes, strict=True):
         total = total + gaussian_divergence(mean[low:high], log_deviation[low:high], size) * size
     return total * batch.row_share
-
-
-def _noise(batch: Batch, like: Tensor, seed: int, epoch: int) -> Tensor:
-    return torch.from_numpy(gaussian_numbers(batch.nodes, like.shape[1], seed=seed, epoch=epoch)).to(like)

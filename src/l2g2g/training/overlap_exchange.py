@@ -30,7 +30,7 @@ class OverlapExchange:
         self.communicator, self.num_pairs = communicator, overlaps.num_pairs
         first_rank, second_rank = owners[overlaps.edges.numpy()].T if overlaps.num_pairs else np.empty((2, 0), np.int64)
         sizes = overlaps.sizes.numpy()
-        first, second = _entry_ranks(first_rank, sizes), _entry_ranks(second_rank, sizes)
+        first, second = np.repeat(first_rank, sizes), np.repeat(second_rank, sizes)  # of every shared node
         places = [
             _find_places(patch_set, owners == me, rows.numpy()) for rows in (overlaps.first_rows, overlaps.second_rows)
         ]
@@ -87,11 +87,6 @@ class OverlapExchange:
             packed = torch.zeros(0, packed_width(dim, **parts), device=device)
         gathered = self.communicator.all_gather("alignment", packed, self.pair_counts)
         return unpack_pairs(gathered[self.order.to(device)], dim, **parts)
-
-
-def _entry_ranks(pair_ranks: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """(num_shared,) the rank of a side of every shared node."""
-    return np.repeat(pair_ranks, sizes)
 
 
 def _find_places(patch_set: PatchSet, own: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -7,22 +7,16 @@ Encoders of single patches are on the rank that trains them, so they are gathere
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from torch import Tensor
 
-from l2g2g.errors import Interrupted
 from l2g2g.training.checkpoint import Checkpoint
-from l2g2g.training.checkpoint_writer import CheckpointWriter
+from l2g2g.training.checkpoint_writer import CheckpointWriter, Signals
 from l2g2g.training.shard import Shard
 from l2g2g.training.state import LoopState
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class RankCheckpointWriter:
@@ -35,7 +29,7 @@ class RankCheckpointWriter:
 
     def __init__(self, shard: Shard, writer: CheckpointWriter | None) -> None:
         self.shard, self.writer = shard, writer
-        self._signal: int | None = None
+        self._signals = Signals()
         shard.ask = self._ask
 
     @property
@@ -46,18 +40,8 @@ class RankCheckpointWriter:
     @contextmanager
     def watch(self) -> Iterator[None]:
         """During training: delay SIGINT and SIGTERM to the end of the epoch, on every rank."""
-        if self.writer is not None:
-            with self.writer.watch():
-                yield
-            return
-        previous = {}
-        if threading.current_thread() is threading.main_thread():
-            previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
-        try:
+        with self._signals.noted() if self.writer is None else self.writer.watch():
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def restore(self, state: LoopState) -> None:
         """Restore the state of every rank from the checkpoint, if there is one."""
@@ -77,8 +61,7 @@ class RankCheckpointWriter:
         self._gather_encoders(state)
         if self.writer is None:
             if interrupted:
-                number = self._signal or signal.SIGTERM
-                raise Interrupted(number, f"interrupted after epoch {state.epoch}; --resume goes on from there")
+                raise self._signals.interruption(state.epoch)
         elif interrupted:
             self.writer.stop(state)
         else:
@@ -93,7 +76,7 @@ class RankCheckpointWriter:
     def _ask(self) -> list[float]:
         """This rank's part of what is reduced with every epoch: whether it was interrupted, and whether to save."""
         if self.writer is None:
-            return [float(self._signal is not None), 0.0]
+            return [float(self._signals.number is not None), 0.0]
         return [float(self.writer.is_interrupted), float(self.writer.is_due())]
 
     def _gather_encoders(self, state: LoopState) -> None:
@@ -125,11 +108,6 @@ class RankCheckpointWriter:
                 communicator.all_reduce("encoders", tensor)
             gathered[name] = tensor
         return gathered
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        if self._signal is not None:  # the second signal ends at once
-            raise Interrupted(number)
-        self._signal = number
 
 
 def _pack(checkpoint: Checkpoint) -> bytes:

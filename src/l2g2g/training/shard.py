@@ -1,4 +1,4 @@
-"""Shard: the patches that one rank trains, and what it does together with the other ranks."""
+"""Shard: the patches or rows that one rank trains, and what it does together with the other ranks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from l2g2g.alignment.procrustes import PairMoments
 from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.local_rows import LocalRows
 from l2g2g.parallel.communicator import Communicator, MessageCount
 from l2g2g.parallel.node_directory import NodeDirectory
 from l2g2g.parallel.node_table import NodeTable, RangeOwners
@@ -59,13 +60,13 @@ class Shard:
 
     @cached_property
     def table(self) -> NodeTable:
-        """Rows of all nodes; a node is owned by the rank of its first patch. At first every rank must ask."""
+        """Rows of all nodes; a node is owned by the rank of its first patch. The first use is collective."""
         owners = RangeOwners(np.array([0, self.patch_set.num_nodes])) if self.has_all else self.directory
         return NodeTable(self.communicator, owners, self.nodes)
 
     @cached_property
     def directory(self) -> NodeDirectory:
-        """The owners of all nodes, of several ranks. At first every rank must ask."""
+        """The owners of all nodes, of several ranks. The first use is collective."""
         claims = np.empty(len(self.nodes), np.int64)
         for place in range(len(self.patches) - 1, -1, -1):  # from the end, so that the first patch is what stays
             claims[np.searchsorted(self.nodes, self._part.nodes_of(place))] = self.patches[place]
@@ -77,7 +78,7 @@ class Shard:
         return np.unique(self._part.global_nodes).astype(np.int64)
 
     def shares_of(self, patches: np.ndarray | None = None) -> np.ndarray:
-        """(num_rows,) how much every row of some patches here counts; see `PatchSet`. At first every rank must ask."""
+        """(num_rows,) how much every row of some patches here counts; see `PatchSet`. The first use is collective."""
         if self.has_all:
             return self.patch_set.shares_of(patches)
         places = np.searchsorted(self.patches, self.patches if patches is None else patches)
@@ -147,6 +148,32 @@ class Shard:
         total = torch.tensor(losses, dtype=torch.float64, device=self.communicator.device)
         self.communicator.all_reduce("losses", total)
         return [float(loss) for loss in total]
+
+
+class RowShard(Shard):
+    """The rows of this rank of a whole graph; the one patch is on every rank.
+
+    Args:
+        rows: The training edges of this rank's nodes.
+        patch_set: The whole graph as its only patch.
+    """
+
+    def __init__(self, rows: LocalRows, patch_set: PatchSet) -> None:
+        super().__init__(patch_set, rows.communicator, np.zeros(1, np.int64))
+        self.rows, self.patches = rows, np.array([0])
+        self.nodes = np.arange(rows.low, rows.high)
+        self._table = NodeTable(self.communicator, rows.owners, self.nodes)
+
+    @property
+    def table(self) -> NodeTable:
+        """Rows of all nodes, of which this rank holds those it owns."""
+        return self._table
+
+    @cached_property
+    def directory(self) -> NodeDirectory:
+        """The same owners as the table has."""
+        claims = np.full(len(self.nodes), self.communicator.rank)
+        return NodeDirectory(self.communicator, self.patch_set.num_nodes, self.nodes, claims)
 
 
 def shared_parameters(model: Autoencoder) -> list[torch.nn.Parameter]:

@@ -31,10 +31,10 @@ class SharedUnits:
         self._communicator = communicator
         self._bounds = num_nodes * np.arange(communicator.size + 1) // communicator.size
         rows = np.stack([nodes.astype(np.int64), degrees.astype(np.int64)], axis=1)
-        heard = ask_by_rank(communicator, _KIND, rows, self._ranks(nodes))[0].heard
+        received = ask_by_rank(communicator, _KIND, rows, self._ranks(nodes))[0].received
         self._low = int(self._bounds[communicator.rank])
         found = np.zeros(int(self._bounds[communicator.rank + 1]) - self._low, np.int64)
-        found[heard[:, 0] - self._low] = heard[:, 1]
+        found[received[:, 0] - self._low] = received[:, 1]
         weights = target_weights(sampling, found)
         largest = torch.tensor([float(weights.sum())], dtype=torch.float64, device=communicator.device)
         communicator.all_reduce(_KIND, largest)
@@ -47,14 +47,14 @@ class SharedUnits:
     def of(self, nodes: np.ndarray) -> np.ndarray:
         """(num_asked,) int64 units of some nodes."""
         question, places = ask_by_rank(self._communicator, _KIND, nodes.astype(np.int32), self._ranks(nodes))
-        return question.answer(np.diff(self._starts)[question.heard - self._low])[places]
+        return question.answer(np.diff(self._starts)[question.received - self._low])[places]
 
     def find(self, units: np.ndarray) -> np.ndarray:
         """(num_asked,) int32 the node to which each of some units belongs."""
         ranks = np.searchsorted(self._unit_bounds[1:], units, side="right")
         local = (units - self._unit_bounds[ranks]).astype(np.int32)  # a unit is below 2^31
         question, places = ask_by_rank(self._communicator, _KIND, local, ranks)
-        nodes = self._low + np.searchsorted(self._starts, question.heard, side="right") - 1
+        nodes = self._low + np.searchsorted(self._starts, question.received, side="right") - 1
         return question.answer(nodes.astype(np.int32))[places]
 
     def _ranks(self, nodes: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from l2g2g.core.pair_scores import score_inner_products
+from l2g2g.core import score_inner_products
 from l2g2g.models.decoders.base import Decoder, Factors
 from l2g2g.models.encoding import add_gradient
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges, can_score, reconstruction_gradient

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from l2g2g.core import native
-from l2g2g.core.tables import blank_table
+from l2g2g.core import blank_table, native
 from l2g2g.models.decoders.base import Decoder
 from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.sparse import runs_native
