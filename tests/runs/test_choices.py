@@ -13,6 +13,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.models.structure import fit_structure
+from l2g2g.parallel.communicator import LOCAL
 from l2g2g.runs import choices
 from l2g2g.runs.choices import (
     Choice,
@@ -25,6 +26,7 @@ from l2g2g.runs.choices import (
     know_more,
     needed_gain,
 )
+from l2g2g.runs.columns import Columns
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph
 from l2g2g.runs.rank_split import share_split
@@ -78,6 +80,11 @@ def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
     split = split_links(grid, seed=0)
     config = make_config("gae", preset="accurate", structure_width=32)
     assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
+
+
+def test_the_first_look_at_a_graph_with_features_knows_signs(documents):
+    graph = replace(documents, features=np.ones((documents.num_nodes, 3), np.float32))
+    assert Columns(graph, make_config("gae"), LOCAL).rough_spectral().is_signed
 
 
 @pytest.mark.slow

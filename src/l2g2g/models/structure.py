@@ -207,7 +207,9 @@ def fit_products(
             weighs = len(largest) > 0 and -lowest.value > float(largest[len(largest) // _QUARTER])
             if weighs or _crossing_share(multiply, first, lowest.vector, shared) >= _LEAST_CROSSING:
                 start = make_start(min(num_negative + MORE_VECTORS, num_large - 1))
-                negative = leading_eigenvectors(lambda table: -multiply(table), start, num_negative, shared=shared)
+                negative = leading_eigenvectors(
+                    lambda table: -multiply(table), start, num_negative, shared=shared, **how
+                )
                 found.append(negative.negated())
     least = shared.lowest(float(safe.min(initial=np.inf)))
     leading = np.sqrt(np.where(strengths > 0, strengths, least) / max(large_strength, 1e-30))

@@ -32,17 +32,20 @@ class Columns:
 
     def for_spectral(self) -> StructureMap:
         """Columns that spectral vectors are chosen from, with negative eigenvalues where these matter."""
-        config = self._config
-        width = config.spectral_width(self.num_features)
-        return self._find(width, num_negative=min(config.dim, width) if config.can_be_signed else 0)
+        width = self._config.spectral_width(self.num_features)
+        return self._find(width, num_negative=self._num_negative(width))
 
     def rough_spectral(self) -> StructureMap:
         """The same not yet converged, in a few passes over the graph."""
-        return self._fit(self._config.spectral_width(self.num_features), rough=True)
+        width = self._config.spectral_width(self.num_features)
+        return self._fit(width, num_negative=self._num_negative(width), rough=True)
 
     def for_encoder(self, width: int) -> StructureMap | None:
         """Columns of this width that an encoder reads, where as many are found already; None otherwise."""
         return next((found.leading(width) for known, found in self._found.items() if known >= width), None)
+
+    def _num_negative(self, width: int) -> int:
+        return min(self._config.dim, width) if self._config.can_be_signed else 0
 
     def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:
