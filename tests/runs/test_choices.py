@@ -12,6 +12,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import fit_structure
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.runs import choices
@@ -80,6 +81,19 @@ def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
     split = split_links(grid, seed=0)
     config = make_config("gae", preset="accurate", structure_width=32)
     assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
+
+
+def test_where_only_degrees_say_anything_one_eigenvector_is_enough():
+    generator = np.random.default_rng(0)
+    wanted = generator.pareto(3, 1500) + 0.5
+    ends = generator.choice(1500, (2, 3000), p=wanted / wanted.sum())
+    graph = Graph.from_arcs(*ends[:, ends[0] != ends[1]], num_nodes=1500, name="degrees")
+    split = split_links(graph, seed=0)
+    structure, config = fit_structure(split.train.adjacency, 64), make_config("gae")
+    found = find_spectral(structure, 0, split.validation, config)
+    assert (found.width, found.inputs.num_columns) == (1, 2)
+    ends = choices._PairEnds.of(structure, split.validation, SharedRows())
+    assert found.auc > choices._best_of_width(ends, 16, config)[0] + 0.03
 
 
 def test_the_first_look_at_a_graph_with_features_knows_signs(documents):
