@@ -73,6 +73,7 @@ class SpectralVectors:
         slope: What makes inner products of vectors with mean square length 1 log-odds.
         num_edges: Validation edges.
         scores: (num_pairs,) of the validation pairs of all ranks, on the first one; None where there are none.
+        is_coded: Whether small components have codes instead of zeros, see `StructureMap.coded`.
     """
 
     inputs: InputMap
@@ -84,6 +85,7 @@ class SpectralVectors:
     slope: float = 1.0
     num_edges: int = 0
     scores: np.ndarray | None = None
+    is_coded: bool = False
 
     @property
     def is_signed(self) -> bool:
@@ -96,7 +98,8 @@ class SpectralVectors:
 
     def refitted(self, structure: StructureMap, config: Config, communicator: Communicator = LOCAL) -> SpectralVectors:
         """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
-        inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
+        chosen = structure.leading(self.width, signed=self.is_signed)
+        inputs = replace(self.inputs, structure=(chosen.coded() if self.is_coded else None) or chosen)
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
         weights = inputs, self.eigenvalue_power, self.slope, SharedRows(communicator)
@@ -171,9 +174,18 @@ def find_spectral(
     signed = structure.is_signed and config.decoder == "signed"
     auc: float | None = None
     width, row_power, power = most, _ROW_POWER, _EIGENVALUE_POWER
+    is_coded = False
     if validation is not None:
         ends = _PairEnds.of(structure, validation, shared)
-        auc, width, signed, row_power, power = _find_best(ends, _widths(most), config)
+        found = _find_best(ends, _widths(most), config)
+        coded = structure.leading(min(LEAST_WIDTH, most)).coded()
+        if coded is not None:
+            coded_ends = _PairEnds.of(coded, validation, shared)
+            better = _find_best(coded_ends, [min(LEAST_WIDTH, most)], config)
+            is_coded = better[0] > found[0] + needed_gain(found[0], validation.num_edges)
+            if is_coded:
+                structure, ends, found = coded, coded_ends, better
+        auc, width, signed, row_power, power = found
     chosen = structure.leading(width, signed=signed)
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
@@ -182,7 +194,7 @@ def find_spectral(
         return SpectralVectors(inputs, model, auc, row_power, power, width)
     ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
     slope, scores = _calibrate(model, ends, row_power)
-    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, validation.num_edges, scores)
+    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, validation.num_edges, scores, is_coded)
 
 
 @dataclass(frozen=True, eq=False)
