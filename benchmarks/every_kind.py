@@ -7,7 +7,7 @@ Usage:
     python benchmarks/every_kind.py scorers docs/results/every-kind.jsonl docs/results/every-kind-auto.jsonl
 
 `run` writes a line of `l2g2g evaluate ... --json` for every method and seed, small graphs first, and goes on where it
-was stopped: what has a line is not run again. `bipartite` and `grid` are generated here.
+was stopped: what has a line is not run again. The graphs of `GENERATED` are made here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
+import networkx
 import numpy as np
 
 BASELINES = ("spectral", "adamic-adar", "common-neighbours", "preferential-attachment", "l3")
@@ -74,7 +76,32 @@ def grid_edges(side: int = 60, *, gone: float = 0.05, seed: int = 0) -> np.ndarr
     return edges[np.random.default_rng(seed).random(len(edges)) >= gone]
 
 
-GENERATED = {"bipartite": bipartite_edges, "grid": grid_edges}
+def component_edges(seed: int = 20, *, count: int = 500) -> np.ndarray:
+    """(num_edges, 2) many components of 2 to 10 nodes: random trees with three fifths of all other edges."""
+    generator, edges, first = np.random.default_rng(seed), [], 0
+    for _ in range(count):
+        size = int(generator.integers(2, 11))
+        edges += [(first + node, first + int(generator.integers(0, node))) for node in range(1, size)]
+        pairs = [(node, other) for node in range(size) for other in range(node)]
+        edges += [(first + node, first + other) for node, other in pairs if generator.random() < 0.6]
+        first += size
+    return np.unique(np.sort(edges, axis=1), axis=0)
+
+
+def networkx_edges(name: str, *settings: float) -> np.ndarray:
+    """(num_edges, 2) of a generator of networkx."""
+    return np.array(getattr(networkx, name)(*settings, seed=1).edges())
+
+
+GENERATED = {
+    "bipartite": bipartite_edges,
+    "grid": grid_edges,
+    "components": component_edges,
+    "attachment": partial(networkx_edges, "barabasi_albert_graph", 4000, 3),
+    "clustered": partial(networkx_edges, "powerlaw_cluster_graph", 4000, 4, 0.6),
+    "small-world": partial(networkx_edges, "watts_strogatz_graph", 3000, 8, 0.1),
+    "caveman": partial(networkx_edges, "relaxed_caveman_graph", 150, 12, 0.15),
+}
 
 
 def run(options: argparse.Namespace) -> None:

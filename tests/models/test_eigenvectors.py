@@ -36,6 +36,7 @@ def test_what_has_not_converged_is_dropped_or_kept_as_a_first_impression():
     few = {"tolerance": 1e-6, "max_passes": 8}
     dropped = leading_eigenvectors(lambda table: matrix @ table, start(400, 6), 5, **few)
     assert len(dropped.values) < 5
+    assert dropped.num_dropped == 5 - len(dropped.values)
     rough = leading_eigenvectors(lambda table: matrix @ table, start(400, 6), 5, **few, keep_all=True)
     assert len(rough.values) == 5
     assert rough.num_passes <= 8

@@ -7,7 +7,10 @@ import scipy.sparse as sp
 from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.features import append_columns
 from l2g2g.models.node_states import weigh_nodes
-from l2g2g.models.structure import blend_factor, fit_structure
+from l2g2g.models.shared_rows import SharedRows
+from l2g2g.models.structure import _draw_codes, blend_factor, fit_structure
+
+from ..parallel.threads import run_ranks
 
 
 def without_loops(adjacency):
@@ -73,6 +76,44 @@ def test_small_components_get_their_degree_and_no_eigenvector():
     assert rest[:100, 0] == pytest.approx(grid[0, 0] / np.sqrt(2), rel=1e-4)  # degree 1; a corner of the grid has 2
     assert rest[100:250, 0] == pytest.approx(grid[0, 0], rel=1e-4)
     assert np.isfinite(rest).all()
+
+
+def test_codes_tell_small_components_apart():
+    triangle = np.ones((3, 3)) - np.eye(3)
+    graph = sp.csr_array(sp.block_diag([grid_graph(20), *[triangle] * 40, np.zeros((2, 2))])).astype(np.float32)
+    structure = fit_structure(graph, 16)
+    coded = structure.coded()
+    for found, known in ((coded.columns[:400], structure.columns[:400]), (coded.columns[-2:], structure.columns[-2:])):
+        assert (found == known).all()
+    rows = coded.columns[400:-2, 1:-1]
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(coded.columns[400:-2, 0], rel=1e-5)
+    products = (rows[::3] @ rows.T).reshape(40, 40, 3) / float(coded.columns[400, 0]) ** 2
+    assert np.diagonal(products) == pytest.approx(1, rel=1e-5)
+    assert products[~np.eye(40, dtype=bool)].max() < 0.99
+    assert abs(products[~np.eye(40, dtype=bool)].mean()) < 0.1
+    assert coded.coded() is None
+    assert fit_structure(grid_graph(12), 16).coded() is None
+
+
+def test_ranks_draw_the_codes_of_one_process():
+    """One process numbers components as it likes, ranks by their lowest node."""
+    numbers, lowest, is_coded = np.array([7, 7, 2, 9, 2]), np.array([0, 0, 2, 3, 2]), np.arange(5) != 3
+    alone = _draw_codes(numbers, is_coded, 5, SharedRows(), seed=1)
+    assert alone[0] == alone[1] != alone[2] == alone[4]
+    assert alone[3] == 0
+
+    def draw(communicator):
+        own = slice(0, 2) if communicator.is_first else slice(2, 5)
+        return _draw_codes(lowest[own], is_coded[own], 5, SharedRows(communicator), seed=1)
+
+    assert (np.concatenate(run_ranks(2, draw)) == alone).all()
+    assert _draw_codes(numbers, is_coded, 200, SharedRows(), seed=1) is None
+
+
+def test_the_degree_stays_the_first_of_many_eigenvectors_of_the_eigenvalue_one():
+    structure = fit_structure(sp.csr_array(sp.block_diag([grid_graph(5)] * 12)).astype(np.float32), 16)
+    assert structure.eigenvalues.max() == 1
+    assert (structure.leading(1).columns[:, 0] == structure.columns[:, 0]).all()
 
 
 def test_two_large_components_are_told_apart():

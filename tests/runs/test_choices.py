@@ -12,7 +12,9 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import fit_structure
+from l2g2g.parallel.communicator import LOCAL
 from l2g2g.runs import choices
 from l2g2g.runs.choices import (
     Choice,
@@ -25,6 +27,7 @@ from l2g2g.runs.choices import (
     fit_log_odds,
     needed_gain,
 )
+from l2g2g.runs.columns import Columns
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph
 from l2g2g.runs.rank_split import share_split
@@ -78,6 +81,49 @@ def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
     split = split_links(grid, seed=0)
     config = make_config("gae", preset="accurate", structure_width=32)
     assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
+
+
+def test_where_only_degrees_say_anything_one_eigenvector_is_enough():
+    generator = np.random.default_rng(0)
+    wanted = generator.pareto(3, 1500) + 0.5
+    ends = generator.choice(1500, (2, 3000), p=wanted / wanted.sum())
+    graph = Graph.from_arcs(*ends[:, ends[0] != ends[1]], num_nodes=1500, name="degrees")
+    split = split_links(graph, seed=0)
+    structure, config = fit_structure(split.train.adjacency, 64), make_config("gae")
+    found = find_spectral(structure, 0, split.validation, config)
+    assert (found.width, found.inputs.num_columns) == (1, 2)
+    ends = choices._PairEnds.of(structure, split.validation, SharedRows())
+    assert found.auc > choices._best_of_width(ends, 16, config)[0] + 0.03
+
+
+@pytest.fixture(scope="module")
+def islands_of_ten():
+    """Two hundred components of ten nodes, each a ring with four chords, and a larger ring."""
+    ring = np.arange(10)
+    sources, targets = np.append(ring, [0, 1, 2, 3]), np.append((ring + 1) % 10, [5, 6, 7, 8])
+    shift = 10 * np.arange(200)[:, None]
+    larger = 2000 + np.arange(14)
+    ends = np.append(sources + shift, larger), np.append(targets + shift, np.roll(larger, 1))
+    return Graph.from_arcs(*ends, num_nodes=2014, name="islands")
+
+
+def test_many_small_components_are_told_apart_by_codes(islands_of_ten, tmp_path):
+    split, config = split_links(islands_of_ten, seed=0), make_config("gae")
+    found = find_spectral(fit_structure(split.train.adjacency, 64), 0, split.validation, config)
+    assert found.is_coded
+    assert found.auc > 0.95
+    model = GAE(structure="spectral").fit(islands_of_ten)
+    model.save(tmp_path)
+    assert (GAE.load(tmp_path).embedding_ == model.embedding_).all()
+    directions = model.embedding_ / np.linalg.norm(model.embedding_, axis=1, keepdims=True)
+    products = directions[:2000:10] @ directions[5:2000:10].T
+    assert np.diagonal(products).min() > 0.99
+    assert np.median(products) < 0.9
+
+
+def test_the_first_look_at_a_graph_with_features_knows_signs(documents):
+    graph = replace(documents, features=np.ones((documents.num_nodes, 3), np.float32))
+    assert Columns(graph, make_config("gae"), LOCAL).rough_spectral().is_signed
 
 
 @pytest.mark.slow

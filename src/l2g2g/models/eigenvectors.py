@@ -33,12 +33,14 @@ class Eigenvectors:
         values: (count,) eigenvalues.
         residuals: (count,) lengths of M u - value · u.
         num_passes: Products with the matrix that it took.
+        num_dropped: Wanted vectors that had not converged.
     """
 
     vectors: Tensor
     values: Tensor
     residuals: Tensor
     num_passes: int
+    num_dropped: int
 
     def negated(self) -> Eigenvectors:
         """The same as eigenvectors of minus the matrix."""
@@ -93,7 +95,8 @@ def leading_eigenvectors(
         basis = _orthonormal(basis, shared)
         num_passes += degree - 1
     good = torch.nonzero((residuals <= tolerance) | keep_all).flatten()
-    return Eigenvectors(basis[:, good].contiguous(), values[good], residuals[good], num_passes)
+    num_dropped = len(residuals) - len(good)
+    return Eigenvectors(basis[:, good].contiguous(), values[good], residuals[good], num_passes, num_dropped)
 
 
 def _is_done(

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from l2g2g.core.randomness import Purpose, torch_generator
+from l2g2g.core.randomness import Purpose, mix_words, random_words, stream_key, torch_generator
 from l2g2g.core.torch_threads import one_torch_thread
 from l2g2g.models.components import large_components
 from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
@@ -27,6 +27,8 @@ _LEAST_CROSSING = 0.9  # of the edges of a graph that counts as nearly bipartite
 _ROUGH_PASSES = 8
 _QUARTER = 4  # negative eigenvalues may matter where one has a larger magnitude than all but a quarter of the largest
 _LARGE_SHARE = 0.01  # of the nodes: smaller components get no eigenvectors, unless there is no larger one
+_CODED_SHARE = 0.05  # of the nodes, with an edge but in small components: fewer are not worth codes
+_WORD_BITS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,9 @@ class StructureMap:
         span: (low, high) the nodes whose rows this rank of several found; None where all rows are here.
         nodes: (num_rows,) ascending, the nodes of the rows that are here: the span and those that were fetched; None
             for all nodes.
+        codes: (num_owned,) uint64 random bits of the small component of each node, 0 for nodes in large ones or
+            without edges; None where few nodes have them.
+        num_dropped: Wanted eigenvectors that had not converged in the passes that are allowed.
     """
 
     columns: np.ndarray
@@ -53,6 +58,8 @@ class StructureMap:
     num_passes: int = 0
     span: tuple[int, int] | None = None
     nodes: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    num_dropped: int = 0
 
     @property
     def is_signed(self) -> bool:
@@ -67,6 +74,22 @@ class StructureMap:
             return self
         columns = self.columns[:, np.append(chosen, -1)]
         return replace(self, columns=columns, eigenvalues=self.eigenvalues[chosen])
+
+    def coded(self) -> StructureMap | None:
+        """The same with random signs in place of the zeros of small components; None where there are no codes.
+
+        The signs are those of the component, so its nodes are alike and unlike others; their rows are sqrt(2) times as
+        long as the first column alone. To be asked for before rows of other ranks are fetched.
+        """
+        width = len(self.eigenvalues)
+        if self.codes is None or width < 2:
+            return None
+        rows = np.flatnonzero(self.codes)
+        columns, heights = self.columns.copy(), self.columns[rows, 0] / np.float32((width - 1) ** 0.5)
+        for place in range(1, width):
+            bits = random_words(self.codes[rows], place // _WORD_BITS) >> np.uint64(place % _WORD_BITS)
+            columns[rows, place] = np.where(bits & np.uint64(1), heights, -heights)
+        return replace(self, columns=columns, codes=None)
 
     def rows_of(self, nodes: np.ndarray | slice) -> np.ndarray:
         """(num_rows, width + 1) the columns of some nodes, which must be here."""
@@ -95,7 +118,8 @@ class StructureMap:
         fetched = shared.fetch(torch.from_numpy(self.found_rows), np.concatenate(parts)).numpy()
         before = len(parts[0])
         columns = np.concatenate([fetched[:before], self.found_rows, fetched[before:]])
-        return replace(self, columns=columns, nodes=np.concatenate([parts[0], np.arange(low, high), parts[1]]))
+        nodes = np.concatenate([parts[0], np.arange(low, high), parts[1]])
+        return replace(self, columns=columns, nodes=nodes, codes=None)
 
     def on_first(self, shared: SharedRows) -> StructureMap:
         """The same with the rows of all nodes on the first rank, and of no node on the others. A collective call."""
@@ -104,7 +128,7 @@ class StructureMap:
         communicator = shared.communicator
         counts = [high - low for low, high in communicator.tell_all("structure", self.span)]
         rows = communicator.gather("structure", torch.from_numpy(np.ascontiguousarray(self.found_rows)), counts)
-        return replace(self, columns=rows.numpy(), span=None, nodes=None)
+        return replace(self, columns=rows.numpy(), span=None, nodes=None, codes=None)
 
     def extend(self, weights: sp.csr_array, degrees: np.ndarray) -> np.ndarray:
         """(num_new, width + 1) columns of new nodes.
@@ -158,7 +182,8 @@ def fit_products(
     sqrt(degree) is an eigenvector of every graph with the eigenvalue 1, and the first column, also of nodes in small
     components: an inner product with it is the score that a degree alone gives. A component of its own adds another
     eigenvalue of 1, so a graph with many small ones would have no others; the rest of the columns are those of
-    the components with at least a hundredth of the nodes, or of the largest, orthogonal to the first column.
+    the components with at least a hundredth of the nodes, or of the largest, orthogonal to the first column. Where many
+    nodes are in small ones, these get codes, from which `StructureMap.coded` makes columns that tell them apart.
 
     num_negative: eigenvectors with the lowest eigenvalues, sought besides where they may matter: where the graph is
     nearly bipartite, or the lowest eigenvalue is of larger magnitude than three quarters of the largest ones.
@@ -170,6 +195,7 @@ def fit_products(
     num_nodes = round(shared.sums(float(len(components)))[0])
     low, high = span or (0, num_nodes)
     is_large, num_large = large_components(components, _LARGE_SHARE, shared)
+    codes = _draw_codes(components, ~is_large & (strengths > 0), num_nodes, shared, seed=seed)
     del components
     safe = np.where(strengths > 0, strengths, 1.0)
     inner = torch.from_numpy((is_large * np.sqrt((strengths + 1) / safe)).astype(np.float32))[:, None]
@@ -203,7 +229,9 @@ def fit_products(
             weighs = len(largest) > 0 and -lowest.value > float(largest[len(largest) // _QUARTER])
             if weighs or _crossing_share(multiply, first, lowest.vector, shared) >= _LEAST_CROSSING:
                 start = make_start(min(num_negative + MORE_VECTORS, num_large - 1))
-                negative = leading_eigenvectors(lambda table: -multiply(table), start, num_negative, shared=shared)
+                negative = leading_eigenvectors(
+                    lambda table: -multiply(table), start, num_negative, shared=shared, **how
+                )
                 found.append(negative.negated())
     least = shared.lowest(float(safe.min(initial=np.inf)))
     leading = np.sqrt(np.where(strengths > 0, strengths, least) / max(large_strength, 1e-30))
@@ -213,7 +241,8 @@ def fit_products(
         vectors = part.vectors[:, good] * part.values[good].abs().sqrt()
         vectors *= shared.largest(vectors).sign()  # either sign would do
         spectral.append(vectors.numpy())
-        values.append(part.values[good].numpy())
+        # Rounding must not put another eigenvalue of 1 before that of the first column.
+        values.append(part.values[good].clamp(-1, 1).numpy())
     degrees = np.log1p(num_neighbours)
     mean, spread = _mean_and_spread(degrees, num_nodes, shared)
     columns = np.empty((high - low, sum(part.shape[1] for part in spectral) + 1), np.float32)
@@ -222,8 +251,22 @@ def fit_products(
     columns[:, -1] = (degrees - mean) / spread
     eigenvalues = np.concatenate(values)
     num_passes += sum(part.num_passes for part in found)
+    num_dropped = sum(part.num_dropped for part in found)
     where: dict[str, Any] = {} if shared.has_all else {"span": (low, high), "nodes": np.arange(low, high)}
-    return StructureMap(columns, eigenvalues, mean, spread, num_passes, **where)
+    return StructureMap(columns, eigenvalues, mean, spread, num_passes, codes=codes, num_dropped=num_dropped, **where)
+
+
+def _draw_codes(
+    components: np.ndarray, is_coded: np.ndarray, num_nodes: int, shared: SharedRows, *, seed: int
+) -> np.ndarray | None:
+    """The codes of a `StructureMap`. is_coded: (num_owned,) whether a node has one."""
+    if shared.sums(float(is_coded.sum()))[0] < _CODED_SHARE * num_nodes:
+        return None
+    if shared.has_all:  # ranks know a component by its lowest node
+        _, lowest, places = np.unique(components, return_index=True, return_inverse=True)
+        components = lowest[places]
+    key = np.uint64(stream_key(seed, Purpose.STRUCTURE))
+    return np.where(is_coded, mix_words(key + components.astype(np.uint64)), np.uint64(0))
 
 
 def _mean_and_spread(values: np.ndarray, num_nodes: int, shared: SharedRows) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -38,6 +37,7 @@ _ROUGHLY_NEAR = 0.05  # the same for approximate ones, found in a few passes ove
 _ROW_POWERS = (0.0, 0.5, 1.0)
 _EIGENVALUE_POWERS = (0.0, 1.5)
 LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
+_NARROW_WIDTHS = (4, 1)  # tried too, as nearly all may be: one alone scores a pair by the product of its degrees
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
 
 _Best = tuple[float, int, bool, float, float]  # AUC, eigenvectors, whether signs count, both powers
@@ -73,6 +73,7 @@ class SpectralVectors:
         slope: What makes inner products of vectors with mean square length 1 log-odds.
         num_edges: Validation edges.
         scores: (num_pairs,) of the validation pairs of all ranks, on the first one; None where there are none.
+        is_coded: Whether small components have codes instead of zeros, see `StructureMap.coded`.
     """
 
     inputs: InputMap
@@ -84,6 +85,7 @@ class SpectralVectors:
     slope: float = 1.0
     num_edges: int = 0
     scores: np.ndarray | None = None
+    is_coded: bool = False
 
     @property
     def is_signed(self) -> bool:
@@ -96,7 +98,8 @@ class SpectralVectors:
 
     def refitted(self, structure: StructureMap, config: Config, communicator: Communicator = LOCAL) -> SpectralVectors:
         """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
-        inputs = replace(self.inputs, structure=structure.leading(self.width, signed=self.is_signed))
+        chosen = structure.leading(self.width, signed=self.is_signed)
+        inputs = replace(self.inputs, structure=(chosen.coded() if self.is_coded else None) or chosen)
         model = make_autoencoder(config, inputs.num_columns, 1)
         model.decoder.load_state_dict(self.model.decoder.state_dict())
         weights = inputs, self.eigenvalue_power, self.slope, SharedRows(communicator)
@@ -171,9 +174,18 @@ def find_spectral(
     signed = structure.is_signed and config.decoder == "signed"
     auc: float | None = None
     width, row_power, power = most, _ROW_POWER, _EIGENVALUE_POWER
+    is_coded = False
     if validation is not None:
         ends = _PairEnds.of(structure, validation, shared)
-        auc, width, signed, row_power, power = _find_best(ends, most, config)
+        found = _find_best(ends, _widths(most), config)
+        coded = structure.leading(min(LEAST_WIDTH, most)).coded()
+        if coded is not None:
+            coded_ends = _PairEnds.of(coded, validation, shared)
+            better = _find_best(coded_ends, [min(LEAST_WIDTH, most)], config)
+            is_coded = better[0] > found[0] + needed_gain(found[0], validation.num_edges)
+            if is_coded:
+                structure, ends, found = coded, coded_ends, better
+        auc, width, signed, row_power, power = found
     chosen = structure.leading(width, signed=signed)
     inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
     settings = _spectral_settings(config, is_signed=chosen.is_signed)
@@ -182,7 +194,7 @@ def find_spectral(
         return SpectralVectors(inputs, model, auc, row_power, power, width)
     ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
     slope, scores = _calibrate(model, ends, row_power)
-    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, validation.num_edges, scores)
+    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, validation.num_edges, scores, is_coded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,25 +223,40 @@ class _PairEnds:
         return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), pairs)
 
 
-def _find_best(ends: _PairEnds, most: int, config: Config) -> _Best:
-    """What separates the validation pairs best. most: eigenvectors at most. Each rank scores its own pairs."""
-    structure, pairs = ends.structure, ends.pairs
-    widths = sorted({min(LEAST_WIDTH, most), most})
-    signs = (False, True) if structure.is_signed and config.can_be_signed else (False,)
-    best: _Best | None = None
-    for signed, width, row_power in itertools.product(signs, widths, _ROW_POWERS):
-        columns = structure.leading(width, signed=signed)
-        rows = scale_rows(columns.columns, row_power)[:, :-1].astype(np.float64)
-        products, values = rows[ends.sources] * rows[ends.targets], columns.eigenvalues.astype(np.float64)
-        for power in _EIGENVALUE_POWERS:
-            scores = products @ (np.sign(values) * np.abs(values) ** (2 * power))
-            auc = judge_scores(pairs, pairs.gather(scores)).auc
-            # More eigenvectors fit the validation pairs a little better even where they are noise.
-            margin = 0.0 if best is None or width <= best[1] else needed_gain(best[0], pairs.num_edges)
-            if best is None or auc > best[0] + margin:
-                best = auc, width, signed, row_power, power
-    assert best is not None
+def _widths(most: int) -> list[int]:
+    """How many eigenvectors are tried, the usual number first. most: eigenvectors at most."""
+    usual = min(LEAST_WIDTH, most)
+    return [usual, *(width for width in _NARROW_WIDTHS if width < usual), *([most] if most > usual else [])]
+
+
+def _find_best(ends: _PairEnds, widths: list[int], config: Config) -> _Best:
+    """What tells the validation pairs apart best. widths: the usual one first. Each rank scores its own pairs."""
+    usual, *others = (_best_of_width(ends, width, config) for width in widths)
+    best, num_edges = usual, ends.pairs.num_edges
+    for found in others:
+        # Fewer eigenvectors stand in for the usual ones only where these are noise. More of them fit the validation
+        # pairs a little better even where they are noise.
+        is_narrow = found[1] < usual[1]
+        known = usual[0] if is_narrow else best[0]
+        if found[0] > known + needed_gain(known, num_edges) and not (is_narrow and found[0] <= best[0]):
+            best = found
     return best
+
+
+def _best_of_width(ends: _PairEnds, width: int, config: Config) -> _Best:
+    """The best signs and scalings of so many eigenvectors."""
+    structure, pairs = ends.structure, ends.pairs
+    tried: list[_Best] = []
+    for signed in (False, True) if structure.is_signed and config.can_be_signed else (False,):
+        columns = structure.leading(width, signed=signed)
+        values = columns.eigenvalues.astype(np.float64)
+        for row_power in _ROW_POWERS:
+            rows = scale_rows(columns.columns, row_power)[:, :-1].astype(np.float64)
+            products = rows[ends.sources] * rows[ends.targets]
+            for power in _EIGENVALUE_POWERS:
+                scores = products @ (np.sign(values) * np.abs(values) ** (2 * power))
+                tried.append((judge_scores(pairs, pairs.gather(scores)).auc, width, signed, row_power, power))
+    return max(tried, key=lambda each: each[0])
 
 
 def _spectral_settings(config: Config, *, is_signed: bool) -> Config:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from l2g2g.config import Config
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.inputs import InputMap, fit_source
@@ -10,6 +12,8 @@ from l2g2g.parallel.communicator import Communicator
 from l2g2g.runs.ranks import share_inputs
 from l2g2g.training.rows import TrainingRows
 from l2g2g.training.whole_pass import RowSource
+
+_log = logging.getLogger(__name__)
 
 
 class Columns:
@@ -32,21 +36,27 @@ class Columns:
 
     def for_spectral(self) -> StructureMap:
         """Columns that spectral vectors are chosen from, with negative eigenvalues where these matter."""
-        config = self._config
-        width = config.spectral_width(self.num_features)
-        return self._find(width, num_negative=min(config.dim, width) if config.can_be_signed else 0)
+        width = self._config.spectral_width(self.num_features)
+        return self._find(width, num_negative=self._num_negative(width))
 
     def rough_spectral(self) -> StructureMap:
         """The same not yet converged, in a few passes over the graph."""
-        return self._fit(self._config.spectral_width(self.num_features), rough=True)
+        width = self._config.spectral_width(self.num_features)
+        return self._fit(width, num_negative=self._num_negative(width), rough=True)
 
     def for_encoder(self, width: int) -> StructureMap | None:
         """Columns of this width that an encoder reads, where as many are found already; None otherwise."""
         return next((found.leading(width) for known, found in self._found.items() if known >= width), None)
 
+    def _num_negative(self, width: int) -> int:
+        return min(self._config.dim, width) if self._config.can_be_signed else 0
+
     def _find(self, width: int, **how: int) -> StructureMap:
         if width not in self._found:
-            self._found[width] = self._fit(width, **how)
+            found = self._found[width] = self._fit(width, **how)
+            if found.num_dropped:
+                said = "%s: %d wanted eigenvectors are left out: they had not converged after %d passes over the graph"
+                _log.info(said, self._graph.name, found.num_dropped, found.num_passes)
         return self._found[width]
 
     def _fit(self, width: int, **how: int) -> StructureMap:
