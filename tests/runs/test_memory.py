@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
 from l2g2g.runs import memory
+from l2g2g.runs.budget import StoredSizes, find_needs
 
 # Peak above what the process held before, after a small training that loads all code.
 MEASURE = """
@@ -97,3 +99,12 @@ def test_structural_columns_count_dimensions_negative_eigenvalues_and_spectral_v
     assert wide.kept == 4 * (64 + 1 + 128 + 128 + 1)
     assert count(has_features=False, dim=128, structure="none").kept == 4 * 65
     assert count(has_features=False, dim=128, patience=0).kept == 4 * 65  # nothing to choose by
+
+
+def test_a_first_rank_that_writes_its_part_alone_needs_no_room_for_all_vectors():
+    config = make_config("l2g2g", "default", dim=16, structure="none")
+    sizes = StoredSizes(1_000_000, 10_000_000, 64, 64.0, num_ranks=4)
+    all_vectors, own_part = (
+        find_needs(replace(sizes, gathers=gathers), config, 10, threads=1, resident=0) for gathers in (True, False)
+    )
+    assert all_vectors.nodes - own_part.nodes >= 1_000_000 * 16 * 4

@@ -42,7 +42,7 @@ class StoredSizes:
         entries_per_row: Numbers that a feature row holds, of a sparse one twice its entries.
         largest_rows, largest_arcs, num_rows: Of the patches, where these are cut already.
         num_ranks: Processes that share the patches.
-        is_first: Whether the process is the first of them, which has the vectors of all nodes in the end.
+        gathers: Whether the process has the vectors of all nodes in the end: of several the first, or none.
     """
 
     num_nodes: int
@@ -53,7 +53,7 @@ class StoredSizes:
     largest_arcs: int | None = None
     num_rows: int | None = None
     num_ranks: int = 1
-    is_first: bool = True
+    gathers: bool = True
 
     @classmethod
     def of(cls, graph: GraphStore) -> StoredSizes:
@@ -151,7 +151,7 @@ def node_bytes(sizes: StoredSizes, config: Config, threads: int) -> tuple[int, i
         always = (8 * rows + held_out + num_nodes * (_PER_OWNED_NODE + 2 * structural.kept)) / ranks
         always += _PER_NAMED_NODE * named_rows(sizes)
         epoch = epoch / ranks + (_PASSED_ON * vector * asked_rows(sizes, config) if epoch else 0)
-        gathered = 2 * num_nodes * vector if sizes.is_first else 0
+        gathered = 2 * num_nodes * vector if sizes.gathers else 0
         ghosts = ghost_rows(sizes)
         aligned = aligned / ranks
         copied = min(max(config.hidden, config.dim), columns_at_once(num_nodes))

@@ -91,11 +91,13 @@ def find_patches(
     folder: Path | None = None,
     prepared: StoredGraph | None = None,
     communicator: Communicator = LOCAL,
+    gathers: bool = True,
 ) -> RunPatches:
     """The patches of a training graph: those that lie on disk where they will do, or new ones.
 
     folder: where patches of a graph on disk are kept; None for its store. prepared: a store whose patches may be used
-    for a graph that was read from it into memory. Of several ranks the first cuts, all open what it left.
+    for a graph that was read from it into memory. Of several ranks the first cuts, all open what it left. gathers:
+    whether the first has the vectors of all nodes in the end.
     """
     if graph.resident:
         found = None if prepared is None else _existing(prepared, config, prepared.directory)
@@ -103,37 +105,36 @@ def find_patches(
             return RunPatches(found.patch_set)
         with clock.measure("partition"):
             return RunPatches(cut(graph, config))
+    sizes = replace(StoredSizes.of(graph), num_ranks=communicator.size, gathers=gathers)
     if not config.definition.uses_patches:
-        return RunPatches(
-            whole_graph_by_rows(graph.num_nodes), None, fit_rows(graph, config, communicator.size), by_rows=True
-        )
+        return RunPatches(whole_graph_by_rows(graph.num_nodes), None, fit_rows(graph, config, sizes), by_rows=True)
     assert graph.stored is not None
     folder = graph.stored.directory if folder is None else folder
-    kept = communicator.decide(lambda: _cut_and_count(graph, config, clock, folder, communicator.size))
+    kept = communicator.decide(lambda: _cut_and_count(graph, config, clock, folder, sizes))
     stored = open_patches(folder, graph=graph.stored)
     patch_set, needs = stored.patch_set if communicator.size == 1 else stored.listed, None
     if config.memory is not None:
         threads = choose_threads(config, graph.num_nodes, graph.num_edges)
-        sizes = sizes_of(graph, stored, communicator.size)
-        needs = find_needs(sizes, config, stored.num_patches, threads, resident_memory())
+        needs = find_needs(sizes_of(stored, sizes), config, stored.num_patches, threads, resident_memory())
     return RunPatches(patch_set, stored, needs, kept=kept)
 
 
-def fit_rows(graph: GraphStore, config: Config, num_ranks: int) -> Needs | None:
+def fit_rows(graph: GraphStore, config: Config, sizes: StoredSizes) -> Needs | None:
     """What a training of the whole graph in rows takes; None without a limit. Refused where it is more than that."""
     if config.memory is None:
         return None
-    sizes = replace(StoredSizes.of(graph), num_ranks=num_ranks)
     return fit_budget(sizes, config, choose_threads(config, graph.num_nodes, graph.num_edges), graph.name)
 
 
-def _cut_and_count(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> float | None:
+def _cut_and_count(
+    graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, sizes: StoredSizes
+) -> float | None:
     """Leave patches in a folder, see `_cut_to_fit`. Of several ranks the first one counts the edges inside them.
 
     It does so while it has the node lists of all patches, which no rank has later.
     """
-    patches = _cut_to_fit(graph, config, clock, folder, num_ranks)
-    if num_ranks == 1:
+    patches = _cut_to_fit(graph, config, clock, folder, sizes)
+    if sizes.num_ranks == 1:
         return None
     with clock.measure("partition"):
         kept = patches.patch_set.count_covered_edges(graph) / graph.num_edges
@@ -142,7 +143,7 @@ def _cut_and_count(graph: GraphStore, config: Config, clock: Stopwatch, folder: 
     return kept
 
 
-def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, num_ranks: int) -> PatchStore:
+def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Path, sizes: StoredSizes) -> PatchStore:
     """Patches of which each fits `config.memory`, kept in a folder.
 
     Refused before anything is cut where sizes alone say that the limit is too small. Clusters of equally many nodes
@@ -153,13 +154,12 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
         return patches or cut_stored(graph, num_patches, config, clock, folder)
     threads = choose_threads(config, graph.num_nodes, graph.num_edges)
     limit, resident = config.memory, resident_memory()
-    whole = replace(StoredSizes.of(graph), num_ranks=num_ranks)
-    num_patches = fit_budget(whole, config, threads, graph.name, resident).num_patches
+    num_patches = fit_budget(sizes, config, threads, graph.name, resident).num_patches
     refused = None if patches is None else find_refused(patches)
     while True:
         if patches is None:
             patches = cut_stored(graph, num_patches, config, clock, folder, refused)
-        needs = find_needs(sizes_of(graph, patches, num_ranks), config, patches.num_patches, threads, resident)
+        needs = find_needs(sizes_of(patches, sizes), config, patches.num_patches, threads, resident)
         if needs.total <= limit:
             return patches
         if patches.num_widened:
@@ -175,16 +175,10 @@ def _cut_to_fit(graph: GraphStore, config: Config, clock: Stopwatch, folder: Pat
         patches = None
 
 
-def sizes_of(graph: GraphStore, patches: PatchStore, num_ranks: int = 1) -> StoredSizes:
-    """What memory depends on, of a graph whose patches are cut."""
+def sizes_of(patches: PatchStore, sizes: StoredSizes) -> StoredSizes:
+    """What memory depends on where patches are cut. sizes: what is known without them."""
     rows, arcs = np.diff(patches.offsets), np.diff(patches.entry_offsets)
-    return replace(
-        StoredSizes.of(graph),
-        largest_rows=int(rows.max()),
-        largest_arcs=int(arcs.max()),
-        num_rows=int(rows.sum()),
-        num_ranks=num_ranks,
-    )
+    return replace(sizes, largest_rows=int(rows.max()), largest_arcs=int(arcs.max()), num_rows=int(rows.sum()))
 
 
 def cut_stored(

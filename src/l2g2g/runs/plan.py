@@ -109,8 +109,9 @@ class Plan:
         epoch_bytes: What each process sends to others in an epoch.
         disk_bytes: Of the store, and of what does not stay in memory while it trains; 0 for none.
         epochs: At most so many.
-        seconds: By stage: split, structure (columns made from it), partition, exchange (the messages of an epoch),
-            epoch (each, with these), validation (each), train, assemble, total; reading is not in it.
+        seconds: By stage: split, structure (columns made from it), partition, exchange (the messages of an epoch, and
+            finding their rows), epoch (each, with these), validation (each), train, assemble, total; reading is not in
+            it.
     """
 
     graph: str
@@ -175,7 +176,7 @@ def make_plan(
         num_patches = needs.num_patches
         needed = needs.without_limit(stays) if config.memory is None else min(config.memory, needs.total + stays)
         if ranks > 1:
-            rest = _find_needs(replace(stored, is_first=False), config, num_patches, threads, sizes.name, resident)
+            rest = _find_needs(replace(stored, gathers=False), config, num_patches, threads, sizes.name, resident)
             others = rest.without_limit(stays) if config.memory is None else min(config.memory, rest.total + stays)
         if config.memory is None and not sizes.on_disk:  # the first rank reads it
             needed = max(needed, resident + peak_of_reading(num_arcs, columns))
@@ -194,11 +195,11 @@ def make_plan(
     shared = replace(sizes.stored, num_ranks=ranks)
     traffic = estimate_traffic(shared, config, num_patches)
     times["exchange"] = exchange_seconds(traffic, ranks, hosts, network)
-    times["epoch"] += times["exchange"]
     if ranks > 1:
-        times["epoch"] += turns * _FAR_ROW_SECONDS * asked_rows(shared, config)
+        times["exchange"] += turns * _FAR_ROW_SECONDS * asked_rows(shared, config)
         for stage in ("validation", "assemble"):  # passes over rows: those of neighbours are fetched besides its own
             times[stage] *= 1 + ghost_rows(shared) * ranks / sizes.num_nodes
+    times["epoch"] += times["exchange"]
     validations = -(-epochs // config.validate_every) if config.patience else 0
     times["train"] = epochs * times["epoch"] + validations * times["validation"]
     times["total"] = sum(times[stage] for stage in ("split", "structure", "partition", "train", "assemble"))

@@ -101,7 +101,7 @@ def run_split(
     prepare_torch(config, graph.num_nodes, graph.num_edges)
     check_graph(graph, config)
     if patches is None:
-        patches = find_patches(graph, config, clock, communicator=communicator)
+        patches = find_patches(graph, config, clock, communicator=communicator, gathers=gather or keep)
     if config.mask_is_open and patches.patch_set.is_cut_badly:
         config = replace(config, mask=BAD_CUT_MASK)
     validation = split.validation if config.patience else None
