@@ -1,4 +1,4 @@
-"""Trainings whose ranks look for arrays of the length of the graph: python rank_memory_jobs.py STORE FOLDER CASE."""
+"""Trainings whose ranks look for arrays of the length of the graph: python rank_memory_jobs.py STORE FOLDER."""
 
 import gc
 import json
@@ -47,31 +47,38 @@ def find_long(num_nodes):
     return found
 
 
-def watch(kind, name, num_nodes, found):
-    """Look for such arrays when a method has done its work, the first two times."""
-    function, times = getattr(kind, name), []
+class Watch:
+    """Looks for such arrays when a method has done its work, the first two times of every case."""
 
-    def watched(*arguments, **more):
-        result = function(*arguments, **more)
-        times.append(name)
-        if len(times) <= 2:
-            found.update(find_long(num_nodes))
-        return result
+    def __init__(self, kind, name, num_nodes):
+        self.found, self.times, function = set(), 0, getattr(kind, name)
 
-    setattr(kind, name, watched)
+        def watched(*arguments, **more):
+            result = function(*arguments, **more)
+            self.times += 1
+            if self.times <= 2:
+                self.found.update(find_long(num_nodes))
+            return result
+
+        setattr(kind, name, watched)
 
 
-def main(store, folder, case):
-    graph, found = open_graph(store), set()
-    watch(NodeTable, "gather", graph.num_nodes, found)  # the pairs of the epoch are in memory then
+def train(case, graph, communicator, watch):
+    """What a rank found in a case, and how many nodes are its own."""
+    watch.found, watch.times = set(), 0
     small = {"patches": 16, "dim": 4, "hidden": 8, "epochs": 2, "validate_every": 2, "threads": 1}
-    config = make_config(**{**small, **CASES[case]})
+    run = embed_graph(graph, make_config(**{**small, **CASES[case]}), communicator=communicator, gather=False)
+    watch.found.update(find_long(graph.num_nodes))
+    return {"found": sorted(watch.found), "here": len(run.embedding), "watched": watch.times}
+
+
+def main(store, folder):
+    graph = open_graph(store)
+    watch = Watch(NodeTable, "gather", graph.num_nodes)  # the pairs of the epoch are in memory then
     with join_ranks(Place.read(os.environ), timeout=60) as communicator:
-        run = embed_graph(graph, config, communicator=communicator, gather=False)
-        found.update(find_long(graph.num_nodes))
-        told = {"found": sorted(found), "here": len(run.embedding)}
+        told = {case: train(case, graph, communicator, watch) for case in CASES}
         (folder / f"{communicator.rank}.json").write_text(json.dumps(told))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

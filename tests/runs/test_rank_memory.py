@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,14 +35,21 @@ def test_arrays_of_all_nodes_are_found():
     assert matrix.any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", list(CASES))
-def test_no_rank_has_an_array_of_all_nodes(store, tmp_path, case):
+@pytest.fixture(scope="module")
+def told(store, tmp_path_factory):
+    """What every rank of one job found, by case."""
+    folder = tmp_path_factory.mktemp("told")
     call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(NUM_RANKS)]
-    call += [rank_memory_jobs.__file__, str(store), str(tmp_path), case]
+    call += [rank_memory_jobs.__file__, str(store), str(folder)]
     folders = os.pathsep.join(sys.path)
     done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folders}, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = [json.loads((Path(tmp_path) / f"{rank}.json").read_text()) for rank in range(NUM_RANKS)]
-    assert sum(each["here"] for each in told) == 16 * 101
-    assert [each["found"] for each in told] == [[]] * NUM_RANKS
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(NUM_RANKS)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(CASES))
+def test_no_rank_has_an_array_of_all_nodes(told, case):
+    assert sum(each[case]["here"] for each in told) == 16 * 101
+    assert [each[case]["found"] for each in told] == [[]] * NUM_RANKS
+    assert all(each[case]["watched"] for each in told) == (case != "aligned patches")  # which scores inside patches
