@@ -365,3 +365,17 @@ def test_what_a_training_knows_already_is_no_gain(grid):
     assert adds_to_training(found, noise, split.validation)
     assert not adds_to_training(found, np.exp(found.scores), split.validation)  # the same order
     assert not adds_to_training(replace(found, scores=noise), found.scores, split.validation)
+
+
+def test_one_eigenvector_is_no_candidate_where_degrees_are_alike():
+    """The split makes degrees differ a little; in the whole graph all vectors would be one point."""
+    nodes, steps = np.arange(60).repeat(3), np.tile([1, 2, 3], 60)
+    ring = Graph.from_arcs(nodes, (nodes * 7 + steps) % 60, num_nodes=60, name="ring")
+    star = Graph.from_arcs(np.zeros(59, int), np.arange(1, 60), num_nodes=60, name="star")
+    shared = SharedRows(LOCAL)
+    assert not choices._degrees_differ(fit_structure(ring.adjacency, 4), shared)
+    assert choices._degrees_differ(fit_structure(star.adjacency, 4), shared)
+    assert choices._widths(4, degrees_differ=False) == [4]
+    assert choices._widths(4, degrees_differ=True) == [4, 1]
+    run = embed_graph(ring, make_config(dim=4, patches=2, epochs=2))
+    assert np.ptp(run.embedding, axis=0).max() > 0

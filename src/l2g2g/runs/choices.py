@@ -38,6 +38,7 @@ _ROW_POWERS = (0.0, 0.5, 1.0)
 _EIGENVALUE_POWERS = (0.0, 1.5)
 LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
 _NARROW_WIDTHS = (4, 1)  # tried too, as nearly all may be: one alone scores a pair by the product of its degrees
+_LEAST_SPREAD = 0.5  # of the degrees, of their mean: below it what a split leaves out makes much of the difference
 _ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
 
 _Best = tuple[float, int, bool, float, float]  # AUC, eigenvectors, whether signs count, both powers
@@ -177,7 +178,7 @@ def find_spectral(
     is_coded = False
     if validation is not None:
         ends = _PairEnds.of(structure, validation, shared)
-        found = _find_best(ends, _widths(most), config)
+        found = _find_best(ends, _widths(most, _degrees_differ(structure, shared)), config)
         coded = structure.leading(min(LEAST_WIDTH, most)).coded()
         if coded is not None:
             coded_ends = _PairEnds.of(coded, validation, shared)
@@ -223,10 +224,18 @@ class _PairEnds:
         return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), pairs)
 
 
-def _widths(most: int) -> list[int]:
+def _widths(most: int, degrees_differ: bool) -> list[int]:
     """How many eigenvectors are tried, the usual number first. most: eigenvectors at most."""
     usual = min(LEAST_WIDTH, most)
-    return [usual, *(width for width in _NARROW_WIDTHS if width < usual), *([most] if most > usual else [])]
+    narrow = [width for width in _NARROW_WIDTHS if width < usual and (width > 1 or degrees_differ)]
+    return [usual, *narrow, *([most] if most > usual else [])]
+
+
+def _degrees_differ(structure: StructureMap, shared: SharedRows) -> bool:
+    """Whether the first eigenvector alone tells nodes apart: where all degrees are alike, it is one point."""
+    degrees = structure.found_rows[:, 0].astype(np.float64) ** 2  # up to a factor
+    count, total, squares = shared.sums(float(len(degrees)), float(degrees.sum()), float((degrees**2).sum()))
+    return squares * count - total**2 > (_LEAST_SPREAD * total) ** 2
 
 
 def _find_best(ends: _PairEnds, widths: list[int], config: Config) -> _Best:
