@@ -89,7 +89,7 @@ def main() -> None:
         call("embed", options.graph, "--data-dir", options.data_dir, "--epochs", options.epochs, "-o", out, "--json")
         say("embed", load, started, epochs=options.epochs)
     measure_top(out, options.graph, options.data_dir)
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
 
     vectors = read_embedding(out)[1]
     for metric in options.metrics:

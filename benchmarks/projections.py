@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from l2g2g.evaluation.pair_features import unit_rows
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.neighbours.factors import factors_by, search_exactly
 from l2g2g.reports.projection import neighbours_kept, project
 

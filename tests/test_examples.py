@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from l2g2g import read_graph
 from l2g2g.graphs.block_model import BlockModel
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 
 pytestmark = pytest.mark.slow
 

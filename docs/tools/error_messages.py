@@ -14,7 +14,7 @@ ERRORS = ("InputError", "ResourceError", "NumericalError", "WorkerError")
 # What a reader was doing, by the folder or module that speaks; the first that fits.
 TOPICS = {
     "graphs/write": "Writing and reading embeddings",
-    "graphs/read_embedding": "Writing and reading embeddings",
+    "graphs/node_columns": "Writing and reading embeddings",
     "graphs/store": "Graphs on disk",
     "graphs/array": "Graphs on disk",
     "graphs/split": "Splits",

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from l2g2g.estimators.estimator import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE
     from l2g2g.evaluation.classes import classify_nodes
     from l2g2g.evaluation.clusters import find_clusters
+    from l2g2g.graphs.formats import TableOptions
     from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.node_columns import read_embedding
     from l2g2g.graphs.read import read_graph
-    from l2g2g.graphs.read_embedding import read_embedding
-    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.graphs.write import write_embedding
     from l2g2g.neighbours.search import nearest
 
@@ -37,13 +37,13 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 _HOMES = {
     "align": "l2g2g.alignment.align",
     "read_graph": "l2g2g.graphs.read",
-    "read_embedding": "l2g2g.graphs.read_embedding",
+    "read_embedding": "l2g2g.graphs.node_columns",
     "write_embedding": "l2g2g.graphs.write",
     "find_clusters": "l2g2g.evaluation.clusters",
     "classify_nodes": "l2g2g.evaluation.classes",
     "nearest": "l2g2g.neighbours.search",
     "Graph": "l2g2g.graphs.graph",
-    "TableOptions": "l2g2g.graphs.table_options",
+    "TableOptions": "l2g2g.graphs.formats",
     **dict.fromkeys(["L2G2G", "GAE", "FastGAE", "GAEL2G", "VGAE", "VL2G2G"], "l2g2g.estimators.estimator"),
     **dict.fromkeys(["L2G2GError", "InputError", "ResourceError", "NumericalError", "WorkerError"], "l2g2g.errors"),
 }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from l2g2g.cli import main
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.write import write_embedding
 
 

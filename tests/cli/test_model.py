@@ -7,7 +7,7 @@ import pytest
 
 from l2g2g import GAE, cli
 from l2g2g.estimators.estimator import load_model
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 
 FAST = ["--epochs", "4", "--dim", "4", "--patches", "2", "--structure", "none"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 
 from .conftest import SMALL, saved_epochs, vectors
 

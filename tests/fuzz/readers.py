@@ -69,7 +69,7 @@ class Target:
 
 
 def check_graph(graph):
-    from l2g2g.graphs.fingerprint import fingerprint
+    from l2g2g.graphs.graph_store import fingerprint
 
     matrix = graph.adjacency
     assert matrix.shape[0] == matrix.shape[1] == graph.num_nodes
@@ -232,8 +232,8 @@ def read_joined(folder):
 
 
 def read_chosen(folder):
+    from l2g2g.graphs.formats import TableOptions
     from l2g2g.graphs.read import read_graph
-    from l2g2g.graphs.table_options import TableOptions
 
     path = only(folder)
     size = os.stat(path).st_size
@@ -244,8 +244,8 @@ def read_chosen(folder):
 
 def read_labelled(folder):
     from l2g2g.graphs.duckdb_store import write_large_store
+    from l2g2g.graphs.formats import TableOptions
     from l2g2g.graphs.read import read_graph
-    from l2g2g.graphs.table_options import TableOptions
 
     path = only(folder, "features.csv", ".parquet")
     missing = ("zero", "mean", "error")[os.stat(path).st_size % 3] if path.suffix == ".csv" else "mean"
@@ -302,13 +302,13 @@ def read_folder(folder):
 
 
 def read_vectors(folder):
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
 
     check_vectors(*read_embedding(only(folder, ".csv", "vectors.txt", ".parquet", ".npy", ".arrow")))
 
 
 def read_vectors_of_others(folder):
-    from l2g2g.graphs.read_embedding import read_embedding_table
+    from l2g2g.graphs.node_columns import read_embedding_table
 
     table = read_embedding_table(only(folder))
     check_vectors(table.ids, table.vectors)
@@ -328,7 +328,7 @@ def read_node_table(folder):
 
 def align_patches(folder):
     from l2g2g.alignment.align import align
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
 
     paths = [path for path in sorted(folder.iterdir()) if not path.name.endswith(".ids.txt")]
     aligned = align([read_embedding(path) for path in paths])

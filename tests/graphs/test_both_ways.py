@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs import duckdb_steps, npy_edges, read_edges, read_features, store_writer, text_tables
+from l2g2g.graphs import duckdb_steps, read_edges, read_features, store_writer, text_tables
+from l2g2g.graphs.formats import AS_FOUND, TableOptions
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
-from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 RING = [(node, (node + 1) % 60) for node in range(60)]
 LONG = "1,2\n" * 60
@@ -25,7 +25,7 @@ def batches(request, monkeypatch):
     if request.param == "small batches":
         monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 50)
         monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 7)
-        monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 7)
+        monkeypatch.setattr(read_edges, "_EDGES_AT_ONCE", 7)
         monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 50)
         monkeypatch.setattr(duckdb_steps, "_ROWS_AT_ONCE", 7)
 

@@ -4,7 +4,7 @@ import pytest
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.column_roles import Roles, find_roles, names_ends
-from l2g2g.graphs.table_options import TableOptions
+from l2g2g.graphs.formats import TableOptions
 
 
 def roles(titles, *, titled=None, cells=(), **options):

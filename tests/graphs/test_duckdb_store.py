@@ -11,9 +11,9 @@ import pytest
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import duckdb_store, store_writer
 from l2g2g.graphs.duckdb_store import write_large_store
+from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
-from l2g2g.graphs.table_options import TableOptions
 
 GENERATOR = np.random.default_rng(3)
 PAIRS = GENERATOR.integers(0, 70, (500, 2))

@@ -8,7 +8,7 @@ import pytest
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import write
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.write import check_output, check_parts, is_parts, write_embedding, write_parts
 
 from ..parallel.threads import run_ranks

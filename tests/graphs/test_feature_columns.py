@@ -6,8 +6,8 @@ import pytest
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.feature_columns import FeatureColumns
+from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.read_features import read_features
-from l2g2g.graphs.table_options import TableOptions
 
 
 def read(options=None, known=None, **columns):

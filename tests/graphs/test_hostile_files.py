@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.archives import read_parquet
-from l2g2g.graphs.parquet_sizes import decoded_size
+from l2g2g.graphs.archives import decoded_size
+from l2g2g.graphs.arrow_tables import read_parquet
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.read_embedding import read_embedding
 
 RING = [(node, (node + 1) % 5) for node in range(5)]
 

@@ -7,9 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.matching import match_nodes, new_nodes_from_matrix
-from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.graph import Graph, NewNodes
+from l2g2g.graphs.new_nodes import match_nodes, new_nodes_from_matrix
 from l2g2g.models.node_states import weigh_nodes
 from l2g2g.models.sparse import normalise_adjacency
 

@@ -9,9 +9,9 @@ import pytest
 
 from l2g2g.errors import InputError
 from l2g2g.graphs import read_edges, read_features, text_tables
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.store_writer import write_store
 from l2g2g.graphs.write import write_embedding
 

@@ -12,9 +12,9 @@ import pytest
 from l2g2g.errors import InputError
 from l2g2g.graphs.check_store import check_tables
 from l2g2g.graphs.duckdb_store import write_large_store
+from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import write_store
-from l2g2g.graphs.table_options import TableOptions
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "prepare_with_spark.py"
 GENERATOR = np.random.default_rng(5)
@@ -133,7 +133,7 @@ def test_spark_and_duckdb_give_the_same_store_and_the_same_embedding(tmp_path, m
         pytest.skip("no Java, which PySpark needs")
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'l2g2g[spark]'")
     from l2g2g import cli
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
 
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.read_embedding import read_embedding, read_embedding_table
+from l2g2g.graphs.node_columns import read_embedding, read_embedding_table
 
 VECTORS = np.array([[0.5, 1.0], [1.5, 2.0], [-2.5, 3.0]], np.float32)
 COLUMNS = [VECTORS[:, 0], VECTORS[:, 1]]

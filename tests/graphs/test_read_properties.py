@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.write import write_embedding
 
 BOUNDED = settings(max_examples=15, deadline=None, derandomize=True)

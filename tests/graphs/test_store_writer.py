@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from l2g2g.errors import ResourceError
-from l2g2g.graphs import duckdb_steps, npy_edges, read_edges, read_features, store_writer, text_tables
+from l2g2g.graphs import duckdb_steps, read_edges, read_features, store_writer, text_tables
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, write_store
 
@@ -25,7 +25,7 @@ def many_pieces(monkeypatch):
     """Pieces and buckets of a few rows, so that small files are read in many."""
     monkeypatch.setattr(read_edges, "_ROWS_AT_ONCE", 37)
     monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 200)
-    monkeypatch.setattr(npy_edges, "_EDGES_AT_ONCE", 41)
+    monkeypatch.setattr(read_edges, "_EDGES_AT_ONCE", 41)
     monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 1 << 60)  # larger than memory
     monkeypatch.setattr(duckdb_steps, "_ROWS_AT_ONCE", 23)
     monkeypatch.setattr(read_features, "_BYTES_AT_ONCE", 300)

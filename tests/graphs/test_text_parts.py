@@ -9,8 +9,8 @@ import pytest
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.duckdb_store import write_large_store
+from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.table_options import TableOptions
 
 GENERATOR = np.random.default_rng(5)
 PAIRS = GENERATOR.integers(0, 70, (500, 2))

@@ -7,7 +7,7 @@ import pytest
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import write as write_module
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.write import check_output, write_embedding
 
 VECTORS = np.array([[0.5, -1.0], [1e-7, 3.25], [1 / 3, 2e20]], dtype=np.float32)

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from l2g2g import cli
 from l2g2g.estimators.estimator import load_model
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.read import read_graph
-from l2g2g.graphs.read_embedding import read_embedding
 from l2g2g.graphs.store import write_graph
 from l2g2g.runs import storage
 from l2g2g.runs.artefact import open_artefact

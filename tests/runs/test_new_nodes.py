@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from l2g2g import GAE, GAEL2G, L2G2G, VGAE, VL2G2G, FastGAE, InputError
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.graph import Graph, NewNodes
 from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.runs.new_nodes import NewNodeWarning, embed_new_nodes, share_patches
 

@@ -11,9 +11,9 @@ from l2g2g import cli
 from l2g2g.cli import plan as plan_commands
 from l2g2g.config import make_config
 from l2g2g.errors import ResourceError
+from l2g2g.graphs.formats import AS_FOUND
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.graphs.table_options import AS_FOUND
 from l2g2g.runs.plan import GraphSizes, Sample, make_plan
 
 LARGE = GraphSizes("large", 2_000_000, 20_000_000, 50, 50.0)

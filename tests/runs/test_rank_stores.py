@@ -11,7 +11,7 @@ import pytest
 
 from l2g2g.config import make_config
 from l2g2g.errors import InputError
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph

@@ -13,7 +13,7 @@ from l2g2g.config import make_config, parse_size
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs import store_writer
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.splits import split_edges
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.store_writer import write_training_graph

@@ -55,7 +55,7 @@ def align(
     """Align embeddings that were trained separately, by the nodes they share."""
     check_choice("weights", weights, WEIGHTS)
     check_choice("assembly", assembly, ASSEMBLIES)
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
     from l2g2g.graphs.write import check_output, check_place, write_embedding, write_text
 
     check_output(output)
@@ -112,7 +112,7 @@ def export_party(
 ) -> None:
     """At a party: write the vectors of shared nodes, and nothing else, for the coordinator."""
     from l2g2g.alignment.parties import export_overlaps, read_ids
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
     from l2g2g.graphs.write import check_place
 
     nodes, coordinates = read_embedding(embedding)
@@ -150,7 +150,7 @@ def apply_party(
 ) -> None:
     """At a party: transform its own embedding into the common coordinates."""
     from l2g2g.alignment.parties import apply_transform
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
     from l2g2g.graphs.write import check_output, write_embedding
 
     check_output(output)

@@ -138,7 +138,7 @@ def classify(
 
 
 def _open(path: Path, training: str | None, graph: str | None, data_dir: Path | None) -> RunRecord:
-    from l2g2g.graphs.read_embedding import is_embedding
+    from l2g2g.graphs.node_columns import is_embedding
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.record import read_record, read_vector_record, with_edges
     from l2g2g.runs.sources import read_whole

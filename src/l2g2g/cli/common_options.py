@@ -12,8 +12,7 @@ import typer
 
 from l2g2g.cli.help import BASELINE_NAMES, HelpAllOption, complete_graph, complete_words, panel_name
 from l2g2g.config import OPTIONS
-from l2g2g.graphs.formats import WHOLE_GRAPHS
-from l2g2g.graphs.table_options import ID_CHOICES, MISSING_CHOICES, TableOptions
+from l2g2g.graphs.formats import ID_CHOICES, MISSING_CHOICES, WHOLE_GRAPHS, TableOptions
 from l2g2g.methods import METHODS
 from l2g2g.options import Option
 

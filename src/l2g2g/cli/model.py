@@ -13,8 +13,8 @@ from l2g2g.errors import InputError
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.formats import TableOptions
     from l2g2g.graphs.graph_store import GraphStore
-    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.artefact import Artefact
     from l2g2g.runs.run import Run
     from l2g2g.runs.warm_start import Movement

@@ -16,7 +16,7 @@ from l2g2g.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from l2g2g.graphs.table_options import TableOptions
+    from l2g2g.graphs.formats import TableOptions
     from l2g2g.neighbours.search import Neighbours
     from l2g2g.runs.link_prediction import PredictedLinks
     from l2g2g.runs.published import Published
@@ -183,7 +183,7 @@ def open_published(path: Path, training: str | None = None) -> Published:
 
     training: which one of a run with several; the first where none is named.
     """
-    from l2g2g.graphs.read_embedding import is_embedding, read_embedding
+    from l2g2g.graphs.node_columns import is_embedding, read_embedding
     from l2g2g.runs.published import Published, publish
 
     if not path.exists():

@@ -22,8 +22,8 @@ from l2g2g.cli.help import panel_name
 
 if TYPE_CHECKING:
     from l2g2g.config import Config
+    from l2g2g.graphs.formats import TableOptions
     from l2g2g.graphs.graph_store import GraphStore
-    from l2g2g.graphs.table_options import TableOptions
     from l2g2g.runs.plan import GraphSizes
 
 _LONG = 60.0

@@ -67,7 +67,7 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write an HTML page about a run or an embedding file: map, scores, curves, settings."""
-    from l2g2g.graphs.read_embedding import is_embedding
+    from l2g2g.graphs.node_columns import is_embedding
     from l2g2g.graphs.write import check_place, write_text
     from l2g2g.reports.layout import open_layout
     from l2g2g.reports.run_page import render_run
@@ -115,7 +115,7 @@ def explore(
 
     PCA is shown at once, and t-SNE as soon as it is computed.
     """
-    from l2g2g.graphs.read_embedding import is_embedding
+    from l2g2g.graphs.node_columns import is_embedding
     from l2g2g.reports.explore_server import make_server
     from l2g2g.reports.layout import open_layout
     from l2g2g.reports.map_data import Partners
@@ -158,7 +158,7 @@ def _read(
     source: Path, training: str | None, nodes: list[Path], graph: str | None, data_dir: Path | None, quiet: bool
 ) -> tuple[RunRecord, list[dict[str, Any]]]:
     """The record, with a sample of the nodes if there are very many, and the rows of all trainings of the run."""
-    from l2g2g.graphs.read_embedding import is_embedding
+    from l2g2g.graphs.node_columns import is_embedding
     from l2g2g.reports.layout import thin
     from l2g2g.runs.artefact import open_artefact
     from l2g2g.runs.record import list_rows, read_record, read_vector_record, with_edges, with_table

@@ -16,7 +16,7 @@ from l2g2g.cli.messages import describe_graph, show_steps
 from l2g2g.cli.ranks import open_run_of
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
-from l2g2g.graphs.table_options import TableOptions
+from l2g2g.graphs.formats import TableOptions
 from l2g2g.parallel.communicator import Communicator
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ def split(
     if protocol != "heldout":
         raise InputError(f"--protocol {protocol}: files hold a heldout split only; evaluate makes the paper's pairs")
     from l2g2g.config import make_config
-    from l2g2g.graphs.fingerprint import fingerprint
+    from l2g2g.graphs.graph_store import fingerprint
     from l2g2g.graphs.split_files import check_split_folder, write_split
     from l2g2g.graphs.splits import split_edges
     from l2g2g.graphs.store import read_node_ids
@@ -126,7 +126,7 @@ def score_embedding(folder: Path, embedding: Path, *, as_json: bool) -> dict[str
     import numpy as np
 
     from l2g2g.evaluation.link_scorer import score_vectors
-    from l2g2g.graphs.read_embedding import read_embedding
+    from l2g2g.graphs.node_columns import read_embedding
     from l2g2g.graphs.split_files import read_held_out
 
     node_ids, vectors = read_embedding(embedding)

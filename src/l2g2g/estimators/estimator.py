@@ -27,9 +27,8 @@ from l2g2g.training.report import EpochReport, OnEpoch
 
 if TYPE_CHECKING:
     from l2g2g.estimators.torch_module import EncoderModule
-    from l2g2g.graphs.graph import Graph
+    from l2g2g.graphs.graph import Graph, NewNodes
     from l2g2g.graphs.graph_store import GraphStore
-    from l2g2g.graphs.new_nodes import NewNodes
     from l2g2g.runs.artefact import Artefact
     from l2g2g.runs.fitted import Fitted
     from l2g2g.runs.run import Run
@@ -168,7 +167,7 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
         new_graph: no node is known, whatever the ids or numbers say.
         """
-        from l2g2g.graphs.new_nodes import NewNodes
+        from l2g2g.graphs.graph import NewNodes
         from l2g2g.runs.new_nodes import embed_grown, embed_new_nodes
 
         source = self._read_grown(graph, None if new_graph else self._known_ids())
@@ -190,7 +189,7 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         fit before it this is `fit`.
         """
         from l2g2g.estimators.graph_input import set_columns
-        from l2g2g.graphs.new_nodes import NewNodes
+        from l2g2g.graphs.graph import NewNodes
         from l2g2g.runs.run_directory import open_run
         from l2g2g.runs.warm_start import continue_training
 
@@ -222,8 +221,8 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         Of new nodes, where there are some, a fifth of their links to known ones is hidden, and found again by vectors
         made from the rest. Of known nodes alone all links are taken: give those that training has not seen.
         """
-        from l2g2g.graphs.matching import match_nodes
-        from l2g2g.graphs.new_nodes import NewNodes
+        from l2g2g.graphs.graph import NewNodes
+        from l2g2g.graphs.new_nodes import match_nodes
         from l2g2g.runs.link_prediction import score_links, score_new_nodes
 
         source = self._read_grown(graph, self._known_ids())

@@ -16,14 +16,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.arrow_tables import is_edge_table
 from l2g2g.graphs.column_roles import names_ends
 from l2g2g.graphs.feature_columns import FeatureColumns
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.matching import new_nodes_from_matrix
-from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.graph import Graph, NewNodes
+from l2g2g.graphs.matrix_files import graph_from_adjacency
+from l2g2g.graphs.new_nodes import new_nodes_from_matrix
 from l2g2g.graphs.read import is_edge_list, read_graph
-from l2g2g.graphs.read_edges import is_edge_table
-from l2g2g.graphs.read_npz import graph_from_adjacency
 
 _MOST_EDGE_COLUMNS = 3  # source, target, weight
 _CHECKS: dict[str, Any] = {"accept_sparse": "csr", "ensure_non_negative": True}

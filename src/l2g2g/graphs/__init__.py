@@ -4,7 +4,7 @@ from l2g2g.lazy import lazy_names
 
 _MODULES = {
     "Graph": "graph",
-    "TableOptions": "table_options",
+    "TableOptions": "formats",
     "list_datasets": "datasets",
     "load_dataset": "datasets",
     "read_graph": "read",

@@ -12,24 +12,24 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from l2g2g.errors import InputError, ResourceError, first_line
-from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
-from l2g2g.graphs.parquet_sizes import decoded_size
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pass
 
 # Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
 _LARGEST_DEFLATE_RATIO = 1032
-_BUFFER_BYTES = 1 << 24  # of all columns together
 _TEXT_PARTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")  # not .txt, which is rather a note about the others
+_MAGIC = b"PAR1"
+_DEEPEST = 30
+# Places of the fields that matter, in Parquet's Thrift definition.
+_ROW_GROUPS, _COLUMNS, _CHUNK, _NUM_VALUES, _NUM_BYTES = 4, 1, 3, 5, 6
+_LEAST_WIDTH = 4  # bytes of a value in memory; equal values take next to nothing in the file
 
 
 @contextmanager
@@ -130,96 +130,6 @@ def open_bytes(path: Path) -> Iterator[Any]:
         yield stream
 
 
-@dataclass(frozen=True, eq=False)
-class ParquetTable:
-    """A Parquet file, or the parts of a folder, of numbers, text and lists of numbers, opened to be read in batches.
-
-    Attributes:
-        path: The file or folder.
-        parts: The files in order.
-        schema: Names and types of its columns; text is a dictionary until it is unpacked.
-        num_rows: Number of rows.
-        num_bytes: Least number of bytes that the columns take in memory.
-        texts: Names of the columns that are read as dictionaries.
-    """
-
-    path: Path
-    parts: list[Path]
-    schema: pa.Schema
-    num_rows: int
-    num_bytes: int
-    texts: list[str]
-
-    def batches(self, num_rows: int, memory_limit: int | None = None) -> Iterator[pa.Table]:
-        """All rows, so many at a time, page by page: a part of a column may be as large as the file.
-
-        memory_limit: bytes of text that a batch may hold; by default the free memory of the machine.
-        """
-        import pyarrow as pa
-
-        for part in self.parts:
-            with self._opened(part) as file:
-                for batch in file.iter_batches(batch_size=num_rows):
-                    if batch.num_rows:
-                        yield self._in_full(pa.Table.from_batches([batch]), memory_limit)
-
-    def read(self, memory_limit: int | None = None) -> pa.Table:
-        """All rows at once: column by column, which takes less memory than to join batches.
-
-        memory_limit: bytes that the table may take; by default the free memory of the machine.
-        """
-        import pyarrow as pa
-
-        _refuse_size(self.path, self.num_bytes, memory_limit)
-        tables = []
-        for part in self.parts:
-            with self._opened(part) as file:
-                tables.append(self._in_full(file.read(), memory_limit))
-        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-
-    @contextmanager
-    def _opened(self, part: Path) -> Iterator[pq.ParquetFile]:
-        import pyarrow.parquet as pq
-
-        buffer_size = max(1 << 14, min(1 << 20, _BUFFER_BYTES // max(1, len(self.schema))))
-        with (
-            reading(part),
-            pq.ParquetFile(part, read_dictionary=self.texts, pre_buffer=False, buffer_size=buffer_size) as file,
-        ):
-            yield file
-
-    def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
-        """The table, checked, with dictionaries of text expanded, which may take far more memory than they did."""
-        import pyarrow as pa
-
-        table.validate(full=True)  # text that is no text, places that are none
-        packed = [pa.types.is_dictionary(column.type) for column in table.columns]
-        num_bytes = sum(_text_size(column) for column, it_is in zip(table.columns, packed, strict=True) if it_is)
-        _refuse_size(self.path, num_bytes, memory_limit)
-        columns = [
-            column.cast(column.type.value_type) if it_is else column
-            for column, it_is in zip(table.columns, packed, strict=True)
-        ]
-        return pa.table(columns, names=table.column_names)
-
-
-def open_parquet(path: Path) -> ParquetTable:
-    """Open a Parquet file, or a folder of parts that have the same columns."""
-    if not path.is_dir():
-        return _open_part(path)
-    parts = [_open_part(part) for part in parquet_parts(path)]
-    if not parts:
-        raise InputError(f"{path}: no Parquet files in this folder; give a folder of .parquet parts, or a file")
-    for part in parts[1:]:
-        if not part.schema.equals(parts[0].schema):
-            raise InputError(
-                f"{part.path}: its columns are not those of {parts[0].path.name} ({_show(part.schema)} instead of "
-                f"{_show(parts[0].schema)}); write all parts with the same columns and types"
-            )
-    num_rows, num_bytes = (sum(getattr(part, name) for part in parts) for name in ("num_rows", "num_bytes"))
-    return ParquetTable(path, [part.path for part in parts], parts[0].schema, num_rows, num_bytes, parts[0].texts)
-
-
 def parquet_parts(folder: Path) -> list[Path]:
     """The Parquet files of a folder in the order of their names, without those that begin with _ or a dot.
 
@@ -254,49 +164,6 @@ def is_parquet(path: Path) -> bool:
     return bool(parquet_parts(path)) if path.is_dir() else path.suffix.lower() == ".parquet"
 
 
-def _open_part(path: Path) -> ParquetTable:
-    import pyarrow.parquet as pq
-
-    with reading(path):
-        num_bytes = decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
-        texts = _text_columns(pq.read_schema(path), path)
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
-            schema = file.schema_arrow.remove_metadata()  # what wrote it may differ from part to part
-            return ParquetTable(path, [path], schema, file.metadata.num_rows, num_bytes, texts)
-
-
-def _show(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
-
-
-def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
-    """The whole table of a Parquet file, refused where it is larger than it may be."""
-    return open_parquet(path).read(memory_limit)
-
-
-def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
-    """Names of the columns of text; a column that is neither numbers, text nor lists of numbers is refused."""
-    import pyarrow as pa
-
-    for field in schema:
-        plain = field.type.value_type if is_list(field.type) else plain_type(field.type)
-        if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and is_text(plain)):
-            raise InputError(f"{path}: column {field.name!r} holds {field.type}; use numbers and text")
-    return [field.name for field in schema if is_text(field.type)]
-
-
-def _text_size(column: pa.ChunkedArray) -> int:
-    """Bytes of a column of dictionaries once every row has its own value."""
-    import pyarrow.compute as pc
-
-    total = 8 * len(column)
-    for chunk in column.chunks:
-        if is_text(chunk.dictionary.type):
-            lengths = pc.binary_length(chunk.dictionary).cast("int64")
-            total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
-    return total
-
-
 def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
     """Refuse a compressed file that would unpack to more than memory_limit bytes, before unpacking it.
 
@@ -305,10 +172,11 @@ def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
     memory_limit = _free_memory() if memory_limit is None else memory_limit
     with reading(path):
         num_bytes = _unpacked_size(path, memory_limit)
-    _refuse_size(path, num_bytes, memory_limit)
+    refuse_size(path, num_bytes, memory_limit)
 
 
-def _refuse_size(path: Path, num_bytes: int, memory_limit: int | None) -> None:
+def refuse_size(path: Path, num_bytes: int, memory_limit: int | None) -> None:
+    """Refuse a file that takes more memory than memory_limit, or than the machine has free where that is None."""
     limit = _free_memory() if memory_limit is None else memory_limit
     if num_bytes > limit:
         raise ResourceError(
@@ -341,3 +209,90 @@ def _free_memory() -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not every system tells
         return 1 << 62
+
+
+def decoded_size(path: Path) -> int:
+    """Least number of bytes that the columns take in memory; raises ValueError where the footer makes no sense."""
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - 8))
+        tail = file.read(8)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != _MAGIC or length + 8 > end:
+            raise ValueError("no Parquet footer at its end")
+        file.seek(end - 8 - length)
+        footer = _Reader(file.read(length)).struct()
+    total = 0
+    for group in _list(footer.get(_ROW_GROUPS)):
+        for column in _list(group.get(_COLUMNS) if isinstance(group, dict) else None):
+            chunk = column.get(_CHUNK) if isinstance(column, dict) else None
+            values, size = (chunk.get(_NUM_VALUES), chunk.get(_NUM_BYTES)) if isinstance(chunk, dict) else (None, None)
+            if not isinstance(values, int) or not isinstance(size, int) or min(values, size) < 0:
+                raise ValueError("its footer has a column without sizes")
+            total += max(_LEAST_WIDTH * values, size)
+    return total
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+class _Reader:
+    """Thrift's compact protocol: structs as {field: value}, everything that is no number, list or struct as None."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def byte(self) -> int:
+        if self.place >= len(self.data):
+            raise ValueError("its footer is cut off")
+        self.place += 1
+        return self.data[self.place - 1]
+
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("its footer has a number beyond 64 bits")
+
+    def integer(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def skip(self, count: int) -> None:
+        if count > len(self.data) - self.place:
+            raise ValueError("its footer is cut off")
+        self.place += count
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        if depth > _DEEPEST:
+            raise ValueError("its footer is nested too deeply")
+        found: dict[int, Any] = {}
+        field = 0
+        while head := self.byte():
+            field = field + (head >> 4) if head >> 4 else self.integer()
+            kind = head & 15
+            found[field] = None if kind in (1, 2) else self.value(kind, depth)  # a boolean is its own kind
+        return found
+
+    def value(self, kind: int, depth: int) -> Any:
+        if kind in (1, 2, 3):
+            return self.skip(1)
+        if kind in (4, 5, 6):
+            return self.integer()
+        if kind == 7:
+            return self.skip(8)
+        if kind == 8:
+            return self.skip(self.varint())
+        if kind in (9, 10):
+            head = self.byte()
+            count = head >> 4 if head >> 4 < 15 else self.varint()
+            if count > len(self.data) - self.place:
+                raise ValueError("its footer is cut off")
+            return [self.value(head & 15, depth + 1) for _ in range(count)]
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise ValueError("its footer has a value of an unknown kind")

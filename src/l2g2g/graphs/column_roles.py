@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError, one_line
+from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
-from l2g2g.graphs.table_options import TableOptions
 from l2g2g.graphs.text_tables import TextTable, is_number
 
 if TYPE_CHECKING:

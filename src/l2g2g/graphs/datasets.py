@@ -15,8 +15,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import check_unpacked_size
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
-from l2g2g.graphs.read_npz import read_npz_graph
+from l2g2g.graphs.matrix_files import is_graphsaint_folder, read_graphsaint, read_npz_graph
 from l2g2g.graphs.stand_ins import NUM_BLOCKS, NUM_EDGES, NUM_NODES, STAND_INS, VARIANTS, find_stand_in
 
 _CITATIONS = "https://github.com/abojchevski/graph2gauss/raw/master/data/"

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from l2g2g.errors import InputError, one_line
-from l2g2g.graphs.arrow_types import is_numeric, is_text, plain_type
+from l2g2g.graphs.arrow_tables import Columns, Stream, is_numeric, is_text, plain_type
+from l2g2g.graphs.formats import Missing, TableOptions
 from l2g2g.graphs.node_ids import IdKind, RowName, as_node_ids, find_id_kind
-from l2g2g.graphs.streams import Columns, Stream
-from l2g2g.graphs.table_options import Missing, TableOptions
 from l2g2g.graphs.text_tables import NUMBER
 
 if TYPE_CHECKING:

@@ -1,69 +1,77 @@
-"""New nodes: nodes that join a graph later, with their features and their edges to its known nodes."""
+"""New nodes: find the nodes of a graph that a model does not know."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from l2g2g.errors import InputError
+from l2g2g.graphs.checks import check_features, check_weights
+from l2g2g.graphs.graph import Features, NewNodes
+from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.node_ids import find_rows
+from l2g2g.graphs.store import read_node_ids
+
 
 @dataclass(frozen=True, eq=False)
-class NewNodes:
-    """New nodes beside known ones. Edges between known nodes are not among it.
+class Matched:
+    """A graph whose nodes are known or new.
 
     Attributes:
-        to_known: (num_new, num_known) CSR weights of the edges to known nodes.
-        among: (num_new, num_new) symmetric CSR weights of the edges between new nodes, no diagonal.
-        features: (num_new, num_features) float32, dense or CSR; None without features.
-        name: What messages call them.
+        known: (num_nodes,) number of each node among the known ones, -1 for a new one.
+        new_nodes: The new ones, in the order of the graph.
     """
 
-    to_known: sp.csr_array
-    among: sp.csr_array
-    features: Any = None
-    name: str = "new nodes"
+    known: np.ndarray
+    new_nodes: NewNodes
 
     @property
-    def num_new(self) -> int:
-        """Number of new nodes."""
-        return self.to_known.shape[0]
+    def is_new(self) -> np.ndarray:
+        """(num_nodes,) whether each node is new."""
+        return self.known < 0
 
-    @property
-    def num_known(self) -> int:
-        """Number of known nodes."""
-        return self.to_known.shape[1]
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(num_new, num_known), what scikit-learn asks for."""
-        return self.num_new, self.num_known
+def match_nodes(graph: GraphStore, known_ids: np.ndarray | None, num_known: int, *, all_new: bool = False) -> Matched:
+    """Tell known nodes from new ones: by ids where the graph has them, otherwise by number, known nodes first.
 
-    @property
-    def degrees(self) -> np.ndarray:
-        """(num_new,) number of neighbours."""
-        return np.diff(self.to_known.indptr) + np.diff(self.among.indptr)
+    known_ids: (num_known,) ids, or None where the id of a node is its number. all_new: none of them is known.
+    """
+    numbers, ids = np.arange(graph.num_nodes), None if all_new else read_node_ids(graph)
+    if all_new:
+        known = np.full(graph.num_nodes, -1)
+    elif ids is not None:
+        known = find_rows(ids, np.arange(num_known) if known_ids is None else known_ids)
+    elif graph.num_nodes < num_known:
+        raise InputError(
+            f"{graph.name}: {graph.num_nodes:,} nodes that no ids tell apart, but the model knows {num_known:,}; give "
+            f"the known nodes first, or say that no node of it is known (new_graph=True, --new-graph)"
+        )
+    else:
+        known = np.where(numbers < num_known, numbers, -1)
+    new = numbers[known < 0]
+    rows = sp.csr_array(graph.read_adjacency_of(new))
+    place = np.full(graph.num_nodes, -1)
+    place[new] = np.arange(len(new))
+    entries = np.repeat(np.arange(len(new)), np.diff(rows.indptr))
+    is_known = known[rows.indices] >= 0
+    parts = []
+    for kept, columns, width in ((is_known, known, num_known), (~is_known, place, len(new))):
+        ends = (entries[kept], columns[rows.indices[kept]])
+        part = sp.csr_array((rows.data[kept], ends), shape=(len(new), width))
+        part.sort_indices()
+        parts.append(part)
+    features = graph.read_features(new) if graph.num_features else None
+    return Matched(known, NewNodes(parts[0], parts[1], features, graph.name))
 
-    def propagation(self, known_degrees: np.ndarray, *, loops: bool = True) -> sp.csr_array:
-        """(num_new, num_known + num_new) their rows of Â = D^(-1/2) (A + I) D^(-1/2) of the grown graph.
 
-        known_degrees: (num_known,) sums of weights of the known nodes before, a loop of weight 1 counted.
-        loops: False for their rows of D^(-1/2) A D^(-1/2), D without loops.
-        """
-        among = self.among + sp.eye_array(self.num_new) if loops else self.among
-        both = sp.csr_array(sp.hstack([self.to_known, among], format="csr"))
-        grown = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel() - (0 if loops else 1)
-        sums = np.concatenate([grown, np.asarray(both.sum(axis=1)).ravel()])
-        scale = 1 / np.sqrt(np.where(sums > 0, sums, 1.0))  # a node without edges has no entry to scale
-        rows = np.repeat(np.arange(self.num_new), np.diff(both.indptr))
-        values = both.data * scale[self.num_known + rows] * scale[both.indices]
-        indptr, indices = both.indptr.astype(np.int32), both.indices.astype(np.int32)
-        found = sp.csr_array((values.astype(np.float32), indices, indptr), shape=both.shape)
-        found.sort_indices()
-        return found
-
-    def select(self, members: np.ndarray, known: np.ndarray) -> NewNodes:
-        """Some of them beside some of the known nodes, by number. Features are left out."""
-        to_known = sp.csr_array(self.to_known[members][:, known])
-        return NewNodes(to_known, sp.csr_array(self.among[members][:, members]), None, self.name)
+def new_nodes_from_matrix(matrix: sp.csr_array, features: Features | None = None) -> NewNodes:
+    """New nodes from (num_new, num_known) weights of their edges to known nodes."""
+    matrix = sp.csr_array(matrix, dtype=np.float32)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    check_weights(matrix.data, matrix.nnz, "matrix")
+    num_new = matrix.shape[0]
+    checked = None if features is None else check_features(features, num_new, "matrix")
+    return NewNodes(matrix, sp.csr_array((num_new, num_new), dtype=np.float32), checked, "matrix")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.arrow_types import is_text, unpacked
+from l2g2g.graphs.arrow_tables import is_text, unpacked
 from l2g2g.graphs.text_tables import NUMBER
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import ParquetTable, open_parquet
-from l2g2g.graphs.arrow_types import is_list, is_text, plain_type
+from l2g2g.graphs.arrow_tables import ParquetTable, is_list, is_text, open_parquet, plain_type
 from l2g2g.graphs.node_ids import name_row, name_rows_from, plain_ids
-from l2g2g.graphs.vector_table import stack_columns
+from l2g2g.graphs.read_features import stack_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

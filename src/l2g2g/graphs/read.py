@@ -11,30 +11,28 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, is_parquet, text_parts
+from l2g2g.graphs.arrow_tables import is_edge_table
 from l2g2g.graphs.checks import check_features, check_labels
 from l2g2g.graphs.column_roles import PLACEHOLDERS, log_placeholders
 from l2g2g.graphs.datasets import load_dataset
 from l2g2g.graphs.feature_columns import FeatureColumns
-from l2g2g.graphs.formats import describe_endings, whole_reader
+from l2g2g.graphs.formats import AS_FOUND, TableOptions, describe_endings, whole_reader
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.graphsaint import is_graphsaint_folder, read_graphsaint
-from l2g2g.graphs.networkx_graphs import graph_from_networkx
+from l2g2g.graphs.matrix_files import graph_from_adjacency, is_graphsaint_folder, read_graphsaint
 from l2g2g.graphs.node_ids import as_node_ids, as_text, check_unique, quoted, refuse_negative
 from l2g2g.graphs.node_tables import EDGES, is_table_folder, open_node_table
-from l2g2g.graphs.npy_edges import edge_columns, open_npy_edges
+from l2g2g.graphs.other_libraries import graph_from_igraph, graph_from_networkx, graph_from_pyg
 from l2g2g.graphs.read_edges import (
     EdgeTable,
+    edge_columns,
     edges_from_pairs,
     edges_from_table,
-    is_edge_table,
+    open_npy_edges,
     read_parquet_edges,
     read_text_edges,
 )
-from l2g2g.graphs.read_features import read_features
-from l2g2g.graphs.read_npz import graph_from_adjacency
-from l2g2g.graphs.table_options import AS_FOUND, TableOptions
+from l2g2g.graphs.read_features import VectorTable, read_features
 from l2g2g.graphs.text_tables import is_text_table
-from l2g2g.graphs.vector_table import VectorTable
 
 GRAPH_ENDINGS = describe_endings()
 
@@ -324,11 +322,11 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
     if sp.issparse(source):
         return graph_from_adjacency(source, directed=directed), vectors
     if hasattr(source, "edge_index"):
-        return _from_pyg(source, vectors, directed), vectors
+        return graph_from_pyg(source, vectors, directed), vectors
     if hasattr(source, "adj") and hasattr(source, "edges") and hasattr(source, "nodes"):
         return graph_from_networkx(source, directed=directed, with_features=vectors is None), vectors
     if hasattr(source, "get_edgelist") and hasattr(source, "vs"):
-        return _from_igraph(source, directed), vectors
+        return graph_from_igraph(source, directed), vectors
     if isinstance(source, (np.ndarray, list)) or type(source).__module__.split(".")[0] == "torch":
         num_nodes = vectors.vectors.shape[0] if vectors is not None and vectors.ids is None else None
         sources, targets = edge_columns(source)
@@ -336,53 +334,4 @@ def _from_object(source: Any, vectors: VectorTable | None, directed: bool) -> tu
     raise InputError(
         f"cannot read a graph from {type(source).__name__}; give a path, a dataset name, a SciPy matrix, "
         f"(edges, features), a list of edges, an edge table, or a networkx, igraph or PyG graph"
-    )
-
-
-def _from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:
-    """A PyG `Data`, known by its attributes so that PyG need not be installed."""
-    if data.edge_index is None:
-        raise InputError("the PyG graph has no edge_index; give it one")
-    sources, targets = edge_columns(data.edge_index.detach().cpu().numpy())
-    weights = getattr(data, "edge_weight", None)
-    own = getattr(data, "x", None)
-    features = read_features(own).vectors if own is not None and vectors is None else None
-    labels = getattr(data, "y", None)
-    labels = None if labels is None else np.asarray(labels.detach().cpu())
-    num_nodes = data.num_nodes
-    names = getattr(data, "node_id", None)
-    node_ids = None if names is None else as_node_ids(names if isinstance(names, list) else names.numpy(), "node_id")
-    if node_ids is not None:
-        check_unique(node_ids, "node_id")
-    return Graph.from_arcs(
-        sources,
-        targets,
-        None if weights is None else weights.detach().cpu().numpy(),
-        num_nodes=None if num_nodes is None else int(num_nodes),
-        features=features,
-        node_ids=node_ids,
-        labels=labels if labels is not None and labels.dtype.kind in "iu" and labels.shape == (num_nodes,) else None,
-        name="PyG graph",
-        directed=directed,
-    )
-
-
-def _from_igraph(source: Any, directed: bool) -> Graph:
-    """An igraph graph, known by its methods: the vertex attribute `name` as ids, the edge attribute `weight`."""
-    if directed and not source.is_directed():
-        raise InputError("the igraph graph is undirected; give a directed one, or leave directed out")
-    edges = np.array(source.get_edgelist(), dtype=np.int64).reshape(-1, 2)
-    node_ids = None
-    if "name" in source.vs.attributes():
-        node_ids = as_node_ids(list(source.vs["name"]), "igraph graph")
-        check_unique(node_ids, "igraph graph")
-    weights = source.es["weight"] if "weight" in source.es.attributes() else None
-    return Graph.from_arcs(
-        edges[:, 0],
-        edges[:, 1],
-        None if weights is None else np.array(weights, dtype=np.float64),
-        num_nodes=source.vcount(),
-        node_ids=node_ids,
-        name="igraph graph",
-        directed=directed,
     )

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import open_parquet
-from l2g2g.graphs.arrow_types import is_text
+from l2g2g.graphs.archives import load_arrays, native, plain_npy_shape, reading
+from l2g2g.graphs.arrow_tables import (
+    Columns,
+    Stream,
+    as_arrow_table,
+    collected,
+    column_from_values,
+    is_text,
+    kept,
+    open_parquet,
+)
+from l2g2g.graphs.checks import check_node_numbers
 from l2g2g.graphs.column_roles import (
     Roles,
     check_headers,
@@ -23,6 +33,7 @@ from l2g2g.graphs.column_roles import (
     seems_header,
     shared_header,
 )
+from l2g2g.graphs.formats import AS_FOUND, IdChoice, TableOptions
 from l2g2g.graphs.node_ids import (
     IdKind,
     RowName,
@@ -35,14 +46,14 @@ from l2g2g.graphs.node_ids import (
     plain_ids,
     typed_ids,
 )
-from l2g2g.graphs.streams import Columns, Stream, collected, kept
-from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
 from l2g2g.graphs.text_tables import NUMBER, is_number, open_text_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_AT_ONCE = 1 << 18
+_EDGES_AT_ONCE = 1 << 20
+NodePairs = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +213,7 @@ def edges_from_pairs(edges: list[Any]) -> EdgeTable:
         )
     import pyarrow as pa
 
-    columns = [_from_values(list(column)) for column in zip(*edges, strict=True)]
+    columns = [column_from_values(list(column)) for column in zip(*edges, strict=True)]
     table = pa.table(columns, names=["source", "target", "weight"][: len(columns)])
     return edges_from_table(table, "edges")
 
@@ -340,59 +351,70 @@ def _first_rows(columns: Stream[Columns]) -> list[Columns]:
     return [next(batch for batch in columns() if len(batch[0]))]
 
 
-def as_arrow_table(table: Any, source_name: str) -> pa.Table:
-    """A pandas DataFrame, an Arrow table or any object with the Arrow C stream interface as an Arrow table."""
-    import pyarrow as pa
+@dataclass(frozen=True, eq=False)
+class NumberedEdges:
+    """Edges whose nodes are numbers already, as a stream of batches.
 
-    if isinstance(table, pa.Table):
-        return table
-    if is_pandas(table):
-        return _from_pandas(table, source_name)
-    try:
-        found = pa.table(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(f"{source_name}: {error}; give a table of integers, text and numbers") from error
-    columns = [
-        column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column for column in found.columns
-    ]
-    return pa.table(columns, names=found.column_names)
+    Attributes:
+        path: The file.
+        num_edges: Number of edges, repeated ones and self-loops included.
+        num_nodes: How many nodes the features say there are; None where the largest number says it.
+        columns: (num_rows,) sources and targets, not yet checked.
+        weighted: Never.
+    """
 
+    path: Path
+    num_edges: int
+    num_nodes: int | None
+    columns: Stream[NodePairs]
+    weighted: bool = False
 
-def _from_pandas(frame: Any, source_name: str) -> pa.Table:
-    import pyarrow as pa
+    def batches(self) -> Iterator[NodePairs]:
+        """(num_rows,) sources and targets, checked."""
+        first_row = 0
+        for sources, targets in self.columns():
+            yield check_node_numbers(sources, targets, self.num_nodes, str(self.path), first_row)
+            first_row += len(sources)
 
-    try:
-        columns = [_from_series(frame.iloc[:, index]) for index in range(frame.shape[1])]
-    except pa.ArrowException as error:
-        raise InputError(f"{source_name}: {error}; use integers or text as ids and numbers as weights") from error
-    return pa.table(columns, names=[str(title) for title in frame.columns])
+    def collected(self) -> NodePairs:
+        """(num_edges,) sources and targets, checked."""
+        sources, targets = zip(*self.batches(), strict=True)
+        return np.concatenate(sources), np.concatenate(targets)
 
-
-def _from_series(series: Any) -> pa.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.Array.from_pandas(series)
-    except pa.ArrowException:  # integers and text in one column: all are names
-        return pa.Array.from_pandas(series.where(series.isna(), series.map(str)))
+    def largest_node(self) -> int:
+        """The largest node number, found by a pass over all edges."""
+        return max(int(max(sources.max(), targets.max())) for sources, targets in self.batches())
 
 
-def _from_values(values: list[Any]) -> pa.Array:
-    """A column of Python's or NumPy's values."""
-    import pyarrow as pa
+def open_npy_edges(path: Path, num_nodes: int | None) -> NumberedEdges:
+    """Open edges in an .npy file. num_nodes: how many nodes there are, where features say it."""
+    shape = plain_npy_shape(path, "iu")
+    if shape is not None and len(shape) == 2 and 2 in shape:
+        num_edges = shape[1] if shape[0] == 2 else shape[0]
+        columns: Stream[NodePairs] = partial(_mapped_columns, path, num_edges)
+    else:  # an archive under this name, or something that is refused
+        loaded = edge_columns(next(iter(load_arrays(path).values())), f"{path}: ")
+        num_edges = len(loaded[0])
+        columns = partial(iter, [loaded])
+    if num_edges == 0:
+        raise InputError(f"{path}: the graph has no edges; give at least one edge between two nodes")
+    return NumberedEdges(path, num_edges, num_nodes, columns)
 
-    values = [value.item() if isinstance(value, np.generic) else value for value in values]
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError):  # integers and text in one column, or beyond 64 bits: all are names
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+def edge_columns(edges: Any, source: str = "") -> NodePairs:
+    """(num_edges,) sources and targets from a (2, num_edges) or (num_edges, 2) array."""
+    array = np.asarray(edges)
+    if array.ndim != 2 or 2 not in array.shape:
+        raise InputError(f"{source}edges have shape {array.shape}; give (2, num_edges) or (num_edges, 2)")
+    columns = array if array.shape[0] == 2 else array.T
+    return columns[0], columns[1]
 
 
-def is_edge_table(source: object) -> bool:
-    """Whether this is a pandas DataFrame, an Arrow table or a table of another library that Arrow can read."""
-    return is_pandas(source) or hasattr(source, "__arrow_c_stream__")
-
-
-def is_pandas(source: object) -> bool:
-    """Whether this is a pandas DataFrame, found out without importing pandas."""
-    return (type(source).__module__.split(".")[0], type(source).__name__) == ("pandas", "DataFrame")
+def _mapped_columns(path: Path, num_edges: int) -> Iterator[NodePairs]:
+    for low in range(0, num_edges, _EDGES_AT_ONCE):
+        with reading(path):
+            # Mapped anew for every batch: pages that were touched are given back with it.
+            sources, targets = edge_columns(np.load(path, mmap_mode="r", allow_pickle=False))
+            part = slice(low, low + _EDGES_AT_ONCE)
+            batch = native(np.array(sources[part])), native(np.array(targets[part]))
+        yield batch

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.archives import read_parquet, reading
+from l2g2g.graphs.archives import reading
 from l2g2g.graphs.array_writer import force_to_disk, move_into_place
+from l2g2g.graphs.arrow_tables import read_parquet
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.node_ids import find_rows, name_row, plain_ids, quoted

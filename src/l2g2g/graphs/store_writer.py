@@ -13,10 +13,10 @@ from l2g2g.errors import ResourceError
 from l2g2g.graphs.archives import parts_of
 from l2g2g.graphs.array_writer import locked, write_folder
 from l2g2g.graphs.duckdb_store import Measure, Progress, has_duckdb, silent, write_large_store
+from l2g2g.graphs.formats import AS_FOUND, TableOptions
 from l2g2g.graphs.graph import RowBlock
 from l2g2g.graphs.read import check_ending, find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values, write_graph
-from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 
 LEAST_MEMORY = 64_000_000
 # A file becomes at most this many times as many bytes while it is read into memory: edge lists, features.

@@ -15,7 +15,7 @@ import numpy as np
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_bytes, parts_of, reading, text_parts
-from l2g2g.graphs.streams import Columns, Stream, kept
+from l2g2g.graphs.arrow_tables import Columns, Stream, kept
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ import numpy as np
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.array_writer import move_into_place
-from l2g2g.graphs.arrow_files import ARROW_ENDINGS, write_arrow
+from l2g2g.graphs.arrow_tables import ARROW_ENDINGS, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.store import NodeIds, StoredIds
 from l2g2g.parallel.communicator import LOCAL, Communicator

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import scipy.sparse as sp
 
-from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.graph import NewNodes
 from l2g2g.models.encoder_input import PropagationMatrix
 from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, invert_degrees, sum_weights
 

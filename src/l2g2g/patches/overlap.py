@@ -14,8 +14,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from l2g2g.core import kernels
 from l2g2g.graphs.block_model import sorted_distinct
 from l2g2g.graphs.graph import RowBlock
-from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.streams import read_ahead
+from l2g2g.graphs.graph_store import GraphStore, read_ahead
 from l2g2g.patches.overlap_index import OverlapIndex, index_overlaps
 from l2g2g.patches.widening import GOOD_CUT, Joined, widen
 

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from l2g2g.core import kernels
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.streams import read_ahead
+from l2g2g.graphs.graph_store import GraphStore, read_ahead
 from l2g2g.options import check_choice
 
 METHODS = ("metis", "fennel", "streaming", "random")

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 from l2g2g.core import kernels
 from l2g2g.graphs.array_writer import FolderWriter
+from l2g2g.graphs.graph_store import read_ahead
 from l2g2g.graphs.store import StoredGraph
-from l2g2g.graphs.streams import read_ahead
 from l2g2g.patches.overlap import PatchSet
 
 _ENTRIES_AT_ONCE = 1 << 22

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.evaluation.link_scorer import FEATURE_COLUMN, CombinedScorer, LinkEvidence, LinkScorer
 from l2g2g.evaluation.links import evaluate_links
-from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.graph import Graph, NewNodes
 from l2g2g.graphs.splits import Pairs, sample_non_edges
 from l2g2g.neighbours.link_model import LinkModel, top_combined
 from l2g2g.neighbours.top_links import TopLinks

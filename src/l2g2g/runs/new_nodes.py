@@ -16,9 +16,8 @@ import torch
 
 from l2g2g.alignment.frame import Frame, apply_frame
 from l2g2g.errors import InputError
-from l2g2g.graphs.graph import Features, Graph
-from l2g2g.graphs.matching import Matched, match_nodes
-from l2g2g.graphs.new_nodes import NewNodes
+from l2g2g.graphs.graph import Features, Graph, NewNodes
+from l2g2g.graphs.new_nodes import Matched, match_nodes
 from l2g2g.models.features import as_input
 from l2g2g.runs.fitted import Fitted
 

@@ -12,8 +12,7 @@ import torch
 from safetensors.numpy import load, save
 
 from l2g2g.config import Config
-from l2g2g.graphs.fingerprint import fingerprint
-from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.graph_store import GraphStore, fingerprint
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.local_rows import LocalRows

@@ -15,9 +15,8 @@ from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.graphs.array_folder import decode_text
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, Graph
-from l2g2g.graphs.node_columns import read_node_columns
+from l2g2g.graphs.node_columns import read_embedding_table, read_node_columns
 from l2g2g.graphs.node_ids import as_node_ids, find_rows
-from l2g2g.graphs.read_embedding import read_embedding_table
 from l2g2g.graphs.store import read_columns
 from l2g2g.methods import METHODS
 from l2g2g.models.decoders import read_decoder

@@ -10,12 +10,12 @@ from typing import Any
 from l2g2g.config import Config
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.duckdb_store import Measure, Progress, silent
+from l2g2g.graphs.formats import AS_FOUND, TableOptions
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.read import find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, reading_bytes, write_store
-from l2g2g.graphs.table_options import AS_FOUND, TableOptions
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.budget import show_size
 from l2g2g.runs.memory import estimate_memory, graph_bytes, resident_memory

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from l2g2g.config import Config
 from l2g2g.errors import InputError
-from l2g2g.graphs.fingerprint import as_source
-from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.graph_store import GraphStore, as_source
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.runs.budget import StoredSizes, fit_budget

@@ -16,8 +16,7 @@ from l2g2g.config import BAD_CUT_MASK, Config
 from l2g2g.errors import InputError, NumericalError
 from l2g2g.evaluation.links import score_pairs
 from l2g2g.evaluation.separation import ScoredPairs
-from l2g2g.graphs.fingerprint import fingerprint
-from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.graph_store import GraphStore, fingerprint
 from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.base import Decoder

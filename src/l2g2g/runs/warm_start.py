@@ -13,7 +13,7 @@ from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.graphs.matching import Matched, match_nodes
+from l2g2g.graphs.new_nodes import Matched, match_nodes
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.node_states import node_degrees
 from l2g2g.parallel.communicator import LOCAL, Communicator

@@ -4,8 +4,8 @@ import pyarrow.feather
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.arrow_files import read_arrow, write_arrow
-from l2g2g.graphs.read_embedding import read_embedding
+from l2g2g.graphs.arrow_tables import read_arrow, write_arrow
+from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.write import write_embedding
 
 TABLE = pa.table({"id": ["a", "b"], "x": [1.0, 2.0], "y": [3, 4]})

@@ -1,4 +1,4 @@
-"""Graphs of networkx, and GraphML files, which networkx reads (extra `tables`)."""
+"""Graphs of networkx, PyG and igraph, and GraphML files, which networkx reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ import numpy as np
 
 from l2g2g.errors import InputError, ResourceError, first_line, one_line
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes
+from l2g2g.graphs.formats import AS_FOUND, IdChoice, TableOptions
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.node_ids import as_integers, as_node_ids, check_unique, integers_or_text, refuse_negative
-from l2g2g.graphs.table_options import AS_FOUND, IdChoice, TableOptions
+from l2g2g.graphs.node_ids import (
+    as_integers,
+    as_node_ids,
+    check_unique,
+    integers_or_text,
+    refuse_negative,
+)
+from l2g2g.graphs.read_edges import (
+    edge_columns,
+)
+from l2g2g.graphs.read_features import VectorTable, read_features
 
 _BYTES_PER_BYTE = 12  # of memory, as Python objects, for a byte of the file
 _log = logging.getLogger(__name__)
@@ -155,3 +165,52 @@ def _node_ids(found: Any, path: Path, ids: IdChoice | None) -> np.ndarray:
 
 def _name_node(row: int) -> str:
     return f"node {row + 1} of the file"
+
+
+def graph_from_pyg(data: Any, vectors: VectorTable | None, directed: bool) -> Graph:
+    """A PyG `Data`, known by its attributes so that PyG need not be installed."""
+    if data.edge_index is None:
+        raise InputError("the PyG graph has no edge_index; give it one")
+    sources, targets = edge_columns(data.edge_index.detach().cpu().numpy())
+    weights = getattr(data, "edge_weight", None)
+    own = getattr(data, "x", None)
+    features = read_features(own).vectors if own is not None and vectors is None else None
+    labels = getattr(data, "y", None)
+    labels = None if labels is None else np.asarray(labels.detach().cpu())
+    num_nodes = data.num_nodes
+    names = getattr(data, "node_id", None)
+    node_ids = None if names is None else as_node_ids(names if isinstance(names, list) else names.numpy(), "node_id")
+    if node_ids is not None:
+        check_unique(node_ids, "node_id")
+    return Graph.from_arcs(
+        sources,
+        targets,
+        None if weights is None else weights.detach().cpu().numpy(),
+        num_nodes=None if num_nodes is None else int(num_nodes),
+        features=features,
+        node_ids=node_ids,
+        labels=labels if labels is not None and labels.dtype.kind in "iu" and labels.shape == (num_nodes,) else None,
+        name="PyG graph",
+        directed=directed,
+    )
+
+
+def graph_from_igraph(source: Any, directed: bool) -> Graph:
+    """An igraph graph, known by its methods: the vertex attribute `name` as ids, the edge attribute `weight`."""
+    if directed and not source.is_directed():
+        raise InputError("the igraph graph is undirected; give a directed one, or leave directed out")
+    edges = np.array(source.get_edgelist(), dtype=np.int64).reshape(-1, 2)
+    node_ids = None
+    if "name" in source.vs.attributes():
+        node_ids = as_node_ids(list(source.vs["name"]), "igraph graph")
+        check_unique(node_ids, "igraph graph")
+    weights = source.es["weight"] if "weight" in source.es.attributes() else None
+    return Graph.from_arcs(
+        edges[:, 0],
+        edges[:, 1],
+        None if weights is None else np.array(weights, dtype=np.float64),
+        num_nodes=source.vcount(),
+        node_ids=node_ids,
+        name="igraph graph",
+        directed=directed,
+    )

@@ -1,4 +1,4 @@
-"""Convert: graphs as objects of networkx and PyG, which `read_graph` reads back, with vectors as node attributes."""
+"""Export of graphs to networkx and PyG, with vectors as node attributes; `read_graph` reads both back."""
 
 from __future__ import annotations
 

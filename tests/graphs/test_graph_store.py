@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.graphs.fingerprint import fingerprint
 from l2g2g.graphs.graph import Graph
+from l2g2g.graphs.graph_store import fingerprint
 
 EDGES = ([0, 1, 2], [1, 2, 3])
 
