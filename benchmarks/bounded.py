@@ -57,7 +57,7 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
     from l2g2g.runs.patches import RunPatches
     from l2g2g.runs.resources import peak_memory
     from l2g2g.runs.storage import fits_memory
-    from l2g2g.training.report import EpochReport
+    from l2g2g.training.loop import EpochReport
 
     config = make_config(
         options.method,

@@ -26,7 +26,6 @@ THROUGH = {
     "models.propagation": "models/test_encoder.py",
     "runs.link_prediction": "cli/test_neighbours.py",
     "runs.fitted": "runs/test_new_nodes.py",
-    "training.rank_checkpoints": "training/test_ranks.py",
 }
 FROM = re.compile(r"^ *from (l2g2g[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 IMPORT = re.compile(r"^ *import (l2g2g[\w.]*)", re.MULTILINE)

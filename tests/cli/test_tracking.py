@@ -4,7 +4,7 @@ import pytest
 
 from l2g2g import L2G2G, InputError, ResourceError, cli
 from l2g2g.cli.run_flags import check_tracking, track, watch_training
-from l2g2g.training.report import EpochReport
+from l2g2g.training.loop import EpochReport
 
 pytest.importorskip("tensorboard")
 

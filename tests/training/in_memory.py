@@ -1,4 +1,4 @@
-"""Batches and pairs of a graph in memory, as a run makes them."""
+"""Batches, pairs and trainings of a graph in memory, as a run makes them."""
 
 import numpy as np
 
@@ -6,6 +6,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.parallel.node_table import NodeTable, RangeOwners
 from l2g2g.training.batches import BatchOptions, PatchBatches, group_patches
+from l2g2g.training.loop import Training
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalPairs
 from l2g2g.training.pair_source import PairOptions
@@ -42,3 +43,9 @@ def prepare_global_pairs(patch_set, adjacency, held_out, *, batches=(), arcs=Non
     )
     table = NodeTable(LOCAL, RangeOwners(np.array([0, num_nodes])), np.arange(num_nodes))
     return GlobalPairs(pairs, table, patch_set.shares_of)
+
+
+def train(model, batches, patch_set, settings, *, on_epoch=None, **parts):
+    training = Training(model, batches, patch_set, settings, **parts)
+    training.run(on_epoch=on_epoch)
+    return training.finish()

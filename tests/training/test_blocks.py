@@ -23,7 +23,7 @@ from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import write_patches
 from l2g2g.training.batches import BatchOptions, KeptBytes, PatchBatches, group_patches
-from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches, train
+from l2g2g.training.loop import LoopSettings, embed_nodes, encode_patches
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.pair_source import PairOptions
 from l2g2g.training.patch_source import StoredPatches
@@ -32,7 +32,7 @@ from l2g2g.training.rows import TrainingRows, share_rows
 from l2g2g.training.shard import Shard
 from l2g2g.training.whole_pass import InputRows, RowSource
 
-from .in_memory import prepare_batches, prepare_global_pairs
+from .in_memory import prepare_batches, prepare_global_pairs, train
 
 STATES, EDGES = 400, 20_000  # bytes for one number per row, and for one per arc and row
 SMALL_BLOCKS = 97  # arcs: several blocks even of a tiny graph

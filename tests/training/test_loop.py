@@ -16,11 +16,11 @@ from l2g2g.models.encoding import Encoding
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.runs.embed import embed_graph
-from l2g2g.training.loop import LoopSettings, Training, _falls_fast, embed_nodes, train
+from l2g2g.training.loop import EpochReport, LoopSettings, Training, _falls_fast, embed_nodes
 from l2g2g.training.objective import accumulate_gradients
 from l2g2g.training.shard import Shard
 
-from .in_memory import prepare_batches
+from .in_memory import prepare_batches, train
 
 DIM = 4
 SETTINGS = LoopSettings(epochs=12, seed=0, alignment="during", refresh_every=3)
@@ -382,7 +382,7 @@ def test_the_better_of_two_assemblies_is_validated(split, patch_set, batches):
         return next(values)
 
     settings = replace(SETTINGS, epochs=2, validate_every=1)
-    parts = {"validate": validate, "whole": lambda model: whole, "either": True}
+    parts = {"validate": validate, "whole": lambda model: whole, "compares_assemblies": True}
     training = Training(make_model(split), batches, patch_set, settings, **parts)
     training.run()
     assert seen == [True, False] * 2
@@ -442,3 +442,27 @@ def test_patience_does_not_end_a_training_that_has_hardly_begun():
     assert not _falls_fast(flat)
     assert not _falls_fast(falling[::-1])
     assert not _falls_fast([0.7])
+
+
+# --- reports ----------------------------------------------------------------------------------------
+
+
+def test_curves_hold_what_there_is():
+    assert EpochReport(3, 0.5, 0.1).curves() == {"loss": 0.5}
+    whole = EpochReport(3, 0.5, 0.1, validation=0.9, refreshed=True, measure=lambda: 0.25)
+    assert whole.curves() == {"loss": 0.5, "validation AUC": 0.9, "refresh residual": 0.25}
+
+
+def test_the_residual_is_measured_only_when_it_is_asked_for_and_new():
+    asked = []
+
+    def measure():
+        asked.append(True)
+        return 0.25
+
+    still = EpochReport(3, 0.5, 0.1, measure=measure)
+    assert still.residual is None
+    fresh = EpochReport(3, 0.5, 0.1, refreshed=True, measure=measure)
+    assert asked == []
+    assert fresh.residual == 0.25
+    assert asked == [True]

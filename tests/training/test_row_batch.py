@@ -22,7 +22,7 @@ from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import whole_graph
 from l2g2g.training import rows as rows_module
-from l2g2g.training.loop import LoopSettings, train
+from l2g2g.training.loop import LoopSettings
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalPairs, NodeSample, accumulate_gradients
 from l2g2g.training.pair_source import PairOptions
@@ -32,7 +32,7 @@ from l2g2g.training.shard import RowShard
 from l2g2g.training.whole_pass import InputRows, RowSource
 
 from ..parallel.threads import run_ranks, unlock
-from .in_memory import prepare_batches, prepare_global_pairs
+from .in_memory import prepare_batches, prepare_global_pairs, train
 
 unlock(NodePairs)
 unlock(RowSource)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from l2g2g.graphs.graph_store import GraphStore
     from l2g2g.runs.resources import Stopwatch
     from l2g2g.runs.run_directory import RunDirectory
-    from l2g2g.training.report import EpochReport, OnEpoch
+    from l2g2g.training.loop import EpochReport, OnEpoch
 
 _OUTPUT, _RARE_OUTPUT = panel_name("output"), panel_name("output", rare=True)
 _RunDirOption = Annotated[

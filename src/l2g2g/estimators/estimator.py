@@ -23,7 +23,6 @@ from l2g2g.config import OPTIONS, Config, make_config
 from l2g2g.errors import InputError, Interrupted
 from l2g2g.estimators.link_methods import LinkMethods
 from l2g2g.estimators.parameters import FIT_OPTIONS, describe_parameters, make_init
-from l2g2g.training.report import EpochReport, OnEpoch
 
 if TYPE_CHECKING:
     from l2g2g.estimators.torch_module import EncoderModule
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from l2g2g.runs.fitted import Fitted
     from l2g2g.runs.run import Run
     from l2g2g.runs.warm_start import Movement
+    from l2g2g.training.loop import EpochReport, OnEpoch
 
 _UPDATE_SECONDS = 0.2  # at least, between two updates
 _WIDTH = 30

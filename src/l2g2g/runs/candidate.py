@@ -43,11 +43,10 @@ from l2g2g.runs.ranks import make_shard, share_inputs
 from l2g2g.runs.resources import Stopwatch
 from l2g2g.runs.scoring import score_validation
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
-from l2g2g.training.checkpoint_writer import CheckpointWriter
+from l2g2g.training.checkpoint_writer import CheckpointWriter, RankCheckpointWriter
 from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import GlobalLoss, GlobalPairs, NodeSample
-from l2g2g.training.rank_checkpoints import RankCheckpointWriter
 from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
 from l2g2g.training.rows import TrainingRows, rank_span, share_rows
 from l2g2g.training.shard import Shard
@@ -288,7 +287,7 @@ class Candidates:
                 whole=setting.make_pass(graph, trains=True),
                 validate=None if validation is None else partial(score_validation, setting.model, validation),
                 margin=None if validation is None else partial(needed_gain, num_edges=validation.num_edges),
-                either=config.assembly is None and patches.patch_set.is_cut_badly,
+                compares_assemblies=config.assembly is None and patches.patch_set.is_cut_badly,
                 shard=setting.shard,
             )
         return Candidate(setting, batches, training)

@@ -15,7 +15,7 @@ from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.storage import check_settings, place_graph, shared_graph
 from l2g2g.runs.training import check_graph, keep_training, run_split
-from l2g2g.training.report import OnEpoch
+from l2g2g.training.loop import OnEpoch
 
 _MOST_VALIDATION_EDGES = 1_000_000
 _LEAST_EDGES = 20  # below, none is held out for validation

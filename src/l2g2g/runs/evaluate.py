@@ -35,7 +35,7 @@ from l2g2g.runs.scoring import (
 )
 from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
 from l2g2g.runs.training import check_graph, fit_links, keep_training, run_split
-from l2g2g.training.report import OnEpoch
+from l2g2g.training.loop import OnEpoch
 
 Measures = Literal["auc", "all"]
 _STAGES = ("partition", "train", "epoch_median", "synchronise", "assemble")  # of the contract; most take no time here

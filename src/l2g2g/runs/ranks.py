@@ -22,8 +22,7 @@ from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.resources import peak_memory
 from l2g2g.training.assignment import assign_patches
-from l2g2g.training.checkpoint_writer import CheckpointWriter
-from l2g2g.training.rank_checkpoints import RankCheckpointWriter
+from l2g2g.training.checkpoint_writer import CheckpointWriter, RankCheckpointWriter
 from l2g2g.training.rows import rank_bounds
 from l2g2g.training.shard import RowShard, Shard, shared_parameters
 

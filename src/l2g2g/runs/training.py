@@ -49,10 +49,9 @@ from l2g2g.runs.trials import choose_candidate
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory, return_tables_at_once
-from l2g2g.training.loop import Trained, WholePass, embed_nodes, encode_patches
-from l2g2g.training.recovery import NOT_FINITE, embedding_trouble
-from l2g2g.training.report import OnEpoch
+from l2g2g.training.loop import OnEpoch, Trained, WholePass, embed_nodes, encode_patches
 from l2g2g.training.rows import TrainingRows
+from l2g2g.training.state import NOT_FINITE, embedding_trouble
 from l2g2g.training.whole_pass import InputRows, RowSource, feature_blocks
 
 _MOST_LINK_EDGES = 2_000_000
@@ -297,7 +296,7 @@ def _finish(candidate: Candidate, choice: Choice, spectral: SpectralVectors | No
         graph = setting.split.train
         batches = setting.make_batches(graph, setting.batch_bytes)
         return _Finished(setting, trained, batches, setting.make_pass(graph, trains=True), choice, spectral)
-    if training.either:
+    if training.compares_assemblies:
         with clock.measure("choose"):
             scores = training.score_assemblies(trained)
             choice = choose_assembly(choice, scores)

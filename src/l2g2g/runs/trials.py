@@ -22,7 +22,7 @@ from l2g2g.runs.choices import (
     find_spectral,
     may_reach,
 )
-from l2g2g.training.report import OnEpoch
+from l2g2g.training.loop import OnEpoch
 
 
 def choose_candidate(

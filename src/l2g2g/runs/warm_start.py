@@ -21,7 +21,7 @@ from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.fitted import Fitted, Start
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory, differences
-from l2g2g.training.report import OnEpoch
+from l2g2g.training.loop import OnEpoch
 from l2g2g.training.rows import TrainingRows
 
 # What the weights of a model depend on; all else may change from one training to the next.

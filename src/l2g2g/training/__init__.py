@@ -3,9 +3,9 @@
 from l2g2g.lazy import lazy_names
 
 _MODULES = {
-    "EpochReport": "report",
+    "EpochReport": "loop",
     "LoopSettings": "loop",
-    "train": "loop",
+    "Training": "loop",
 }
 __all__ = list(_MODULES)
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -1,4 +1,4 @@
-"""Adam: one pass over each parameter, without the seconds that importing torch's own optimisers costs."""
+"""Adam: one pass over each parameter, without the seconds it takes to import torch's own optimisers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from l2g2g.models.sparse import runs_native
 class Adam:
     """Adam (Kingma and Ba 2015) with the usual constants; equal to `torch.optim.Adam` up to rounding.
 
-    torch.optim loads torch's compiler when its first optimiser is made, which takes longer than a small training. On
-    the CPU a native kernel steps: torch's own wakes threads for it.
+    torch.optim imports torch's compiler with its first optimiser, which takes longer than a small training. On the
+    CPU a native kernel does the step, because torch's own wakes threads for it.
     """
 
     def __init__(self, parameters: Iterable[Tensor], rate: float) -> None:
@@ -26,20 +26,20 @@ class Adam:
         self.forget()
 
     def forget(self) -> None:
-        """Start again without momentum."""
+        """Reset the moments."""
         self.means = [torch.zeros_like(each) for each in self.parameters]
         self.squares = [torch.zeros_like(each) for each in self.parameters]
         self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
         self._known: dict[int, tuple[int, tuple[Tensor, ...], tuple[np.ndarray, ...]]] = {}
 
     def clear_gradients(self) -> None:
-        """Drop the gradients of the last step."""
+        """Reset the gradients."""
         for each in self.parameters:
             each.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """Change the parameters that have a gradient."""
+        """Update the parameters that have a gradient."""
         used = [place for place, each in enumerate(self.parameters) if each.grad is not None]
         if runs_native(*self.parameters):
             self._step_native(used)
@@ -74,7 +74,7 @@ class Adam:
             step(values, flat, mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
 
     def _arrays(self, place: int) -> tuple[np.ndarray, ...]:
-        """A parameter, its moments and its steps as arrays that share their memory, made once."""
+        """Return a parameter, its moments and its steps as arrays that share their memory, made once."""
         parameter, moments = self.parameters[place], (self.means[place], self.squares[place], self.steps[place])
         found = self._known.get(place)
         if found is None or found[0] != parameter.data_ptr() or any(map(is_not, found[1], moments)):

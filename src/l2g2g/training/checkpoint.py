@@ -1,8 +1,7 @@
-"""Checkpoints: states of a training on disk, complete or not there at all, and checked before they are used.
+"""Checkpoints: states of a training on disk, written atomically and checked before use.
 
-A checkpoint is a folder `epoch-00000123`, written and read as `graphs.array_folder` describes: the tensors as another
-file (safetensors), and the state's plain values and what is trained in the manifest. The last two stay. No pickle, so
-a foreign checkpoint runs no code.
+A checkpoint is a folder `epoch-00000123` as described in `graphs.array_folder`: tensors in a safetensors file, plain
+values and the fingerprint in the manifest. The last two are kept. Without pickle a foreign checkpoint runs no code.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _REMEDY = "it is not used"
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint cannot be used, and what is used instead."""
+    """A checkpoint cannot be used; the message says what is used instead."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Checkpoint:
     """A state of a training.
 
     Attributes:
-        epoch: Epochs that were done.
-        fingerprint: What was trained on and how; a resume must have the same.
-        values, tensors: The state, see `training.state`.
+        epoch: Number of epochs done.
+        fingerprint: Data and settings of the training; a resume must have the same.
+        values, tensors: The state, see `LoopState.capture`.
     """
 
     epoch: int
@@ -45,17 +44,17 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one training in a folder of their own. One process at a time: see `run_directory`."""
+    """The checkpoints of one training in a folder of their own, used by one process at a time (`run_directory`)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def paths(self) -> list[Path]:
-        """Folders of the checkpoints, the latest first."""
+        """Return the folders of the checkpoints, the latest first."""
         return sorted(self.folder.glob("epoch-*"), reverse=True)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; when this returns it is on disk, and the older ones but one are gone."""
+        """Write a checkpoint to disk, and remove all older ones but one."""
         from safetensors.torch import save
 
         epoch = checkpoint.epoch
@@ -73,7 +72,7 @@ class CheckpointStore:
             ) from error
 
     def load(self) -> Checkpoint | None:
-        """The latest checkpoint that is whole, with a warning if it is not the latest; None where there is none."""
+        """Read the latest undamaged checkpoint, with a warning if a later one is damaged; None without checkpoints."""
         damaged: list[tuple[Path, str]] = []
         for path in self.paths():
             try:
@@ -92,7 +91,7 @@ class CheckpointStore:
         return None
 
     def clean(self) -> None:
-        """Remove what a killed process left half written or half removed."""
+        """Remove partial checkpoints of a killed process."""
         for path in self.folder.glob(".epoch-*"):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -104,7 +103,7 @@ class CheckpointStore:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read and check a checkpoint. Raises InputError where anything differs from what was written."""
+    """Read and check a checkpoint. Raises InputError if anything differs from what was written."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -120,7 +119,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _remove(path: Path) -> None:
-    """Rename, then delete: half of a checkpoint never stands under the name of a whole one."""
+    """Rename a checkpoint before deleting it, so that no partial one has the name of a complete one."""
     if path.exists():
         hidden = path.with_name(f".{path.name}.old")
         _replace(path, hidden)

@@ -1,7 +1,7 @@
-"""Heap: memory that an epoch gives back is there for the next one, instead of going to the system and coming back.
+"""Heap: keep the memory that an epoch frees for the next one.
 
-Every epoch makes tables of the same sizes. glibc would return the large ones to the system at once, which then clears
-every page again when it hands it out: up to a third of an epoch.
+Every epoch allocates tables of the same sizes. glibc would return large ones to the system at once, which clears every
+page again when it hands it out: up to a third of an epoch. Without glibc these functions do nothing.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import cache
 from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's <malloc.h>
-_USUAL = 128 * 1024  # what both of them are by default
+_USUAL = 128 * 1024  # default of both
 _NEVER = 2**31 - 1
 _TABLE = 1 << 20
-_LARGE = 16 << 20  # bytes: tables above it go back at once after all, for what is left between them could add up
+_LARGE = 16 << 20  # bytes above which tables are returned at once after all, because gaps between them add up
 
 
 @cache
 def _libc() -> Any | None:
-    """The C library, where it is glibc."""
+    """Return the C library if it is glibc."""
     if not sys.platform.startswith("linux"):
         return None
     library: Any = ctypes.CDLL(None)
@@ -31,9 +31,9 @@ def _libc() -> Any | None:
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Hold what is freed, unless it is very large, until the end of the block; nothing without glibc.
+    """Keep freed memory, except very large tables, until the end of the block.
 
-    Afterwards the limits are the usual ones, but glibc, once set, no longer adapts them to what a process frees.
+    Afterwards the limits have their defaults, but glibc no longer adapts them to what a process frees.
     """
     library = _libc()
     if library is None:
@@ -50,10 +50,10 @@ def keep_freed_memory() -> Iterator[None]:
 
 
 def return_tables_at_once() -> None:
-    """From now on give tables of more than 1 MB back to the system when they are freed; nothing without glibc.
+    """From now on return tables of more than 1 MB to the system when they are freed.
 
-    Otherwise those of up to 32 MB stay in the heap with gaps between them. On ranks, where tables of many different
-    sizes come and go as rows are exchanged, the gaps had added up to a third of the memory.
+    By default those of up to 32 MB stay in the heap. On ranks, which exchange tables of many sizes, the gaps between
+    them added up to a third of the memory.
     """
     library = _libc()
     if library is not None:
@@ -61,7 +61,7 @@ def return_tables_at_once() -> None:
 
 
 def return_freed_memory() -> None:
-    """Give the system what was freed since, too: a second training in a process needs no more than the first."""
+    """Return freed memory to the system, so that a second training in a process needs no more than the first."""
     library = _libc()
     if library is not None:
         library.malloc_trim(0)
