@@ -13,14 +13,12 @@ import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from l2g2g.errors import InputError, ResourceError, first_line
-
-if TYPE_CHECKING:
-    pass
 
 # Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
 _LARGEST_DEFLATE_RATIO = 1032
@@ -35,8 +33,6 @@ _LEAST_WIDTH = 4  # bytes of a value in memory; equal values take next to nothin
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into an error that names the file."""
-    import pyarrow
-
     try:
         yield
     except (InputError, ResourceError):
@@ -47,12 +43,12 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: is a folder; give a file") from error
     except PermissionError as error:
         raise ResourceError(f"{path}: no permission to read it") from error
-    except (MemoryError, pyarrow.ArrowMemoryError) as error:
+    except (MemoryError, pa.ArrowMemoryError) as error:
         raise ResourceError(f"{path}: does not fit into memory") from error
     except (
         OSError,
         EOFError,
-        ValueError,  # includes pyarrow.ArrowInvalid and UnicodeDecodeError
+        ValueError,  # includes pa.ArrowInvalid and UnicodeDecodeError
         TypeError,  # a header of an array that is no header
         OverflowError,
         KeyError,
@@ -63,7 +59,7 @@ def reading(path: Path) -> Iterator[None]:
         zlib.error,
         lzma.LZMAError,
         struct.error,
-        pyarrow.ArrowException,
+        pa.ArrowException,
     ) as error:
         if "allow_pickle" in str(error):
             raise InputError(f"{path}: holds pickled objects, which are never run; save plain arrays") from error

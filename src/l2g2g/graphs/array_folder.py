@@ -21,14 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from l2g2g.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORMAT = "l2g2g arrays 2"
 MANIFEST = "manifest.json"
@@ -353,8 +351,6 @@ def blocks_of(names: np.ndarray | Any) -> Iterator[np.ndarray]:
 
 def text_arrays(name: str, blocks: Iterable[np.ndarray | pa.Array]) -> Iterator[tuple[str, np.ndarray]]:
     """Names, some at a time, as rows of the arrays NAME_bytes and NAME_offsets."""
-    import pyarrow as pa
-
     yield f"{name}_offsets", np.zeros(1, np.int64)
     end = 0
     for texts in blocks:

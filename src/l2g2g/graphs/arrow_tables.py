@@ -8,20 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import decoded_size, parquet_parts, reading, refuse_size
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
 Item = TypeVar("Item")
 Stream = Callable[[], Iterator[Item]]
-Columns = list["pa.ChunkedArray"]
+Columns = list[pa.ChunkedArray]
 ARROW_ENDINGS = (".arrow", ".feather")
 _MAGIC = b"ARROW1"
 _HEADER, _COMPRESSION = 2, 3  # fields of a message and of a record batch, in the order of the format's schema
@@ -68,8 +67,6 @@ def collected(stream: Stream[Columns]) -> Stream[Columns]:
 
 
 def _joined(stream: Stream[Columns]) -> Iterator[Columns]:
-    import pyarrow as pa
-
     batches = list(stream())
     if batches:
         yield [
@@ -80,29 +77,21 @@ def _joined(stream: Stream[Columns]) -> Iterator[Columns]:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether values of this type are lists, of one length or of any."""
-    import pyarrow as pa
-
     return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether values of this type are text."""
-    import pyarrow as pa
-
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def is_numeric(kind: pa.DataType) -> bool:
     """Whether values of this type are numbers; false and true count as 0 and 1."""
-    import pyarrow as pa
-
     return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type of the values where they lie in a dictionary, otherwise the type itself."""
-    import pyarrow as pa
-
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
@@ -114,8 +103,6 @@ def unpacked(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def write_arrow(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write tables of one schema, one after the other, unpacked, so that others can map them into memory."""
-    import pyarrow as pa
-
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for table in tables:
             writer.write_table(table)
@@ -127,8 +114,6 @@ def read_arrow(path: Path) -> pa.Table:
     A packed one is refused: nothing says beforehand how much memory it takes. Everything in the file is checked before
     it is used.
     """
-    import pyarrow as pa
-
     with reading(path):
         with pa.OSFile(str(path), "rb") as file:
             content = file.read_buffer()
@@ -152,8 +137,6 @@ def read_arrow(path: Path) -> pa.Table:
 
 def _is_plain(kind: pa.DataType) -> bool:
     """Whether values lie in the file as they are, so that it is as large as they are."""
-    import pyarrow as pa
-
     if is_list(kind):
         return is_numeric(kind.value_type) and not pa.types.is_boolean(kind.value_type)
     return is_text(kind) or is_numeric(kind)
@@ -200,8 +183,6 @@ class ParquetTable:
 
         memory_limit: bytes of text that a batch may hold; by default the free memory of the machine.
         """
-        import pyarrow as pa
-
         for part in self.parts:
             with self._opened(part) as file:
                 for batch in file.iter_batches(batch_size=num_rows):
@@ -213,8 +194,6 @@ class ParquetTable:
 
         memory_limit: bytes that the table may take; by default the free memory of the machine.
         """
-        import pyarrow as pa
-
         refuse_size(self.path, self.num_bytes, memory_limit)
         tables = []
         for part in self.parts:
@@ -224,8 +203,6 @@ class ParquetTable:
 
     @contextmanager
     def _opened(self, part: Path) -> Iterator[pq.ParquetFile]:
-        import pyarrow.parquet as pq
-
         buffer_size = max(1 << 14, min(1 << 20, _BUFFER_BYTES // max(1, len(self.schema))))
         with (
             reading(part),
@@ -235,8 +212,6 @@ class ParquetTable:
 
     def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
         """The table, checked, with dictionaries of text expanded, which may take far more memory than they did."""
-        import pyarrow as pa
-
         table.validate(full=True)  # text that is no text, places that are none
         packed = [pa.types.is_dictionary(column.type) for column in table.columns]
         num_bytes = sum(_text_size(column) for column, it_is in zip(table.columns, packed, strict=True) if it_is)
@@ -266,8 +241,6 @@ def open_parquet(path: Path) -> ParquetTable:
 
 
 def _open_part(path: Path) -> ParquetTable:
-    import pyarrow.parquet as pq
-
     with reading(path):
         num_bytes = decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
         texts = _text_columns(pq.read_schema(path), path)
@@ -287,8 +260,6 @@ def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
 
 def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
     """Names of the columns of text; a column that is neither numbers, text nor lists of numbers is refused."""
-    import pyarrow as pa
-
     for field in schema:
         plain = field.type.value_type if is_list(field.type) else plain_type(field.type)
         if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and is_text(plain)):
@@ -298,8 +269,6 @@ def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
 
 def _text_size(column: pa.ChunkedArray) -> int:
     """Bytes of a column of dictionaries once every row has its own value."""
-    import pyarrow.compute as pc
-
     total = 8 * len(column)
     for chunk in column.chunks:
         if is_text(chunk.dictionary.type):
@@ -310,8 +279,6 @@ def _text_size(column: pa.ChunkedArray) -> int:
 
 def as_arrow_table(table: Any, source_name: str) -> pa.Table:
     """A pandas DataFrame, an Arrow table or any object with the Arrow C stream interface as an Arrow table."""
-    import pyarrow as pa
-
     if isinstance(table, pa.Table):
         return table
     if is_pandas(table):
@@ -327,8 +294,6 @@ def as_arrow_table(table: Any, source_name: str) -> pa.Table:
 
 
 def _from_pandas(frame: Any, source_name: str) -> pa.Table:
-    import pyarrow as pa
-
     try:
         columns = [_from_series(frame.iloc[:, index]) for index in range(frame.shape[1])]
     except pa.ArrowException as error:
@@ -337,8 +302,6 @@ def _from_pandas(frame: Any, source_name: str) -> pa.Table:
 
 
 def _from_series(series: Any) -> pa.Array:
-    import pyarrow as pa
-
     try:
         return pa.Array.from_pandas(series)
     except pa.ArrowException:  # integers and text in one column: all are names
@@ -347,8 +310,6 @@ def _from_series(series: Any) -> pa.Array:
 
 def column_from_values(values: list[Any]) -> pa.Array:
     """A column of Python's or NumPy's values."""
-    import pyarrow as pa
-
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     try:
         return pa.array(values)

@@ -9,17 +9,15 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from l2g2g.errors import InputError, one_line
 from l2g2g.graphs.formats import TableOptions
 from l2g2g.graphs.node_ids import IdKind, find_id_kind
 from l2g2g.graphs.text_tables import TextTable, is_number
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Usual titles of the columns of source and target, in lower case; the first pair that is there counts.
 ENDS = (
@@ -283,9 +281,6 @@ def _names_columns(
 
 def _occurs(names: list[str], ids: pa.ChunkedArray | np.ndarray) -> bool:
     """Whether one of the names is among the ids, which may be integers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = pa.array(ids) if isinstance(ids, np.ndarray) else ids
     if pa.types.is_integer(column.type):
         return False

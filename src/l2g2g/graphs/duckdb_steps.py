@@ -13,11 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from l2g2g.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 _LEAST_PER_THREAD = 250_000_000  # bytes, twice what DuckDB's manual advises: two threads ran out of 254 MB
 _ROWS_AT_ONCE = 1 << 18
@@ -85,7 +86,6 @@ class StepDatabase:
         Within the step that fills a table its rowid does not begin at 0.
         """
         import duckdb
-        import pyarrow as pa
 
         done = self.run("SELECT facts FROM steps WHERE name = ?", name)
         if done:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
@@ -32,9 +33,6 @@ from l2g2g.graphs.read import refuse_for_tables
 from l2g2g.graphs.read_edges import EdgeBatches, NumberedEdges, open_npy_edges, open_parquet_edges, open_text_edges
 from l2g2g.graphs.read_features import NamedFeatures, NumberedFeatures, VectorTable, open_features
 from l2g2g.graphs.store import GRAPH_FOLDER, KIND, StoredGraph, open_graph, store_values
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Measure = Callable[[str], AbstractContextManager[Any]]
 Progress = Callable[[str, int, int], None]
@@ -163,8 +161,6 @@ class _Preparation:
 
     def _add_features(self, features: NamedFeatures, table: VectorTable, *, make: bool) -> dict[str, Any]:
         """make: whether the table is not there yet."""
-        import pyarrow as pa
-
         columns = {"id": pa.array(table.ids)}
         kinds = {"id": "BIGINT" if features.has_integer_ids else "VARCHAR"}
         if features.num_features:
@@ -181,8 +177,6 @@ class _Preparation:
 
     def _load_nodes(self, nodes: NodeRows) -> str:
         """Table nodes from a node table; returns the type of its ids."""
-        import pyarrow as pa
-
         kind = "BIGINT" if nodes.has_integer_ids else "VARCHAR"
         self.database.run(f"CREATE TABLE nodes (id {kind})")
         for ids in nodes.id_batches():
@@ -215,8 +209,6 @@ class _Preparation:
 
     def _load_edges(self) -> dict[str, Any]:
         """View given: source, target and place of every row, ids or node numbers, and perhaps its weight."""
-        import pyarrow as pa
-
         edges, num_nodes = self._open_edges(), None
         if isinstance(edges, NumberedEdges):
             num_nodes = edges.num_nodes or self._count_nodes(edges)
@@ -246,8 +238,6 @@ class _Preparation:
 
         Columns must have the type of the ids as they are, and no row may be one that the reader refuses.
         """
-        import pyarrow as pa
-
         file = open_parquet(self.path)
         places = find_roles(file.schema.names, self.tables, str(self.path), titled=True).places
         is_text, titles = kind == "VARCHAR", [title.lower() for title in file.schema.names]

@@ -9,18 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from l2g2g.errors import InputError, one_line
 from l2g2g.graphs.arrow_tables import Columns, Stream, is_numeric, is_text, plain_type
 from l2g2g.graphs.formats import Missing, TableOptions
 from l2g2g.graphs.node_ids import IdKind, RowName, as_node_ids, find_id_kind
 from l2g2g.graphs.text_tables import NUMBER
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _NO_VALUE = ("", "na", "n/a", "nan", "null", "none", "-")  # among numbers; in a category only an empty text is missing
 _MOST_VALUES = 1000
@@ -158,9 +157,6 @@ class _Seen:
     is_category: bool = False
 
     def add(self, column: pa.ChunkedArray, source_name: str) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if pa.types.is_dictionary(column.type):  # a category by declaration, of whatever values
             self.is_category = True
         column = _plain(column)
@@ -186,8 +182,6 @@ class _Seen:
         self.num_rows += len(cells)
 
     def _add_numbers(self, column: pa.ChunkedArray, source_name: str) -> None:
-        import pyarrow as pa
-
         if not is_numeric(column.type):
             raise InputError(f"{source_name}: column {self.title!r} holds {column.type}; use numbers or text")
         values = _numbers(column, pa.float64())
@@ -266,9 +260,6 @@ def label_kind(kind: IdKind, column: pa.ChunkedArray) -> IdKind:
 
 def read_labels(column: pa.ChunkedArray, kind: IdKind, source_name: str) -> np.ndarray:
     """(num_rows,) labels as int64 (-1 where missing) or as text ("" where missing)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     text = _label_text(column)
     if kind is not IdKind.INTEGERS:
         return as_node_ids(text.to_pylist(), f"{source_name}: labels")
@@ -278,9 +269,6 @@ def read_labels(column: pa.ChunkedArray, kind: IdKind, source_name: str) -> np.n
 
 def _label_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Labels as text; whole numbers without a decimal point, as pandas writes integers beside a missing value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = _plain(column)
     if pa.types.is_floating(column.type):
         whole = column.filter(pc.and_(pc.is_valid(column), pc.is_finite(column)))
@@ -293,15 +281,11 @@ def _label_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _known(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow.compute as pc
-
     return pc.not_equal(_label_text(column), "")
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A dictionary as text, anything else as it is."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type).cast(pa.string())
     return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
@@ -309,9 +293,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _numbers(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> np.ndarray:
     """(num_rows,) float32, or of another kind, NaN where a value is missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if is_text(column.type):
         cells = pc.utf8_trim_whitespace(column)
         column = pc.if_else(pc.match_substring_regex(cells, NUMBER), cells, pa.scalar(None, cells.type))
@@ -321,9 +302,6 @@ def _numbers(column: pa.ChunkedArray, kind: pa.DataType | None = None) -> np.nda
 
 def _one_hot(column: pa.ChunkedArray, values: tuple[str, ...]) -> np.ndarray:
     """(num_rows, num_values) float32: 1 at the value of a row, no 1 for another value, NaN for none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = _plain(column)
     text = column if is_text(column.type) else column.cast(pa.string())
     cells = pc.utf8_trim_whitespace(text).fill_null("")

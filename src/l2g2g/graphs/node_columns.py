@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import check_unpacked_size, load_arrays, reading
@@ -17,9 +19,6 @@ from l2g2g.graphs.node_ids import check_unique, find_rows, id_column, integers_o
 from l2g2g.graphs.read_features import read_lists, read_vector_file
 from l2g2g.graphs.text_tables import NUMBER, is_number, is_text_file, open_text_table, trimmed
 from l2g2g.graphs.write import EMBEDDING_ENDINGS, PARTS, ids_path
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet", *ARROW_ENDINGS)
 ID_TITLES = ("id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", *INDEX_TITLES)
@@ -90,8 +89,6 @@ def read_node_columns(path: Path) -> NodeColumns:
 
 def read_table(path: Path) -> pa.Table:
     """All columns of a file: text as text, anything else as it is stored; titles are made distinct."""
-    import pyarrow as pa
-
     check_unpacked_size(path)
     if path.is_dir() or path.suffix.lower() == ".parquet":
         table = open_parquet(path).read(None)
@@ -130,9 +127,6 @@ def read_id_column(column: pa.ChunkedArray, path: Path) -> np.ndarray:
 
 def read_values(column: pa.ChunkedArray) -> np.ndarray | None:
     """(num_rows,) float64 with NaN, or text in an object array; None for what is neither, as lists."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = unpacked(column)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -152,9 +146,6 @@ def read_values(column: pa.ChunkedArray) -> np.ndarray | None:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     values = np.array(pc.cast(column, pa.float64(), safe=False).to_numpy(), np.float64)
     values[~np.isfinite(values)] = np.nan
     return values
@@ -280,9 +271,6 @@ def _vector_columns(table: pa.Table, id_place: int | None, path: Path) -> tuple[
 
 def _may_be_ids(column: pa.ChunkedArray) -> bool:
     """Whether a column can hold ids: text, or integers of which none repeats."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = column.type
     if is_text(kind):
         values = read_values(column)
@@ -326,9 +314,6 @@ def _is_word2vec(path: Path) -> bool:
 
 
 def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    import pyarrow as pa
-    import pyarrow.csv
-
     with reading(path), path.open("rb") as stream:
         num_nodes, dim = (int(cell) for cell in stream.readline().split())
         place = stream.tell()
@@ -337,11 +322,11 @@ def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise InputError(f"{path}: the first line promises {dim:,} numbers a row but line 2 has {num_cells:,}")
         stream.seek(place)
         names = ["id", *(f"dim_{index}" for index in range(dim))]
-        table = pyarrow.csv.read_csv(
+        table = pcsv.read_csv(
             stream,
-            read_options=pyarrow.csv.ReadOptions(column_names=names),
-            parse_options=pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
+            read_options=pcsv.ReadOptions(column_names=names),
+            parse_options=pcsv.ParseOptions(delimiter=" ", quote_char=False),
+            convert_options=pcsv.ConvertOptions(
                 column_types={"id": pa.string(), **dict.fromkeys(names[1:], pa.float32())}, null_values=[]
             ),
         )
@@ -354,6 +339,4 @@ def _read_word2vec(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _as_integers(ids: np.ndarray) -> np.ndarray:
     """Ids that were read as text, as integers where all of them are."""
-    import pyarrow as pa
-
     return np.asarray(integers_or_text(pa.array(ids, pa.string())).to_numpy(zero_copy_only=False))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.arrow_tables import is_text, unpacked
 from l2g2g.graphs.text_tables import NUMBER
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 RowName = Callable[[int], str]
 _WHOLE_NUMBER = r"^[+-]?[0-9]+$"
@@ -52,14 +50,10 @@ def find_id_kind(columns: Iterable[pa.ChunkedArray | pa.Array]) -> IdKind:
 
 def integers_or_text(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """A column of text as int64 where all its ids are integers, otherwise as it is."""
-    import pyarrow as pa
-
     return column.cast(pa.int64()) if find_id_kind([column]) is IdKind.INTEGERS else column
 
 
 def _kind_of(column: pa.ChunkedArray | pa.Array) -> IdKind:
-    import pyarrow as pa
-
     if pa.types.is_int64(column.type):
         return IdKind.INTEGERS
     if _all_match(column, _CANONICAL_INTEGER):
@@ -72,8 +66,6 @@ def _kind_of(column: pa.ChunkedArray | pa.Array) -> IdKind:
 
 
 def _all_match(column: pa.ChunkedArray | pa.Array, pattern: str) -> bool:
-    import pyarrow.compute as pc
-
     return bool(pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py())
 
 
@@ -133,8 +125,6 @@ def id_column(
 
     has_integers: whether all ids of the table are to be integers, or all text; None for what this column holds.
     """
-    import pyarrow as pa
-
     found = plain_ids(column, source, row_name, may_be_empty=True)
     if has_integers is not None:
         found = as_integers(found, source, row_name) if has_integers else found.cast(pa.large_string())
@@ -145,9 +135,6 @@ def plain_ids(
     column: pa.ChunkedArray, source_name: str, row_name: RowName, *, may_be_empty: bool = False
 ) -> pa.ChunkedArray:
     """One id column as int64 or text, none missing. may_be_empty: whether an empty text is an id."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = unpacked(column)
     if column.null_count:
         raise InputError(f"{source_name}: {row_name(first_true(pc.is_null(column)))}: an id is missing; fill it in")
@@ -169,9 +156,6 @@ def plain_ids(
 
 def typed_ids(ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: RowName) -> list[pa.ChunkedArray]:
     """Both columns as int64 or both as text, by the kind of all ids of the table; refuse negatives and decimals."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
     if kind is IdKind.INTEGERS:
         _refuse_ids(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
@@ -190,9 +174,6 @@ def typed_ids(ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_na
 
 def as_integers(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> pa.ChunkedArray:
     """Ids that must be integers as int64, also 007 and +7; anything else is refused."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_int64(column.type):
         return column
     wrong = pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER))
@@ -215,8 +196,6 @@ def _refuse_ids(
     row_name: RowName,
     what: str,
 ) -> None:
-    import pyarrow.compute as pc
-
     for title, column in zip(("source", "target"), ids, strict=True):
         wrong = is_wrong(column)
         if pc.any(wrong).as_py():
@@ -247,9 +226,6 @@ def encode(node_ids: np.ndarray | pa.Array | pa.ChunkedArray) -> tuple[np.ndarra
         >>> numbers.tolist(), distinct.tolist()
         ([0, 0, 1], [7, 3])
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not isinstance(node_ids, np.ndarray) and pa.types.is_integer(node_ids.type):
         node_ids = node_ids.to_numpy(zero_copy_only=False) if isinstance(node_ids, pa.Array) else node_ids.to_numpy()
     if isinstance(node_ids, np.ndarray) and _is_dense(node_ids):
@@ -285,9 +261,6 @@ def find_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
     Integers and text are compared as text: a file of numbers alone and a file with one name among its
     numbers must still agree.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if wanted.dtype.kind != known.dtype.kind:
         wanted, known = as_text(wanted), as_text(known)
     rows = pc.index_in(pa.array(wanted), value_set=pa.array(known))

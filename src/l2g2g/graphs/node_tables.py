@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.arrow_tables import ParquetTable, is_list, is_text, open_parquet, plain_type
 from l2g2g.graphs.node_ids import name_row, name_rows_from, plain_ids
 from l2g2g.graphs.read_features import stack_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 EDGES, NODES = "edges.parquet", "nodes.parquet"
 _BYTES_AT_ONCE = 1 << 24
@@ -58,9 +56,6 @@ class NodeRows:
 
     def id_batches(self) -> Iterator[pa.ChunkedArray]:
         """Ids in the order of the nodes, integers or text, none of them missing; the numbers are checked."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kind = pa.int64() if self.has_integer_ids else pa.large_string()
         for first, table in self._tables():
             nodes = table.column("node").cast(pa.int64(), safe=False).fill_null(-1).to_numpy()
@@ -101,8 +96,6 @@ def _features(table: pa.Table, source_name: str, first: int = 0, num_features: i
 
 def open_node_table(folder: Path, memory_limit: int | None = None) -> NodeRows:
     """Open the node table of a folder; its columns are checked."""
-    import pyarrow as pa
-
     file = open_parquet(folder / NODES)
     types = dict(zip(file.schema.names, file.schema.types, strict=True))
     kinds = {name: plain_type(kind) for name, kind in types.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from l2g2g.errors import InputError, ResourceError, first_line, one_line
 from l2g2g.graphs.archives import check_unpacked_size, open_bytes
@@ -151,8 +152,6 @@ def _parse(path: Path) -> Any:
 
 
 def _node_ids(found: Any, path: Path, ids: IdChoice | None) -> np.ndarray:
-    import pyarrow as pa
-
     names = pa.chunked_array([pa.array([str(name) for name in found.nodes], pa.string())])
     if ids == "integer":
         names = as_integers(names, str(path), _name_node)

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import load_arrays, native, plain_npy_shape, reading
@@ -48,9 +50,6 @@ from l2g2g.graphs.node_ids import (
 )
 from l2g2g.graphs.text_tables import NUMBER, is_number, open_text_table
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _ROWS_AT_ONCE = 1 << 18
 _EDGES_AT_ONCE = 1 << 20
 NodePairs = tuple[np.ndarray, np.ndarray]
@@ -77,8 +76,6 @@ class EdgeTable:
     @property
     def has_integer_ids(self) -> bool:
         """Whether ids are integers that fit 64 bits; otherwise they are text."""
-        import pyarrow as pa
-
         return pa.types.is_int64(self.sources.type)
 
     def numbered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,8 +84,6 @@ class EdgeTable:
         Returns:
             (num_rows,) sources, (num_rows,) targets, (num_nodes,) ids.
         """
-        import pyarrow as pa
-
         # Text is numbered column by column first, because interleaving numbers is far cheaper than text.
         codes, ids = encode(pa.chunked_array([*self.sources.chunks, *self.targets.chunks], type=self.sources.type))
         num_rows = len(self.sources)
@@ -118,9 +113,6 @@ class EdgeTable:
 
 def check_weight_column(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> np.ndarray:
     """(num_rows,) float64 weights; refuse text, NaN, Inf, zero and negative ones."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     remedy = "weights must be positive and finite numbers; correct it, or name two columns with --source and --target"
     if column.null_count:
         raise InputError(f"{source_name}: {row_name(first_true(pc.is_null(column)))}: the weight is missing; {remedy}")
@@ -211,8 +203,6 @@ def edges_from_pairs(edges: list[Any]) -> EdgeTable:
             f"edges: edge number {odd} has {len(edges[odd])} parts, the first {len(edges[0])}; "
             f"give (source, target) or (source, target, weight) for every edge"
         )
-    import pyarrow as pa
-
     columns = [column_from_values(list(column)) for column in zip(*edges, strict=True)]
     table = pa.table(columns, names=["source", "target", "weight"][: len(columns)])
     return edges_from_table(table, "edges")
@@ -225,8 +215,6 @@ def open_text_edges(
 
     known_ids: see `find_header`. keep: whether all rows are one batch, which stays in memory for further passes.
     """
-    import pyarrow as pa
-
     whole = open_text_table(path, keep=keep, delimiter=options.delimiter)
     first_cells = [row[0] for row in whole.sample[1:] if row]
     titled = shared_header(whole) if options.header is None else options.header
@@ -295,8 +283,6 @@ def _open_columns(
     keep: bool = True,
 ) -> EdgeBatches:
     """A table whose columns have types already. types: of all of them."""
-    import pyarrow as pa
-
     if num_rows == 0:
         raise InputError(f"{source_name}: the table is empty; it needs at least one edge")
     is_weighted = len(roles.places) == 3

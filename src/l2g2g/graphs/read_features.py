@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
@@ -58,9 +60,6 @@ from l2g2g.graphs.text_tables import (
     trimmed,
     trimmed_unless_quoted,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BYTES_AT_ONCE = 1 << 24
 _ID_HEADERS = {"id", "ids", "node", "nodes", "node_id", "nodeid", "name", "index", ""}
@@ -324,8 +323,6 @@ def _open_tables(
     known: FeatureColumns | None,
 ) -> NamedFeatures:
     """Features in tables whose columns have types."""
-    import pyarrow as pa
-
     check_shape(len(schema), num_rows, source_name)
     layout = _find_layout(schema.names, len(schema), options, source_name, known)
     kinds = [schema.types[place] for place in layout.features]
@@ -438,8 +435,6 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
 
 def _count_rows_of_numbers(batches: Stream[Columns]) -> int | None:
     """Number of rows; None where a feature is not a number."""
-    import pyarrow as pa
-
     try:
         return sum(len(columns[0]) for columns in batches())
     except pa.ArrowInvalid:
@@ -448,8 +443,6 @@ def _count_rows_of_numbers(batches: Stream[Columns]) -> int | None:
 
 def _typed_columns(text: TextTable, skip_first: bool, first_feature: int) -> Iterator[Columns]:
     """Ids and labels as they are written, and numbers, block by block."""
-    import pyarrow as pa
-
     types = [pa.string()] * first_feature + [pa.float32()] * (text.num_columns - first_feature)
     for block in text.blocks():
         yield block.columns(types, skip_first=skip_first)
@@ -595,8 +588,6 @@ def read_lists(
     column: pa.ChunkedArray, source_name: str, title: str, first_row: int = 0, num_features: int | None = None
 ) -> np.ndarray:
     """(num_rows, num_features) float32 from a column of lists of one length. Others as in `stack_columns`."""
-    import pyarrow.compute as pc
-
     lists = column.combine_chunks()
     lengths = pc.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
     wanted = lengths[0] if num_features is None else num_features
@@ -611,9 +602,6 @@ def read_lists(
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not is_numeric(column.type):
         raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
     values = pc.cast(column, pa.float32(), safe=False)

@@ -17,9 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import reading
@@ -31,9 +34,6 @@ from l2g2g.graphs.node_ids import find_rows, name_row, plain_ids, quoted
 from l2g2g.graphs.read_edges import check_weight_column
 from l2g2g.graphs.splits import BLOCK_ENTRIES, AnyStore, EdgeSplit, LinkSplit, Pairs, pair_pattern
 from l2g2g.graphs.write import make_folder, write_text, writing
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TRAIN, VALIDATION, TEST, MANIFEST = "train.parquet", "validation.parquet", "test.parquet", "split.json"
 _KIND, _VERSION = "l2g2g split", 1
@@ -231,8 +231,6 @@ def _columns(
 
 def _write_parquet(path: Path, parts: Iterable[dict[str, np.ndarray]], node_ids: np.ndarray | None) -> int:
     """Write columns some rows at a time, node numbers as ids. Returns the number of rows."""
-    import pyarrow.parquet as pq
-
     num_rows, writer = 0, None
     try:
         for columns in parts:
@@ -247,8 +245,6 @@ def _write_parquet(path: Path, parts: Iterable[dict[str, np.ndarray]], node_ids:
 
 
 def _as_table(columns: dict[str, np.ndarray], node_ids: np.ndarray | None) -> pa.Table:
-    import pyarrow as pa
-
     kind = pa.int64() if node_ids is None or node_ids.dtype.kind in "iu" else pa.string()
     for name in ("source", "target"):
         numbers = columns[name]
@@ -284,9 +280,6 @@ def _read_table(path: Path, known: np.ndarray, name: str, *, memory_limit: int |
 
 def _read_labels(column: pa.ChunkedArray, path: Path) -> np.ndarray:
     """(num_rows,) whether each label is 1; refuse all but 0 and 1."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind in (pa.float32(), pa.float64())):
         raise InputError(f"{path}: labels are {kind}; use 1 for an edge and 0 for none")

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import open_bytes, parts_of, reading, text_parts
 from l2g2g.graphs.arrow_tables import Columns, Stream, kept
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -164,21 +164,18 @@ class TextBlock:
             pyarrow.ArrowInvalid: A cell is not of the type; text always is.
             InputError: A line has another number of cells than the first.
         """
-        import pyarrow as pa
-        import pyarrow.csv
-
         names = [str(index) for index in range(self.width)]
         chosen = [str(place) for place in self.places]
         try:
-            table = pyarrow.csv.read_csv(
+            table = pcsv.read_csv(
                 pa.BufferReader(self.content),
-                read_options=pyarrow.csv.ReadOptions(
+                read_options=pcsv.ReadOptions(
                     column_names=names, skip_rows=int(skip_first and self.begins), block_size=self._block_size()
                 ),
-                parse_options=pyarrow.csv.ParseOptions(
+                parse_options=pcsv.ParseOptions(
                     delimiter=self.delimiter, quote_char=False if self.delimiter == " " else '"'
                 ),
-                convert_options=pyarrow.csv.ConvertOptions(
+                convert_options=pcsv.ConvertOptions(
                     column_types=dict(zip(chosen, types, strict=True)),
                     include_columns=chosen,
                     null_values=[],
@@ -200,16 +197,12 @@ class TextBlock:
             pyarrow.ArrowInvalid: A cell is something else, or this is not sure; `texts` can tell.
             InputError: As `columns`.
         """
-        import pyarrow as pa
-
         if _PERHAPS_NOT_CANONICAL.search(self.content):
             raise pa.ArrowInvalid("perhaps there are leading zeros")
         return self.columns([pa.int64(), pa.int64(), pa.float64()][: len(self.places)], skip_first=skip_first)
 
     def texts(self, *, skip_first: bool) -> list[pa.ChunkedArray]:
         """All columns as text, with the blanks around it."""
-        import pyarrow as pa
-
         with reading(self.path):
             return self.columns([pa.string()] * len(self.places), skip_first=skip_first)
 
@@ -244,15 +237,11 @@ def open_text_table(path: Path, *, keep: bool, delimiter: str | None = None) -> 
 
 def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text without blanks around it."""
-    import pyarrow.compute as pc
-
     return pc.utf8_trim_whitespace(column)
 
 
 def trimmed_unless_quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Numbers without blanks around them, and other text as it is."""
-    import pyarrow.compute as pc
-
     without_blanks = pc.utf8_trim_whitespace(column)
     return pc.if_else(pc.match_substring_regex(without_blanks, NUMBER), without_blanks, column)
 

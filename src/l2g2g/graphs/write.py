@@ -13,9 +13,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.array_writer import move_into_place
@@ -23,9 +25,6 @@ from l2g2g.graphs.arrow_tables import ARROW_ENDINGS, write_arrow
 from l2g2g.graphs.node_ids import as_node_ids
 from l2g2g.graphs.store import NodeIds, StoredIds
 from l2g2g.parallel.communicator import LOCAL, Communicator
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS = 1 << 16  # rows that are written at a time
 _PART_ROWS = 1 << 22
@@ -173,8 +172,6 @@ def _blocks(ids: NodeIds, vectors: np.ndarray) -> Iterator[tuple[np.ndarray, np.
 
 def write_parquet(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
     """Ids and vectors as the columns `id` and `embedding`. Others as in `write_embedding`."""
-    import pyarrow.parquet as pq
-
     with pq.ParquetWriter(file, _list_table(ids[:1], vectors[:1]).schema) as writer:
         for block in _blocks(ids, vectors):
             writer.write_table(_list_table(*block))
@@ -186,31 +183,24 @@ def _write_arrow(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
 
 
 def _list_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
-    import pyarrow as pa
-
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return pa.table({"id": pa.array(ids), "embedding": lists})
 
 
 def _write_csv(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
-    import pyarrow.csv
-
-    with pyarrow.csv.CSVWriter(file, _wide_table(ids[:1], vectors[:1]).schema) as writer:
+    with pcsv.CSVWriter(file, _wide_table(ids[:1], vectors[:1]).schema) as writer:
         for block in _blocks(ids, vectors):
             writer.write_table(_wide_table(*block))
 
 
 def _write_word2vec(file: Path, ids: NodeIds, vectors: np.ndarray) -> None:
-    import pyarrow as pa
-    import pyarrow.csv
-
-    options = pyarrow.csv.WriteOptions(include_header=False, delimiter=" ")
+    options = pcsv.WriteOptions(include_header=False, delimiter=" ")
     with file.open("wb") as stream:
         stream.write(f"{vectors.shape[0]} {vectors.shape[1]}\n".encode())
         for some_ids, some in _blocks(ids, vectors):
             # Arrow refuses to write quotes and commas unquoted, which word2vec text asks for: only the numbers.
             numbers = pa.BufferOutputStream()
-            pyarrow.csv.write_csv(_wide_table(some_ids, some).drop_columns("id"), numbers, options)
+            pcsv.write_csv(_wide_table(some_ids, some).drop_columns("id"), numbers, options)
             lines = numbers.getvalue().to_pybytes().split(b"\n")
             pairs = zip(some_ids, lines, strict=False)
             stream.writelines(b"%s %s\n" % (str(name).encode(), line) for name, line in pairs)
@@ -228,8 +218,6 @@ def _write_ids(file: Path, ids: NodeIds) -> None:
 
 
 def _wide_table(ids: np.ndarray, vectors: np.ndarray) -> pa.Table:
-    import pyarrow as pa
-
     columns = {f"dim_{index}": pa.array(vectors[:, index]) for index in range(vectors.shape[1])}
     return pa.table({"id": pa.array(ids), **columns})
 

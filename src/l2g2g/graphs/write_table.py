@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.write import check_place, write_whole
@@ -65,9 +67,6 @@ def _write_lines(file: Path, columns: Columns) -> None:
 
 
 def _write_parquet(file: Path, columns: Columns) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), file)
 
 
