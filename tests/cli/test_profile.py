@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from l2g2g import core
+from l2g2g.cli import profile
+
 FAST = ["--epochs", "3", "--dim", "4", "--threads", "1", "--patience", "0"]
 
 
@@ -23,6 +26,16 @@ def test_embed_says_where_its_time_went(run, edges, tmp_path):
     assert {"read", "split", "partition", "train", "assemble", "write"} <= set(found["stages"])
     assert found["functions"][0]["calls"] >= 1
     assert any(each["name"] == "training.loop.embed_nodes" for each in found["functions"])
+
+
+def test_constants_of_the_native_core_stay_constants():
+    native = core.native()
+    if native is None:
+        pytest.skip("the compiled core is not built")
+    constants = {name: value for name, value in vars(native).items() if isinstance(value, int | tuple)}
+    assert constants
+    with profile.record():
+        assert {name: getattr(native, name) for name in constants} == constants
 
 
 @pytest.mark.slow

@@ -159,8 +159,9 @@ def _functions_of(modules: list[ModuleType]) -> list[tuple[Any, str, str, Any]]:
 def _native_kernels() -> list[tuple[Any, str, str, Any]]:
     """The same for the native kernels; none where the core is not built."""
     core = sys.modules.get("l2g2g.core._native")
-    functions = vars(core).items() if core else ()
-    return [(core, name, f"core.{name}", value) for name, value in list(functions) if not name.startswith("_")]
+    values = vars(core).items() if core else ()
+    kernels = [(name, value) for name, value in values if callable(value) and not name.startswith("_")]
+    return [(core, name, f"core.{name}", value) for name, value in kernels]
 
 
 def _is_own(method: Any, module: ModuleType) -> bool:
