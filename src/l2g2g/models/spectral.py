@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from threadpoolctl import threadpool_limits
 
 from l2g2g.core import score_inner_products
 from l2g2g.core.randomness import Purpose, stream_key
@@ -93,7 +94,9 @@ def spectral_vectors(graph: EdgeSource, dim: int, *, seed: int = 0, tolerance: f
     start = np.random.default_rng(stream_key(seed, Purpose.STRUCTURE)).standard_normal(num_nodes).astype(dtype)
     operator = LinearOperator((num_nodes, num_nodes), matvec=multiply, dtype=dtype)
     try:
-        values, vectors = eigsh(operator, dim, which="LM", v0=start, tol=tolerance, maxiter=_MOST_RESTARTS)
+        # ARPACK's steps are short: more threads mostly wait for each other, five times as long on a busy machine.
+        with threadpool_limits(1, "blas"):
+            values, vectors = eigsh(operator, dim, which="LM", v0=start, tol=tolerance, maxiter=_MOST_RESTARTS)
     except ArpackNoConvergence as error:
         values, vectors = error.eigenvalues, error.eigenvectors
         if len(values) == 0:
