@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from l2g2g.runs.plan import GraphSizes
 
 _LONG = 60.0
-# A run of so few numbers per epoch is over within a minute anywhere; looking ahead would take longer.
-_LITTLE_WORK = 400_000_000
+# A run that computes fewer numbers takes less than half a minute, of which a plan would be a large part.
+_LITTLE_WORK = 40_000_000_000
 
 
 @takes_tables
@@ -102,7 +102,7 @@ def look_ahead(graph: GraphStore, config: Config) -> str | None:
 
     sizes = GraphSizes.of(graph)
     numbers = sizes.num_edges * (config.hidden + config.dim) + sizes.num_nodes * sizes.entries_per_row
-    if numbers * config.num_epochs(sizes.num_edges) < _LITTLE_WORK * 10:
+    if numbers * config.num_epochs(sizes.num_edges) < _LITTLE_WORK:
         return None
     found = make_plan(sizes, config)
     return found.describe() if found.seconds["total"] > _LONG else None
