@@ -81,7 +81,7 @@ def test_half_a_line_is_passed_over_and_the_next_one_is_whole(journal, make_row)
 def test_a_line_that_is_none_of_a_cell_is_refused_by_its_number(journal, make_row, change, words):
     journal.append(make_row("tiny", "gae"))
     journal.append({**make_row("tiny", "default"), **change})
-    with pytest.raises(InputError, match=f"line 2 is not that of a finished cell.*{words}"):
+    with pytest.raises(InputError, match=f"line 2 is no finished cell.*{words}"):
         journal.rows()
 
 

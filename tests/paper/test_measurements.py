@@ -1,5 +1,7 @@
 """What the stored lines say about the claims: accuracy, patches, time, growth and memory."""
 
+from dataclasses import replace
+
 import pytest
 
 from l2g2g.graphs.stand_ins import STAND_INS
@@ -174,7 +176,7 @@ def test_a_stand_in_does_not_decide_about_patches(make_row, judge):
     ],
 )
 def test_one_change_to_the_papers_variant(make_row, judge, gains, verdict):
-    wider = ablation.replace(ablation.PAPER, pairs="all nodes")
+    wider = replace(ablation.PAPER, pairs="all nodes")
     rows = [
         make_row(dataset, "default", options={**variant.options, "epochs": ablation.EPOCHS}, seed=seed, auc=0.8 + gain)
         for seed, own in enumerate(gains)
@@ -188,7 +190,7 @@ def test_one_change_to_the_papers_variant(make_row, judge, gains, verdict):
 
 
 def test_the_cost_of_losses_between_patches(make_row, judge):
-    wider = ablation.replace(ablation.PAPER, pairs="all nodes")
+    wider = replace(ablation.PAPER, pairs="all nodes")
     for epoch, verdict in ((0.014, "holds"), (0.016, "does not hold")):
         rows = [
             make_row("cora", "default", options={**variant.options, "epochs": ablation.EPOCHS}, epoch=seconds)
@@ -252,7 +254,7 @@ def test_every_fast_method_must_be_ten_times_faster(epochs, judge):
     assert judge(words, "training-time", epochs("cora", 100, seconds)).verdict == "holds"
     slower = judge(words, "training-time", epochs("cora", 100, seconds | {"fastgae": 0.11}))
     assert slower.verdict == "does not hold"
-    assert "FastGAE ÷ GAE: true for 0 of 1 (cora 0.11)" in slower.evidence
+    assert "FastGAE 0.11 (cora 0.11)" in slower.evidence
     del seconds["fastgae"]
     assert judge(words, "training-time", epochs("cora", 100, seconds)).verdict == "not measured"
 

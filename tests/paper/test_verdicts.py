@@ -2,7 +2,7 @@
 
 import pytest
 
-from l2g2g.paper.verdicts import Finding, on_almost_all, on_most
+from l2g2g.paper.verdicts import ALMOST_ALL, MOST, Finding
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_verdicts(holds, verdict):
 
 
 def test_most_is_more_than_half_and_almost_all_is_all_but_one():
-    assert [on_most([True] * yes + [False] * (4 - yes)) for yes in range(5)] == [False, False, False, True, True]
-    assert [on_almost_all([True] * yes + [False] * (4 - yes)) for yes in range(5)] == [False] * 3 + [True] * 2
-    assert not on_almost_all([False])
-    assert not on_almost_all([True, False])
+    assert [MOST.enough([True] * yes + [False] * (4 - yes)) for yes in range(5)] == [False, False, False, True, True]
+    assert [ALMOST_ALL.enough([True] * yes + [False] * (4 - yes)) for yes in range(5)] == [False] * 3 + [True] * 2
+    assert not ALMOST_ALL.enough([False])
+    assert not ALMOST_ALL.enough([True, False])

@@ -1,1 +1,1 @@
-"""Reproduction of the paper: studies of many runs, resumable, with tables, figures and a table of claims."""
+"""Reproduction of the paper: resumable studies of many runs, with tables, figures and verdicts on its claims."""

@@ -1,4 +1,4 @@
-"""Ablation: which parts of L2G2G matter. Factors changed one at a time and in the pairs that interact."""
+"""Ablation: accuracy with the parts of L2G2G changed one at a time and in the pairs that interact."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from l2g2g.reports.charts import DotGroup, DotRow, plot_differences
 from l2g2g.reports.page import EMPTY, Block, DataTable, Entry, Picture
 
 TITLE = "Ablation"
-# Graphs and how many seeds each: small graphs vary more and cost less. In all about half an hour on one thread.
+# Number of seeds by graph: small graphs vary more and cost less. In all about half an hour on one thread.
 DATASETS = {"cora-ml": 3, "sbm-small": 3, "pubmed": 2}
 QUICK_DATASETS = {"sbm-small": 1}
 EPOCHS, QUICK_EPOCHS = 100, 15
 
-# Each factor, its levels in words, and the settings that a level means.
+# Settings by factor and level.
 FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     "encoders": {"shared": {"share_encoder": True}, "separate": {"share_encoder": False}},
     "alignment": {
@@ -39,7 +39,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "assembly": {"whole-graph pass": {"assembly": "whole"}, "aligned mean": {"assembly": "mean"}},
     "negatives": {"fresh": {"negatives": "fresh"}, "fixed": {"negatives": "fixed"}},
-    "layers": {"GCN": {}, "GraphSAGE": {"encoder": "sage"}},  # GCN sets nothing, as in the lines that are stored
+    "layers": {"GCN": {}, "GraphSAGE": {"encoder": "sage"}},  # the stored lines have no setting for GCN
 }
 
 
@@ -57,12 +57,12 @@ class Variant:
 
     @property
     def possible(self) -> bool:
-        """A whole-graph pass needs one encoder."""
+        """False for separate encoders with a whole-graph pass, which needs one encoder."""
         return not (self.encoders == "separate" and self.assembly == "whole-graph pass")
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings of this variant."""
+        """Settings of this variant."""
         levels: dict[str, Any] = {"patches": 10}
         for factor, choices in FACTORS.items():
             levels |= choices[getattr(self, factor)]
@@ -75,7 +75,7 @@ PAPER = Variant("shared", "rotations", "inside patches", "none", "aligned mean",
 
 @dataclass(frozen=True)
 class Section:
-    """Variants that are compared with one of them, the base."""
+    """Variants compared with a base. rows: (factor, level, variant)."""
 
     title: str
     base: Variant
@@ -84,9 +84,9 @@ class Section:
 
 
 def one_at_a_time(base: Variant) -> list[tuple[str, str, Variant]]:
-    """(factor, level, variant) for every other level of every factor, where it is possible.
+    """Return (factor, level, variant) for every other possible level of every factor.
 
-    Separate encoders cannot end with a whole-graph pass; next to a base that does, they take the mean.
+    Separate encoders cannot end with a whole-graph pass, so they take the aligned mean.
     """
     rows = []
     for factor, choices in FACTORS.items():
@@ -102,7 +102,7 @@ def one_at_a_time(base: Variant) -> list[tuple[str, str, Variant]]:
 
 
 def sections() -> list[Section]:
-    """All comparisons: around the default, around the paper's variant, and the pairs of factors that interact."""
+    """Return all comparisons: around the default, around the paper's variant, and pairs of factors that interact."""
     crossed = []
     for encoders, assembly in (
         ("shared", "whole-graph pass"),
@@ -131,19 +131,19 @@ def sections() -> list[Section]:
 
 
 def variants() -> list[Variant]:
-    """Every variant once."""
+    """Return every variant once."""
     found = [section.base for section in sections()]
     found += [variant for section in sections() for _, _, variant in section.rows]
     return list(dict.fromkeys(found))
 
 
 def epochs_of(quick: bool) -> int:
-    """Epochs of every variant."""
+    """Return the number of epochs of every variant."""
     return QUICK_EPOCHS if quick else EPOCHS
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """All variants, graph by graph and seed by seed, so that an interrupted run has whole comparisons."""
+    """Plan all variants seed by seed, so that an interrupted run has whole comparisons."""
     return [
         Cell(dataset, options={**variant.options, "epochs": epochs_of(choice.quick)}, seed=seed)
         for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=3)
@@ -156,28 +156,28 @@ def plan(choice: Choice) -> list[AnyCell]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """AUC in percent by (graph, seed) of one variant, and the runs that failed."""
+    """AUC in percent of one variant by (graph, seed), and its failed runs."""
 
     auc: dict[tuple[str, int], float]
     failed: set[tuple[str, int]]
 
     @property
     def was_run(self) -> bool:
-        """Whether there is any line of it: a level that was added later has none, and no row in the tables."""
+        """True if any line exists; levels without a line have no row in the tables."""
         return bool(self.auc or self.failed)
 
     def on(self, dataset: str) -> list[float]:
-        """Over the seeds of one graph."""
+        """Return the AUC over the seeds of one graph."""
         return [value for (name, _), value in self.auc.items() if name == dataset]
 
     def minus(self, other: Outcome, dataset: str | None = None) -> list[float]:
-        """Differences on the same splits, of one graph or of all."""
+        """Return the differences on the same splits, of one graph or of all."""
         common = [place for place in self.auc if place in other.auc and dataset in (None, place[0])]
         return [self.auc[place] - other.auc[place] for place in common]
 
 
 def collect(rows: Iterable[dict[str, Any]], epochs: int) -> dict[Variant, Outcome]:
-    """Outcome of every variant, from stored lines of cells with so many epochs."""
+    """Collect the outcome of every variant from the lines of runs with this number of epochs."""
     by_options = {_fingerprint({**variant.options, "epochs": epochs}): variant for variant in variants()}
     found: dict[Variant, Outcome] = {variant: Outcome({}, set()) for variant in variants()}
     for row in rows:
@@ -188,7 +188,7 @@ def collect(rows: Iterable[dict[str, Any]], epochs: int) -> dict[Variant, Outcom
         elif variant is not None:
             found[variant].failed.add((cell["dataset"], cell["seed"]))
     for outcome in found.values():
-        outcome.failed.difference_update(outcome.auc)  # a later try went well
+        outcome.failed.difference_update(outcome.auc)  # a later try succeeded
     return found
 
 
@@ -201,7 +201,7 @@ Verdict = Literal["helps", "costs", "no clear difference", "too few runs to say"
 
 @dataclass(frozen=True)
 class Effect:
-    """Mean paired difference over graphs, each graph counted once, in points of AUC."""
+    """Mean paired difference in points of AUC, every graph counted once."""
 
     mean: float
     error: float
@@ -209,9 +209,9 @@ class Effect:
 
     @property
     def verdict(self) -> Verdict:
-        """Clear: more than 0.2 points, more than two standard errors, and on no graph clearly the other way.
+        """Judge the difference: clear if above 0.2 points and two standard errors, and no graph contradicts it.
 
-        One seed has no standard error, and so nothing can be said.
+        A single seed has no standard error.
         """
         if math.isinf(self.error):
             return "too few runs to say"
@@ -222,7 +222,7 @@ class Effect:
 
 
 def effect_of(variant: Outcome, base: Outcome, datasets: Iterable[str]) -> Effect | None:
-    """The difference that a variant makes; None where nothing can be compared."""
+    """Compute the effect of a variant; None without common runs."""
     by_dataset, variances = {}, []
     for dataset in datasets:
         differences = variant.minus(base, dataset)
@@ -238,7 +238,7 @@ def effect_of(variant: Outcome, base: Outcome, datasets: Iterable[str]) -> Effec
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """A table for every comparison, and the figure."""
+    """Return a table for every comparison, and the figure."""
     epochs = epochs_of(quick)
     rows = [row for row in rows if row["cell"].get("options", {}).get("epochs") == epochs]
     outcomes, datasets = collect(rows, epochs), datasets_in(rows)

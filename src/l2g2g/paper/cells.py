@@ -1,4 +1,4 @@
-"""Cells: one run of a contender on one graph with one seed, and the line that records its result."""
+"""Cells: single runs of a method on a graph with a seed, and the lines that record their results."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from l2g2g.graphs.splits import Protocol
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.run_directory import open_run
 
-# Settings that do not change the result: two runs that differ in these only are the same cell.
+# Settings that do not change the result.
 _NOT_COMPARED = ("device", "threads")
-# Minimum seconds between checkpoints of a cell; a shorter cell has none.
+# Minimum seconds between checkpoints of a cell; shorter cells write none.
 CHECKPOINT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of `evaluate`: a graph, settings that differ from the preset, a seed."""
+    """One run of `evaluate`. options: settings that differ from the preset."""
 
     dataset: str
     method: str = "l2g2g"
@@ -52,16 +52,16 @@ class Cell:
 
     @property
     def num_epochs(self) -> int | None:
-        """Number of epochs; None where the preset decides by the size of the graph."""
+        """Number of epochs; None if the preset chooses it by the size of the graph."""
         return self.config.epochs
 
     def run(
         self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
     ) -> dict[str, Any]:
-        """Train and score. Returns the line of `evaluate` with the settings.
+        """Train and score. Return the line of `evaluate` with the settings.
 
-        folder: of the checkpoints; a training that was interrupted is resumed from the last one. Checkpoints of another
-        version or graph are removed.
+        An interrupted training resumes from the last checkpoint in `folder`. Checkpoints of another version or graph
+        are removed.
         """
         options = self.options if threads is None else {**self.options, "threads": threads}
         config = make_config(self.method, self.preset, seed=self.seed, **options)
@@ -78,14 +78,14 @@ class Cell:
         interval = None if folder is None else CHECKPOINT_SECONDS
         with open_run(folder, resume=resume, interval=interval, patient=True) as directory:
             row, run = evaluate_graph(graph, config, protocol=self.protocol, directory=directory)
-        # Times are those of the whole training, the part that an earlier process did included.
+        # Count the epochs of earlier processes too.
         earlier = sum(run.trained.history.epoch_seconds[: row["resumed_from_epoch"]])
         for stage in ("train", "total"):
             row["seconds"][stage] += earlier
         return {"settings": config.to_dict(), **row}
 
     def is_answered_by(self, row: dict[str, Any]) -> bool:
-        """Whether a stored line is a result of this cell with the current settings of its preset."""
+        """Return True if a stored line is a result of this cell with the current settings of its preset."""
         now = json.loads(json.dumps(self.config.to_dict()))
         then = row.get("settings", {})
         return row.get("key") == self.key and all(
@@ -95,7 +95,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class GraphCell:
-    """A graph that is read or generated and counted, without any training."""
+    """A graph whose nodes, edges and features are counted."""
 
     dataset: str
     num_epochs: ClassVar[int] = 0
@@ -107,12 +107,12 @@ class GraphCell:
 
     @property
     def config(self) -> None:
-        """There are no settings."""
+        """None: counting has no settings."""
 
     def run(
         self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
     ) -> dict[str, Any]:
-        """Count."""
+        """Count nodes, edges and features."""
         graph = load(self.dataset)
         return {
             "dataset": graph.name,
@@ -124,7 +124,7 @@ class GraphCell:
         }
 
     def is_answered_by(self, row: dict[str, Any]) -> bool:
-        """Whether a stored line is a count of this graph."""
+        """Return True if a stored line is a count of this graph."""
         return row.get("key") == self.key
 
 
@@ -132,7 +132,7 @@ AnyCell: TypeAlias = Cell | GraphCell
 
 
 def is_current(row: dict[str, Any]) -> bool:
-    """Whether a stored line was made with the current settings of its preset."""
+    """Return True if a stored line was made with the current settings of its preset."""
     if "method" not in row["cell"]:
         return True
     try:
@@ -144,7 +144,7 @@ def is_current(row: dict[str, Any]) -> bool:
 def run_cell(
     cell: AnyCell, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
 ) -> dict[str, Any]:
-    """Run a cell. Returns its line; an exception of any kind becomes a line with `error` instead of scores."""
+    """Run a cell and return its line; after an exception the line has `error` instead of scores."""
     line: dict[str, Any] = {"key": cell.key, "cell": asdict(cell)}
     started = time.perf_counter()
     try:
@@ -160,7 +160,7 @@ def run_cell(
 
 
 def raise_if_all_failed(rows: Sequence[dict[str, Any]]) -> None:
-    """Raise the error of the first cell if all of them failed; other failures are in the report."""
+    """Raise the error of the first cell if all failed."""
     if not rows or not all("error" in row for row in rows):
         return
     first = str(rows[0]["error"])
@@ -171,7 +171,7 @@ def raise_if_all_failed(rows: Sequence[dict[str, Any]]) -> None:
 
 @cache
 def environment() -> dict[str, Any]:
-    """Versions, processor and cores: what a reader needs to judge the times of a cell."""
+    """Return versions, processor and number of cores."""
     packages = {name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy")}
     return {
         "python": platform.python_version(),
@@ -183,7 +183,7 @@ def environment() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The model name of the processor where the system has one, else its architecture."""
+    """Return the model name of the processor, or its architecture if the name is unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -194,11 +194,11 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class Contender:
-    """A method with a preset, as compared in every study.
+    """A method with a preset, compared in every study.
 
     Attributes:
-        colour: Its number in the cycle of colours, the same in all figures.
-        short: The label in tables, where the usual one is too long for them.
+        colour: Number in the cycle of colours, the same in all figures.
+        short: Shorter label for tables.
     """
 
     label: str
@@ -215,11 +215,11 @@ class Contender:
 
     @property
     def shift(self) -> float:
-        """Where its points lie beside a tick that all methods share."""
+        """Offset of its points on an axis of graphs, so that methods do not overlap."""
         return 0.09 * (self.colour - 2)
 
     def cell(self, dataset: str, options: dict[str, Any], seed: int = 0, protocol: splits.Protocol = "heldout") -> Cell:
-        """A run of this method on a graph. options: settings that differ from the preset."""
+        """Create a run of this method. options: settings that differ from the preset."""
         return Cell(dataset, self.method, self.preset, options, seed, protocol)
 
 
@@ -235,7 +235,7 @@ DEFAULT_MEANS = "The method “default” is L2G2G with this project's default p
 
 
 def choose_contenders(names: Iterable[str] | None) -> list[str]:
-    """The names given, without repetitions; all of them for None. An unknown name is an InputError."""
+    """Check names of methods and remove repetitions; None means all."""
     chosen = list(CONTENDERS) if names is None else list(dict.fromkeys(names))
     for name in chosen:
         if name not in CONTENDERS:
@@ -244,7 +244,7 @@ def choose_contenders(names: Iterable[str] | None) -> list[str]:
 
 
 def contender_of(row: dict[str, Any]) -> str | None:
-    """The name of the contender that a stored line belongs to; None for another method or preset."""
+    """Return the contender of a stored line; None for another method or preset."""
     cell = row.get("cell", {})
     for name, contender in CONTENDERS.items():
         if (cell.get("method"), cell.get("preset")) == (contender.method, contender.preset):

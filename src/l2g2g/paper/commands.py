@@ -20,63 +20,39 @@ if TYPE_CHECKING:
     from l2g2g.paper.cells import AnyCell
     from l2g2g.paper.study import Choice
 
-QuickOption = Annotated[
-    bool, typer.Option("--quick", help="A small graph, one seed, few epochs: a test that it works.")
-]
+QuickOption = Annotated[bool, typer.Option("--quick", help="A test run: a small graph, one seed, few epochs.")]
 OutOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of the finished cells, report and figures; else runs/reproduce, or -quick."),
+    typer.Option(
+        help="Folder for finished cells, report and figures; default runs/reproduce, or runs/reproduce-quick."
+    ),
 ]
-# Options of the commands that run cells: type and default.
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "datasets": (Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")], None),
-    "methods": (
-        Annotated[
-            str | None,
-            typer.Option(
-                help="gae, fastgae, gae+l2g, l2g2g (as the authors ran it), default (this project's); not for the "
-                "ablation."
-            ),
-        ],
-        None,
-    ),
-    "seeds": (Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")], None),
-    "data_dir": (DataDirOption, None),
-    "quick": (QuickOption, False),
-    "out": (OutOption, None),
-    "jobs": (
-        Annotated[int, typer.Option("--workers", "--jobs", help="Processes that share the work, one thread each.")],
-        1,
-    ),
-    "threads": (Annotated[int | None, typer.Option(help="CPU threads of a cell (with one worker).")], None),
-    "quiet": (QuietOption, False),
-}
-# Studies by command: the line of help, and the options that have no meaning for the study.
+# Studies by command: the line of help, and the options that the study does not have.
 _STUDIES = {
     "datasets": (
-        "The paper's table of nodes, edges and features beside those generated or read here.",
+        "Nodes, edges and features: the paper's table beside the graphs read or generated here.",
         ("methods", "seeds", "threads"),
     ),
     "performance": (
-        "The tables of AUC and AP: all methods, ten seeds, the paper's evaluation and held-out links.",
+        "AUC and AP of all methods, ten seeds, with the paper's evaluation and on held-out links.",
         (),
     ),
-    "training-time": ("Seconds per epoch of every method by data set, and of partitioning.", ()),
+    "training-time": ("Seconds per epoch and for partitioning, by method and data set.", ()),
     "patches": ("AUC and AP for 2 to 10 patches.", ()),
-    "cuts": ("AUC by how the patches are cut: passes of FENNEL, or METIS.", ()),
+    "cuts": ("AUC by partition: passes of FENNEL, or METIS.", ()),
     "patch-time": ("Seconds per epoch for 2 to 30 patches.", ()),
     "heterogeneous": (
-        "Block models with unequal, nested and overlapping blocks, hubs and bad features, and the best possible "
-        "AUC of each.",
+        "AUC on block models with unequal, nested and overlapping blocks, hubs and bad features, beside the best "
+        "possible AUC.",
         (),
     ),
     "complexity": (
-        "How the time of an epoch grows in N, M, F, patches and layers, on generated graphs.",
+        "Growth of the time of an epoch in N, M, F, patches and layers, on generated graphs.",
         ("datasets", "data_dir"),
     ),
     "ablation": (
-        "Which parts of L2G2G matter: encoders, alignment, pairs, masks, assembly and negatives, changed one at a "
-        "time and in combinations.\n\n"
+        "AUC with parts of L2G2G changed one at a time and in combinations: encoders, alignment, pairs, masks, "
+        "assembly, negatives and layers.\n\n"
         "Writes ablation.md (the tables), ablation.svg and ablation.png as well.",
         ("methods",),
     ),
@@ -107,30 +83,9 @@ def common() -> None:
     """
 
 
-def _add_command(name: str, summary: str, left_out: tuple[str, ...]) -> None:
-    """A command that runs one study, or all of them; its options are those of `_OPTIONS` but for `left_out`."""
-    defaults = {option: default for option, (_, default) in _OPTIONS.items()}
-    parameters = [
-        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for option, (annotation, default) in _OPTIONS.items()
-        if option not in left_out
-    ]
-
-    def command(**given: Any) -> None:
-        _run(name, **{**defaults, **given})
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    reproduce.command(name, help=summary)(command)
-
-
-for _name, (_summary, _left_out) in _STUDIES.items():
-    _add_command(_name, _summary, _left_out)
-
-
 @reproduce.command()
 def claims(quick: QuickOption = False, out: OutOption = None) -> None:
-    """Each claim of the paper, the evidence of the finished cells, and the verdict; runs nothing."""
+    """Print each claim of the paper with its evidence and verdict from the finished cells; runs nothing."""
     from l2g2g.paper.report import build_document, read_evidence
     from l2g2g.reports.tables import render_section
 
@@ -143,7 +98,9 @@ def claims(quick: QuickOption = False, out: OutOption = None) -> None:
 def report(
     quick: QuickOption = False,
     out: OutOption = None,
-    insert: Annotated[Path | None, typer.Option(help="Also write it between the marks of this Markdown file.")] = None,
+    insert: Annotated[
+        Path | None, typer.Option(help="Also write the report between the marks of this Markdown file.")
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Write report.html, report.md and the figures from the finished cells; runs nothing."""
@@ -158,19 +115,26 @@ def report(
 
 
 def _run(
-    command: str,
+    name: str,
     *,
-    datasets: str | None,
-    methods: str | None,
-    seeds: int | None,
-    data_dir: Path | None,
-    quick: bool,
-    out: Path | None,
-    jobs: int,
-    threads: int | None,
-    quiet: bool,
+    datasets: Annotated[str | None, typer.Option(help="Names of graphs, with commas between them.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="gae, fastgae, gae+l2g, l2g2g (as the authors ran it), default (this project's); not for the ablation."
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds 0 … N-1 of every graph.")] = None,
+    data_dir: DataDirOption = None,
+    quick: QuickOption = False,
+    out: OutOption = None,
+    jobs: Annotated[
+        int, typer.Option("--workers", "--jobs", help="Processes that share the work, one thread each.")
+    ] = 1,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of a cell (with one worker).")] = None,
+    quiet: QuietOption = False,
 ) -> None:
-    """Plan a study or all of them, print what will be run, run it, and write and print the report."""
+    """Plan a study or all of them, print the plan, run it, and write and print the report."""
     from l2g2g.graphs.write import make_folder, write_text
     from l2g2g.paper.ablation import draw_differences
     from l2g2g.paper.cells import raise_if_all_failed
@@ -185,27 +149,27 @@ def _run(
     _at_least_one("--threads", threads)
     folder = make_folder(_folder(out, quick))
     _check_kind(folder, quick)
-    names = list(STUDIES) if command == "all" else [command]
+    names = list(STUDIES) if name == "all" else [name]
     plans = {}
-    for name in names:
-        generates_its_own = name in ("complexity", "heterogeneous")
-        own = replace(choice, datasets=None) if command == "all" and generates_its_own else choice
-        plans[name] = _available(STUDIES[name].plan(own), own, data_dir, quiet)
+    for study in names:
+        generates_graphs = study in ("complexity", "heterogeneous")
+        own = replace(choice, datasets=None) if name == "all" and generates_graphs else choice
+        plans[study] = _available(STUDIES[study].plan(own), own, data_dir, quiet)
     if not any(plans.values()):
         raise InputError(f"nothing to run: {' and '.join(names)} has no cell with these --methods and --datasets")
-    if command == "all" and not quiet:
+    if name == "all" and not quiet:
         say(f"{sum(map(len, plans.values())):,} cells in {len(names)} studies:")
-        for name, cells in plans.items():
-            announce(cells, folder / f"{name}.jsonl", data_dir, jobs)
+        for study, cells in plans.items():
+            announce(cells, folder / f"{study}.jsonl", data_dir, jobs)
     rows: dict[str, list[dict[str, Any]]] = {}
-    for name, cells in plans.items():
-        rows[name] = list(run_plan(cells, folder / f"{name}.jsonl", data_dir, jobs, threads, quiet).values())
-    note_command(folder, _command(command, choice, data_dir, jobs, threads))
+    for study, cells in plans.items():
+        rows[study] = list(run_plan(cells, folder / f"{study}.jsonl", data_dir, jobs, threads, quiet).values())
+    note_command(folder, _command(name, choice, data_dir, jobs, threads))
     document = write_report(folder, quick)
-    wanted = [*names, "claims"] if command == "all" else names
+    wanted = [*names, "claims"] if name == "all" else names
     text = "\n\n".join(render_section(part, "figures") for part in document.sections if part.name in wanted)
     files = f"{folder / 'report.html'}, report.md, figures/"
-    if command == "ablation":
+    if name == "ablation":
         write_text(folder / "ablation.md", text + "\n")
         draw_differences(rows["ablation"], quick, folder)
         files += ", ablation.md, ablation.svg, ablation.png"
@@ -214,8 +178,25 @@ def _run(
     raise_if_all_failed([row for own in rows.values() for row in own])
 
 
+def _add_command(name: str, summary: str, left_out: tuple[str, ...]) -> None:
+    """Add a command with the options of `_run`, except `left_out`."""
+    signature = inspect.signature(_run, eval_str=True)
+    kept = [option for option in signature.parameters.values() if option.name not in ("name", *left_out)]
+
+    def command(**given: Any) -> None:
+        _run(name, **given)
+
+    command.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in kept}
+    reproduce.command(name, help=summary)(command)
+
+
+for _name, (_summary, _left_out) in _STUDIES.items():
+    _add_command(_name, _summary, _left_out)
+
+
 def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quiet: bool) -> list[AnyCell]:
-    """Cells whose graph is available; a graph that was named stays, and reading it may fail."""
+    """Drop cells whose graph is not available, unless it was named: then reading it fails."""
     from l2g2g.graphs.datasets import list_datasets
 
     if choice.datasets is not None:
@@ -223,7 +204,7 @@ def _available(cells: list[AnyCell], choice: Choice, data_dir: Path | None, quie
     missing = {info.name for info in list_datasets(data_dir) if not info.available}
     left_out = [name for name in dict.fromkeys(cell.dataset for cell in cells) if name in missing]
     if left_out and not quiet:
-        say(f"left out because their file is missing: {', '.join(left_out)}; use --data-dir")
+        say(f"left out, files missing: {', '.join(left_out)}; use --data-dir")
     return [cell for cell in cells if cell.dataset not in left_out]
 
 
@@ -232,7 +213,7 @@ def _folder(out: Path | None, quick: bool) -> Path:
 
 
 def _finished(out: Path | None, quick: bool) -> Path:
-    """The folder of earlier cells; an InputError if there is none."""
+    """Return the folder of earlier cells, or raise InputError if it does not exist."""
     folder = _folder(out, quick)
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "no such folder"
@@ -242,7 +223,7 @@ def _finished(out: Path | None, quick: bool) -> Path:
 
 
 def _check_kind(folder: Path, quick: bool) -> None:
-    """Refuse a folder of full runs for a quick one and the other way round."""
+    """Refuse to mix quick and full runs in one folder."""
     from l2g2g.paper.report import read_commands
 
     kinds = {"--quick" in command.split() for command in read_commands(folder)}
@@ -271,7 +252,7 @@ def _names(option: str, given: str | None) -> tuple[str, ...] | None:
 
 
 def _command(name: str, choice: Choice, data_dir: Path | None, jobs: int, threads: int | None) -> str:
-    """The command as a reader can repeat it, with DIR for folders."""
+    """Return the command for the report, with DIR for folders."""
     parts = ["l2g2g", "reproduce", name]
     parts += ["--datasets", ",".join(choice.datasets)] if choice.datasets else []
     parts += ["--methods", ",".join(choice.methods)] if choice.methods else []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from l2g2g.reports.page import Block, DataTable, Entry
 TITLE = "Complexity"
 
 
-@dataclass(frozen=True)
-class Point:
-    """One graph and one setting of a sweep. value: of what is varied."""
+class Point(NamedTuple):
+    """One graph and one setting of a sweep. value: of the varied quantity."""
 
     value: int
     dataset: str
@@ -29,90 +28,56 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One quantity varied, the others constant.
-
-    Attributes:
-        bound: The exponent that the paper's table gives at most.
-        other_bounds: The same for contenders whose terms differ: aligning costs kF³ once after training for GAE+L2G,
-            and kF³ · F in every epoch for L2G2G as the table is printed.
-    """
+    """One quantity varied, the others constant. bounds: the paper's largest exponent for each contender."""
 
     name: str
     title: str
     points: list[Point]
-    bound: float
-    contenders: tuple[str, ...] = tuple(CONTENDERS)
-    other_bounds: dict[str, float] = field(default_factory=dict)
-
-    def bound_of(self, contender: str) -> float:
-        """The largest exponent that the paper's table gives for a contender."""
-        return self.other_bounds.get(contender, self.bound)
+    bounds: dict[str, float]
 
 
 def sweeps(quick: bool) -> list[Sweep]:
-    """N with M / N constant; M, F, k and L each with the rest constant; and N for the decoder of all pairs."""
-    base_nodes, base_edges, base_features = (2_000, 10_000, 32) if quick else (16_000, 160_000, 128)
+    """Vary N with M / N constant; M, F, k and L each with the rest constant; and N for the decoder of all pairs."""
+    nodes, edges, features = (2_000, 10_000, 32) if quick else (16_000, 160_000, 128)
     steps = (1, 2, 4) if quick else (1, 2, 4, 8)
+    base = f"sized-{nodes}-{edges}-{features}"
+    linear = dict.fromkeys(CONTENDERS, 1.0)
+    # Aligning costs kF³ once after training for GAE+L2G, and kF³ · F in every epoch for L2G2G as the table is printed.
+    in_features = {**dict.fromkeys(CONTENDERS, 2.0), "gae+l2g": 3.0, "l2g2g": 4.0, "default": 4.0}
     # FastGAE scores all pairs of a sample in any case, and the default scores pairs of all nodes.
-    all_pairs = ("gae", "gae+l2g", "l2g2g")
-
-    def sized(nodes: int = base_nodes, edges: int = base_edges, features: int = base_features) -> str:
-        return f"sized-{nodes}-{edges}-{features}"
-
+    all_pairs = dict.fromkeys(("gae", "gae+l2g", "l2g2g"), 2.0)
+    grown = [Point(s * nodes, f"sized-{s * nodes}-{s * edges}-{features}", {}) for s in steps]
+    denser = [Point(s * edges, f"sized-{nodes}-{s * edges}-{features}", {}) for s in steps]
+    wider = [Point(s * features, f"sized-{nodes}-{edges}-{s * features}", {}) for s in steps]
+    cut = [Point(count, base, {"patches": count}) for count in ((2, 10) if quick else (2, 5, 10, 20, 40))]
+    deeper = [Point(depth, base, {"layers": depth}) for depth in (1, 2, 4)]
     small = (500, 1000) if quick else (1000, 2000, 4000)
-    counts = (2, 10) if quick else (2, 5, 10, 20, 40)
-    depths = (1, 2, 4)
-    alignment = {"gae+l2g": 3.0, "l2g2g": 4.0, "default": 4.0}
+    paired = [Point(count, f"sized-{count}-{5 * count}-{features}", {"pairs": "all"}) for count in small]
     return [
-        Sweep(
-            "n",
-            "N (M / N constant)",
-            [Point(s * base_nodes, sized(s * base_nodes, s * base_edges), {}) for s in steps],
-            1,
-        ),
-        Sweep("m", "M (N constant)", [Point(s * base_edges, sized(edges=s * base_edges), {}) for s in steps], 1),
-        Sweep(
-            "f",
-            "F",
-            [Point(s * base_features, sized(features=s * base_features), {}) for s in steps],
-            2,
-            other_bounds=alignment,
-        ),
-        Sweep(
-            "k",
-            "k patches",
-            [Point(count, sized(), {"patches": count}) for count in counts],
-            1,
-            tuple(PATCHED),
-            other_bounds={"gae+l2g": 0.0},
-        ),
-        Sweep("l", "L layers", [Point(depth, sized(), {"layers": depth}) for depth in depths], 1),
-        Sweep(
-            "pairs",
-            "N, all pairs decoded",
-            [Point(nodes, sized(nodes, 5 * nodes, base_features), {"pairs": "all"}) for nodes in small],
-            2,
-            all_pairs,
-        ),
+        Sweep("n", "N (M / N constant)", grown, linear),
+        Sweep("m", "M (N constant)", denser, linear),
+        Sweep("f", "F", wider, in_features),
+        Sweep("k", "k patches", cut, {name: 0.0 if name == "gae+l2g" else 1.0 for name in PATCHED}),
+        Sweep("l", "L layers", deeper, linear),
+        Sweep("pairs", "N, all pairs decoded", paired, all_pairs),
     ]
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """Cells of all sweeps. The graphs are generated, so that --datasets has nothing to choose."""
+    """Plan the cells of all sweeps. The graphs are generated, so --datasets has nothing to choose."""
     chosen = choose_contenders(choice.methods)
     cells = [
         CONTENDERS[name].cell(point.dataset, timing_options(choice.quick, **point.options), seed)
         for sweep in sweeps(choice.quick)
         for point in sweep.points
-        for name in sweep.contenders
+        for name in sweep.bounds
         if name in chosen
         for seed in range(choice.seeds or 1)
     ]
     return sorted({cell.key: cell for cell in cells}.values(), key=lambda cell: cell.dataset)
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """time ∝ value^exponent. error: standard error, infinite with fewer than three points."""
 
     exponent: float
@@ -120,7 +85,7 @@ class Fit:
 
 
 def fit_exponent(values: Iterable[float], times: Iterable[float]) -> Fit | None:
-    """Slope of a straight line through the logarithms; None with fewer than two points.
+    """Fit a straight line to the logarithms; None with fewer than two points.
 
     Example:
         >>> fit_exponent([1, 2, 4], [3, 12, 48]).exponent.round(6)
@@ -136,12 +101,8 @@ def fit_exponent(values: Iterable[float], times: Iterable[float]) -> Fit | None:
     return Fit(slope, float(np.sqrt((residual**2).sum() / (len(x) - 2) / ((x - x.mean()) ** 2).sum())))
 
 
-def times_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict[int, float]:
-    """Seconds of an epoch by the varied quantity, the median over seeds."""
-    return {value: median(own) for value, own in _runs_of(rows, sweep, contender, quick).items()}
-
-
-def _runs_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict[int, list[float]]:
+def times_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict[int, list[float]]:
+    """Return seconds of an epoch over seeds, by the varied quantity."""
     found = {}
     for point in sweep.points:
         options = timing_options(quick, **point.options)
@@ -151,23 +112,21 @@ def _runs_of(rows: list[Row], sweep: Sweep, contender: str, quick: bool) -> dict
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """Fitted exponents beside the paper's bounds, and a figure."""
+    """Return the fitted exponents beside the paper's bounds, and a figure."""
     entries: list[list[str | Entry]] = []
     panels = []
     for sweep in sweeps(quick):
         series = []
-        for name in sweep.contenders:
-            runs = _runs_of(rows, sweep, name, quick)
+        for name, bound in sweep.bounds.items():
             times = times_of(rows, sweep, name, quick)
-            fit = fit_exponent(times, times.values())
+            fit = fit_exponent(times, map(median, times.values()))
             if fit is None:
                 continue
             error = "" if np.isinf(fit.error) else f" ± {fit.error:.2f}"
-            within = "yes" if fit.exponent <= sweep.bound_of(name) + 0.15 else "no"
+            exponents = [f"{fit.exponent:.2f}{error}", f"{bound:g}", "yes" if fit.exponent <= bound + 0.15 else "no"]
             span = f"{min(times):,} – {max(times):,}"
-            exponents = [f"{fit.exponent:.2f}{error}", f"{sweep.bound_of(name):g}", within]
             entries.append([sweep.title, CONTENDERS[name].heading, span, *exponents])
-            series.append(time_series(CONTENDERS[name], runs))
+            series.append(time_series(CONTENDERS[name], times))
         panels.append(Panel(sweep.title, series, sweep.title, "seconds per epoch", "log", "log", counts=True))
     return [
         "Time of an epoch against one quantity, the others constant, on generated graphs with dense features; the "

@@ -32,12 +32,12 @@ _METHODS = ("gae+l2g", "l2g2g")
 
 
 def options_of(cut: str, quick: bool) -> dict[str, Any]:
-    """Settings of the cells that differ from the paper preset."""
+    """Return the settings of a cut that differ from the paper preset."""
     return CUTS[cut] | ({"epochs": 10} if quick else {})
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """GAE, which cuts nothing, once, and the paper's methods with patches for every cut."""
+    """Plan GAE, which cuts nothing, once, and the paper's methods with patches for every cut."""
     chosen = choose_contenders(choice.methods)
     runs = [("gae", QUICK_CUTS[0])] if "gae" in chosen else []
     runs += [(name, cut) for cut in (QUICK_CUTS if choice.quick else CUTS) for name in _METHODS if name in chosen]
@@ -49,47 +49,47 @@ def plan(choice: Choice) -> list[AnyCell]:
     ]
 
 
-def scores(rows: list[Row], dataset: str, contender: str, protocol: str, cut: str, quick: bool) -> list[float]:
-    """AUC in percent over seeds; GAE has the same for every cut."""
+def scores(rows: list[Row], contender: str, cut: str, quick: bool) -> list[float]:
+    """Return AUC in percent over seeds. rows: of one graph and evaluation. GAE has the same AUC for every cut."""
     options = options_of(QUICK_CUTS[0] if contender == "gae" else cut, quick)
-    return percents(pick(rows, dataset=dataset, contender=contender, protocol=protocol, options=options), "auc")
+    return percents(pick(rows, contender=contender, options=options), "auc")
 
 
-def kept_edges(rows: list[Row], dataset: str, protocol: str, cut: str, quick: bool) -> float | None:
-    """Mean percentage of the edges that lie inside a patch; None without lines."""
-    own = pick(rows, dataset=dataset, protocol=protocol, options=options_of(cut, quick))
+def kept_edges(rows: list[Row], cut: str, quick: bool) -> float | None:
+    """Return the mean percentage of edges inside a patch; None without lines. rows: of one graph and evaluation."""
+    own = pick(rows, options=options_of(cut, quick))
     found = percents((row for row in own if row["cell"]["method"] in _METHODS), "kept_edge_fraction")
     return fmean(found) if found else None
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """For each evaluation a table, and a figure of AUC against the edges kept."""
+    """Return a table for each evaluation, and a figure of AUC against the kept edges."""
     blocks: list[Block] = [
-        "AUC in percent of the paper's methods by the cut, mean ± deviation over seeds, the printed value beside each "
-        "where the evaluation is the paper's. The paper preset is FENNEL with one pass; GAE cuts nothing."
+        "AUC in percent of the paper's methods by the cut, mean ± deviation over seeds, beside the printed value under "
+        "the paper's evaluation. The paper preset is FENNEL with one pass; GAE cuts nothing."
     ]
     for protocol in PROTOCOLS:
-        table = _table(rows, protocol, quick)
+        own = pick(rows, protocol=protocol)
+        table = _table(own, protocol, quick)
         if table.rows:
             blocks.append(table)
-        blocks.append(_chart(rows, protocol, quick))
+        blocks.append(_chart(own, protocol, quick))
     return blocks
 
 
 def _table(rows: list[Row], protocol: Protocol, quick: bool) -> DataTable:
-    rows = pick(rows, protocol=protocol)
     names = [name for name in ("gae", *_METHODS) if pick(rows, contender=name)]
     entries: list[list[str | Entry]] = []
     for dataset in datasets_in(rows):
+        own = pick(rows, dataset=dataset)
         for cut in CUTS:
-            kept = kept_edges(rows, dataset, protocol, cut, quick)
+            kept = kept_edges(own, cut, quick)
             if kept is None:
                 continue
             line: list[str | Entry] = [dataset, cut, f"{kept:.0f}"]
             for name in names:
-                line.append(describe(scores(rows, dataset, name, protocol, cut, quick)))
                 printed = printed_score("auc", dataset, name) if protocol == "paper" else None
-                line.append(EMPTY if printed is None else f"{printed[0]:.2f}")
+                line += [describe(scores(own, name, cut, quick)), f"{printed[0]:.2f}" if printed else EMPTY]
             entries.append(line)
     scored = [word for name in names for word in (CONTENDERS[name].heading, "printed")]
     caption = f"AUC in % by how the patches are cut: {PROTOCOLS[protocol]}."
@@ -99,11 +99,12 @@ def _table(rows: list[Row], protocol: Protocol, quick: bool) -> DataTable:
 def _chart(rows: list[Row], protocol: str, quick: bool) -> Chart:
     panels = []
     for dataset in datasets_in(rows):
-        kept = {cut: kept_edges(rows, dataset, protocol, cut, quick) for cut in CUTS}
-        places = dict(sorted((share, cut) for cut, share in kept.items() if share is not None))
+        own = pick(rows, dataset=dataset)
+        kept = {cut: kept_edges(own, cut, quick) for cut in CUTS}
+        cuts = dict(sorted((share, cut) for cut, share in kept.items() if share is not None))
         series = []
         for name in ("gae", *_METHODS):
-            found = {share: scores(rows, dataset, name, protocol, cut, quick) for share, cut in places.items()}
+            found = {share: scores(own, name, cut, quick) for share, cut in cuts.items()}
             series.append(replace(score_series(CONTENDERS[name], found), bounds=None))
         panels.append(Panel(dataset, series, "edges inside patches, %", "AUC in %"))
     caption = f"AUC against the share of edges inside the patches {SHORT_PROTOCOLS[protocol]}."

@@ -20,12 +20,12 @@ _WHY = {
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """One count for each graph; methods and seeds play no part."""
+    """Plan one count for each graph."""
     return [GraphCell(name) for name in choice.datasets or (QUICK_DATASETS if choice.quick else DATASETS)]
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """Both counts side by side, differences explained."""
+    """Return the table of printed and counted sizes, with reasons for differences."""
     entries: list[list[str | Entry]] = []
     for row in rows:
         if "error" in row:
@@ -48,7 +48,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
 
 
 def _tell_missing(counted: list[str]) -> list[Block]:
-    """Which graphs of the paper are not here, and which stand-ins are."""
+    """Name the graphs of the paper without a count, and their stand-ins."""
     missing = [name for name in SIZES if name not in counted]
     if not missing:
         return []

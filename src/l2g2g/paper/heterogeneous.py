@@ -18,7 +18,7 @@ QUICK_DATASETS = {"hetero-none": 1, "hetero-all": 1}
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """Held-out links only: the paper has no such models."""
+    """Plan held-out links only: the paper has no such models."""
     return [
         CONTENDERS[name].cell(dataset, options_of(choice.quick), seed)
         for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=5)
@@ -27,7 +27,7 @@ def plan(choice: Choice) -> list[AnyCell]:
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """A table and a figure of AUC beside what the model allows."""
+    """Return a table and a figure of AUC beside the best possible AUC."""
     rows = pick(rows, options=options_of(quick), protocol="heldout")
     datasets = [name for name in VARIANTS if pick(rows, dataset=name)]
     datasets += [name for name in dict.fromkeys(row["cell"]["dataset"] for row in rows) if name not in VARIANTS]
@@ -62,7 +62,7 @@ def present(rows: list[Row], quick: bool) -> list[Block]:
 
 
 def _sizes(rows: list[Row]) -> str:
-    """How large the graphs are."""
+    """Return a sentence on the sizes of the graphs."""
     if not rows:
         return ""
     nodes, edges, features = (span(row[f"num_{name}"] for row in rows) for name in ("nodes", "edges", "features"))

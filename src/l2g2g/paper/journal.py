@@ -1,4 +1,4 @@
-"""Journal: a JSON-lines file of finished cells that several processes append to; every line is checked when read."""
+"""Journal: a JSON-lines file of finished cells, shared by processes; every line is checked when read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LARGEST = 2**53
 
 
 def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """(byte offset, line) of every complete line; a line that a killed process left incomplete is skipped.
+    """Return (byte offset, line) of every complete line; skip a line that a killed process left incomplete.
 
     Raises:
-        InputError: A complete line is not that of a finished cell: the file was changed by another program.
+        InputError: A complete line is not the line of a finished cell: another program changed the file.
     """
     if not path.exists() and not path.is_symlink():
         return []
@@ -45,7 +45,7 @@ def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
         if isinstance(row, dict):
             trouble = line_trouble(row)
             if trouble is not None:
-                raise InputError(f"{path}: line {number} is not that of a finished cell ({trouble}); remove the line")
+                raise InputError(f"{path}: line {number} is no finished cell ({trouble}); remove the line")
             found.append((place, row))
         place += len(text) + 1
     return found
@@ -70,15 +70,15 @@ class Journal:
         os.close(self._locks)
 
     def rows(self) -> list[tuple[int, dict[str, Any]]]:
-        """(byte offset, line) of every complete line."""
+        """Return (byte offset, line) of every complete line."""
         return read_lines(self.path)
 
     def answers(self, cells: Iterable[AnyCell]) -> dict[str, dict[str, Any]]:
-        """By key, the latest line of every cell that has one without an error."""
+        """Return the latest successful line of every cell, by key."""
         return self._select(cells, failures_from=None)
 
     def settled(self, cells: Iterable[AnyCell], since: int) -> dict[str, dict[str, Any]]:
-        """The same, and failures from the byte offset `since` on: those are tried again by the next start only."""
+        """Return successful lines, and failures after the byte offset `since`: only the next start retries these."""
         return self._select(cells, failures_from=since)
 
     def _select(self, cells: Iterable[AnyCell], failures_from: int | None) -> dict[str, dict[str, Any]]:
@@ -109,7 +109,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def folder(self, cell: AnyCell) -> Path:
-        """Folder of the checkpoints of a long cell, until its line is written."""
+        """Return the folder for checkpoints of a cell that is not finished."""
         return self.path.parent / "cells" / cell.key
 
     def forget(self, cell: AnyCell) -> None:
@@ -120,7 +120,7 @@ class Journal:
 
     @contextmanager
     def claim(self, cell: AnyCell) -> Iterator[bool]:
-        """Lock a cell for this process; yields False at once where another process has it."""
+        """Lock a cell for this process; yield False at once if another process has locked it."""
         place = int(cell.key[:15], 16)
         try:
             fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
@@ -137,7 +137,7 @@ class Journal:
 
 
 def line_trouble(row: dict[str, Any]) -> str | None:
-    """What is wrong with a line, in words; None for a valid one.
+    """Describe the first error of a line; None for a valid line.
 
     Example:
         >>> line_trouble({"key": "1", "cell": {"dataset": "cora"}, "error": "it broke", "cell_seconds": 1.0})
@@ -175,12 +175,12 @@ def _result_trouble(row: dict[str, Any], is_run: bool) -> str | None:
         return "auc and ap are missing"
     seconds = row.get("seconds")
     if not isinstance(seconds, dict) or not all(_is_number(seconds.get(name)) for name in _SECONDS):
-        return "seconds are not those of a run"
+        return "seconds lacks a stage of a run"
     if not isinstance(row.get("seed"), int) or not _is_number(row.get("node_duplication")):
         return "seed or node_duplication is missing"
     return None if _is_number(row.get("settings", {}).get("threads")) else "settings have no threads"
 
 
 def _is_number(value: Any) -> bool:
-    """Whether this is a number from 0 to 2^53, the largest count that a float represents exactly."""
+    """Return True for a number from 0 to 2^53, the largest count that a float represents exactly."""
     return isinstance(value, (int, float)) and math.isfinite(value) and 0 <= value <= _LARGEST

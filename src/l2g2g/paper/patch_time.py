@@ -18,7 +18,7 @@ COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = (2, 5, 10, 15, 20, 25, 30), (2, 30), (2,
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """The methods with patches; a seed is a repetition."""
+    """Plan the methods with patches; a seed is a repetition."""
     names = [name for name in choose_contenders(choice.methods) if name in PATCHED]
     return [
         CONTENDERS[name].cell(dataset, timing_options(choice.quick, patches=count), seed)
@@ -28,37 +28,35 @@ def plan(choice: Choice) -> list[AnyCell]:
     ]
 
 
-def runs_by_count(rows: list[Row], dataset: str, contender: str, quick: bool) -> dict[int, list[Row]]:
-    """Lines for every number of patches."""
-    options = {count: timing_options(quick, patches=count) for count in COUNTS}
-    found = {count: pick(rows, dataset=dataset, contender=contender, options=own) for count, own in options.items()}
+def runs_by_count(rows: list[Row], contender: str, quick: bool) -> dict[int, list[Row]]:
+    """Return the lines of a contender by number of patches. rows: of one graph."""
+    found = {count: pick(rows, contender=contender, options=timing_options(quick, patches=count)) for count in COUNTS}
     return {count: own for count, own in found.items() if own}
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """A table with the sizes of patches, and a figure."""
+    """Return a table with the sizes of patches, and a figure."""
     entries: list[list[str | Entry]] = []
     panels = []
     for dataset in datasets_in(rows):
         series = []
         for name in PATCHED:
-            found = runs_by_count(rows, dataset, name, quick)
+            found = runs_by_count(pick(rows, dataset=dataset), name, quick)
             times = {float(count): list(map(epoch_seconds, own)) for count, own in found.items()}
             series.append(time_series(CONTENDERS[name], times))
             for count, own in found.items():
                 first = own[0]
-                entries.append(
-                    [
-                        dataset,
-                        CONTENDERS[name].heading,
-                        str(count),
-                        f"{median(times[count]):.4f}",
-                        f"{median(row['seconds']['partition'] for row in own):.2f}",
-                        f"{first['node_duplication']:.2f}",
-                        f"{first['largest_patch_nodes']:,}",
-                        f"{first['largest_patch_nodes'] * count / first['num_nodes']:.2f}",
-                    ]
-                )
+                largest = first["largest_patch_nodes"]
+                seconds = [
+                    f"{median(times[count]):.4f}",
+                    f"{median(row['seconds']['partition'] for row in own):.2f}",
+                ]
+                sizes = [
+                    f"{first['node_duplication']:.2f}",
+                    f"{largest:,}",
+                    f"{largest * count / first['num_nodes']:.2f}",
+                ]
+                entries.append([dataset, CONTENDERS[name].heading, str(count), *seconds, *sizes])
         panels.append(Panel(dataset, series, "patches", "seconds per epoch", xscale="log", counts=True))
     return [
         "Seconds of one epoch (median, alignment included) on a CPU, partitioning beside it. Σ N_j / N says how often "

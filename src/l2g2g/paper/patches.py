@@ -21,13 +21,8 @@ COUNTS, QUICK_COUNTS, STAND_IN_COUNTS = tuple(range(2, 11)), (2, 10), (2, 5, 10)
 QUICK_EPOCHS, STAND_IN_EPOCHS = 10, 30
 
 
-def protocols_of(dataset: str) -> list[Protocol]:
-    """Both evaluations; of a stand-in the paper prints nothing to compare with."""
-    return ["heldout"] if dataset in STAND_INS else list(PROTOCOLS)
-
-
 def options_of(dataset: str, count: int, quick: bool) -> dict[str, Any]:
-    """Settings of the cells that differ from their presets."""
+    """Return the settings that differ from the presets."""
     options: dict[str, Any] = {"patches": count}
     if quick:
         options["epochs"] = QUICK_EPOCHS
@@ -37,12 +32,12 @@ def options_of(dataset: str, count: int, quick: bool) -> dict[str, Any]:
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """The methods with patches; others have none to count."""
+    """Plan the methods with patches."""
     names = [name for name in choose_contenders(choice.methods) if name in PATCHED]
     return [
         CONTENDERS[name].cell(dataset, options_of(dataset, count, choice.quick), seed, protocol)
         for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS, otherwise=3)
-        for protocol in protocols_of(dataset)
+        for protocol in (["heldout"] if dataset in STAND_INS else PROTOCOLS)  # the paper prints no stand-in
         for count in (QUICK_COUNTS if choice.quick else STAND_IN_COUNTS if dataset in STAND_INS else COUNTS)
         for name in names
     ]
@@ -51,7 +46,7 @@ def plan(choice: Choice) -> list[AnyCell]:
 def scores_by_count(
     rows: list[Row], dataset: str, contender: str, protocol: str, measure: str, quick: bool
 ) -> dict[int, list[float]]:
-    """Scores in percent over seeds for every number of patches."""
+    """Return scores in percent over seeds by number of patches."""
     found = {}
     for count in COUNTS:
         options = options_of(dataset, count, quick)
@@ -62,7 +57,7 @@ def scores_by_count(
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """For each evaluation a table, and a figure of each measure."""
+    """Return a table for each evaluation, and a figure of each measure."""
     options = [options_of(name, count, quick) for name in datasets_in(rows) for count in COUNTS]
     datasets = datasets_in([row for row in rows if row["cell"].get("options") in options])
     blocks: list[Block] = [

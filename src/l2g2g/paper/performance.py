@@ -23,7 +23,7 @@ from l2g2g.reports.charts import Chart, Panel, Series
 from l2g2g.reports.page import EMPTY, Block, DataTable, Entry
 
 TITLE = "Performance"
-# Graphs and their seeds, three for millions of edges. Files that are not there are left out.
+# Number of seeds by graph; graphs without a file are left out.
 DATASETS = {"cora-ml": 10, "sbm-small": 10, "cora": 10, "sbm-large-sparse": 10, "sbm-large": 10}
 DATASETS |= {"sbm-large-dense": 3, "yelp": 3, "reddit": 3}
 QUICK_DATASETS = {"sbm-small": 1, "cora-ml": 1}
@@ -31,12 +31,12 @@ _FEW = 50  # percent of the edges inside patches
 
 
 def options_of(quick: bool) -> dict[str, int]:
-    """Settings of the cells that differ from their presets."""
+    """Return the settings that differ from the presets."""
     return {"epochs": 10} if quick else {}
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """Graph by graph and seed by seed, so that an interrupted run has whole comparisons."""
+    """Plan all methods seed by seed, so that an interrupted run has whole comparisons."""
     names = choose_contenders(choice.methods)
     return [
         CONTENDERS[name].cell(dataset, options_of(choice.quick), seed, protocol)
@@ -47,7 +47,7 @@ def plan(choice: Choice) -> list[AnyCell]:
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """Four tables, the differences to the paper, and a figure."""
+    """Return four tables, the differences to the paper, and a figure."""
     rows = pick(rows, options=options_of(quick))
     blocks: list[Block] = [
         "AUC and AP in percent, mean ± deviation over seeds (other splits and other initial weights; block models are "
@@ -91,7 +91,7 @@ def _table(rows: list[Row], measure: Measure, caption: str, with_printed: bool) 
 
 
 def _differences(rows: list[Row]) -> list[Block]:
-    """Measured minus printed AUC under the paper's evaluation, with what may be the reason."""
+    """Compare measured with printed AUC under the paper's evaluation, with possible reasons."""
     entries: list[list[str | Entry]] = []
     for dataset in datasets_in(rows):
         for name in CONTENDERS:
@@ -119,7 +119,7 @@ def _differences(rows: list[Row]) -> list[Block]:
 
 
 def _reason(name: str, difference: float, kept: list[float]) -> str:
-    """What may be behind a difference. kept: percentages of the edges that lie inside a patch."""
+    """Name a possible reason for a difference. kept: percentages of the edges inside a patch."""
     if abs(difference) < 0.5:
         return "agrees within half a point"
     if name == "fastgae":
@@ -145,7 +145,7 @@ def _chart(rows: list[Row]) -> Chart:
 
 
 def _printed_series(datasets: list[str]) -> list[Series]:
-    """The values of Table 3, beside those measured here."""
+    """Return the values of Table 3 as series."""
     series = []
     for name, contender in CONTENDERS.items():
         printed = {place: printed_score("auc", dataset, name) for place, dataset in enumerate(datasets)}

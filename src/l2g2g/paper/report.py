@@ -45,19 +45,21 @@ BEGIN, END = "<!-- report:begin -->", "<!-- report:end -->"
 
 
 def read_evidence(folder: Path, quick: bool) -> Evidence:
-    """The finished cells of every study that has any."""
+    """Read the finished cells of all studies."""
     rows = {name: latest(row for _, row in read_lines(folder / f"{name}.jsonl")) for name in STUDIES}
     return Evidence({name: found for name, found in rows.items() if found}, quick)
 
 
 def build_document(evidence: Evidence, commands: list[str]) -> Document:
-    """The claims, then a section per study, then the environment."""
+    """Build the sections: the claims, each study, the environment."""
     if not evidence.rows:
         raise InputError("there are no finished cells in this folder; run l2g2g reproduce all first")
     title = "L2G2G: the paper, reproduced"
     sections = [Section("claims", claims.TITLE, claims.present(evidence))]
     if evidence.quick:
-        warning = "A quick run: few epochs and small graphs, a test that everything works. Its figures have no meaning."
+        warning = (
+            "A quick run: few epochs and small graphs, to test that everything works. Its figures have no meaning."
+        )
         sections[0].blocks.insert(0, warning)
         title += " (quick run)"
     for name, rows in evidence.rows.items():
@@ -83,7 +85,7 @@ def write_report(folder: Path, quick: bool) -> Document:
 
 
 def insert_report(document: Document, target: Path, figures: str) -> None:
-    """Write the report as Markdown between the two marks of a file. figures: their folder relative to the file."""
+    """Write the report as Markdown between the two marks of a file. figures: folder relative to the file."""
     with reading(target):
         text = target.read_text("utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
@@ -94,14 +96,14 @@ def insert_report(document: Document, target: Path, figures: str) -> None:
 
 
 def note_command(folder: Path, command: str) -> None:
-    """Add a command to the list of the folder, once."""
+    """Add a command to the folder's list unless it is there."""
     known = read_commands(folder)
     if command not in known:
         write_text(folder / COMMANDS, "\n".join([*known, command]) + "\n")
 
 
 def read_commands(folder: Path) -> list[str]:
-    """The commands that were run on a folder."""
+    """Read the commands that were run on a folder."""
     path = folder / COMMANDS
     if not path.exists():
         return []
@@ -110,7 +112,7 @@ def read_commands(folder: Path) -> list[str]:
 
 
 def _old_settings(rows: list[Row]) -> list[Block]:
-    """A sentence on runs whose preset has changed since."""
+    """Count the runs whose preset has changed since."""
     good = [row for row in rows if "error" not in row]
     num_old = sum(not is_current(row) for row in good)
     if not num_old:
@@ -119,7 +121,7 @@ def _old_settings(rows: list[Row]) -> list[Block]:
 
 
 def _failures(rows: list[Row]) -> list[Block]:
-    """A table of the cells that failed, with their errors."""
+    """List the cells that failed, with their errors."""
     failed = [row for row in rows if "error" in row]
     if not failed:
         return []

@@ -1,4 +1,4 @@
-"""Results: stored lines selected and summarised, beside the numbers that the paper prints."""
+"""Selection and summary of stored lines, and the numbers that the paper prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class PrintedSize:
-    """A column of Table 2: nodes, edges, features."""
+    """A column of Table 2."""
 
     num_nodes: int
     num_edges: int
@@ -59,8 +59,8 @@ SCORES: dict[Measure, dict[str, dict[str, tuple[float, float]]]] = {
     "auc": {dataset: dict(zip(_COLUMNS, row, strict=True)) for dataset, row in _AUC.items()},
     "ap": {dataset: dict(zip(_COLUMNS, row, strict=True)) for dataset, row in _AP.items()},
 }
-# What the authors' published code gave when it was run again for this project: AUC in percent, one seed, 200 epochs,
-# their evaluation.
+# Results of the authors' published code, run again for this project: AUC in percent, one seed, 200 epochs, their
+# evaluation.
 AUTHORS_CODE_AUC = {
     "cora-ml": {"gae": 95.6, "fastgae": 86.1, "gae+l2g": 90.1, "l2g2g": 90.9},
     "sbm-small": {"gae": 95.3, "fastgae": 80.3, "gae+l2g": 93.2, "l2g2g": 95.4},
@@ -68,7 +68,7 @@ AUTHORS_CODE_AUC = {
 
 
 def printed_score(measure: Measure, dataset: str, method: str) -> tuple[float, float] | None:
-    """(mean, deviation) in percent as printed; None for what the paper does not have.
+    """Return the printed (mean, deviation) in percent, or None.
 
     Example:
         >>> printed_score("auc", "cora-ml", "l2g2g")
@@ -78,7 +78,7 @@ def printed_score(measure: Measure, dataset: str, method: str) -> tuple[float, f
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """One line per cell: its last success, or else its last failure. In the order of first appearance."""
+    """Return one line per cell, in order of first appearance: its last success, or else its last failure."""
     found: dict[str, Row] = {}
     for row in rows:
         key = str(row.get("key"))
@@ -95,7 +95,7 @@ def pick(
     protocol: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> list[Row]:
-    """Lines without an error, of one graph, contender, protocol or set of options."""
+    """Return lines without an error that match all given values."""
     return [
         row
         for row in rows
@@ -108,23 +108,23 @@ def pick(
 
 
 def datasets_in(rows: Iterable[Row]) -> list[str]:
-    """Graphs with a result, in the order of their number of edges."""
+    """Return the graphs with a result, sorted by number of edges."""
     sizes = {row["cell"]["dataset"]: row["num_edges"] for row in rows if "error" not in row}
     return sorted(sizes, key=lambda name: (sizes[name], name))
 
 
 def percents(rows: Iterable[Row], field: str) -> list[float]:
-    """A score of every line in percent."""
+    """Return a score of every line in percent, without missing ones."""
     return [100 * row[field] for row in rows if row.get(field) is not None]
 
 
 def limits(rows: Iterable[Row]) -> list[float]:
-    """The best possible AUC in percent, one value per split; contenders share the split of a seed."""
+    """Return the best possible AUC in percent, one value per seed: all methods use the same split of a seed."""
     return list({row["seed"]: 100 * row["best_auc"] for row in rows if row.get("best_auc") is not None}.values())
 
 
 def describe(values: list[float], digits: int = 2, sign: Literal["", "+"] = "") -> str:
-    """Mean ± deviation; sign "+" shows the sign of every mean.
+    """Format mean ± deviation; sign "+" shows the sign of every mean.
 
     Example:
         >>> describe([90.0, 92.0]), describe([90.0], sign="+"), describe([])
@@ -137,7 +137,7 @@ def describe(values: list[float], digits: int = 2, sign: Literal["", "+"] = "") 
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign; a value that rounds to 0 has none.
+    """Format a difference with its sign; a value that rounds to 0 has none.
 
     Example:
         >>> signed(1.5), signed(-0.25), signed(-0.001)
@@ -148,7 +148,7 @@ def signed(value: float, digits: int = 2) -> str:
 
 
 def span(values: Iterable[int]) -> str:
-    """A count, or the lowest and the highest where they differ.
+    """Format a count, or the lowest and the highest if they differ.
 
     Example:
         >>> span([1000, 1000]), span([1000, 1200, 900])
@@ -159,10 +159,10 @@ def span(values: Iterable[int]) -> str:
 
 
 def deviation(values: list[float]) -> float:
-    """Standard deviation over seeds, 0 for a single one."""
+    """Return the standard deviation, 0 for a single value."""
     return stdev(values) if len(values) > 1 else 0.0
 
 
 def epoch_seconds(row: Row) -> float:
-    """Seconds of one epoch: the median, plus the time of alignment divided by the number of epochs."""
+    """Return the median seconds of an epoch plus its share of the time of alignment."""
     return float(row["seconds"]["epoch_median"] + row["seconds"]["synchronise"] / max(1, row["epochs"]))

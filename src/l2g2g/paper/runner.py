@@ -35,18 +35,13 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """How many cells are done.
-
-    Attributes:
-        latest: The line of the cell that finished last, None at the start.
-        seconds_left: Estimate from finished cells of the same graph.
-    """
+    """Numbers of cells, the estimated time left, and the line of the cell that finished last."""
 
     done: int
     total: int
     failed: int
     seconds_left: float
-    latest: dict[str, Any] | None = None
+    latest: dict[str, Any]
 
 
 def run_cells(
@@ -58,7 +53,7 @@ def run_cells(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Run the cells that are not yet in the file. Returns the lines of all cells by key, failures included.
+    """Run the cells that the file lacks, and return the lines of all cells by key, failures included.
 
     Several processes, started here (jobs) or by other commands on the same file, share the cells.
     """
@@ -85,14 +80,14 @@ def work(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> None:
-    """Run cells until none is left, those of a process that died included; skip cells that another process runs."""
+    """Run cells until none is left. Skip cells of other processes, and take over those of processes that died."""
     journal, load = Journal(path), _Loader(data_dir)
     try:
         while open_cells := _open(cells, journal, since):
             worked = False
             for cell in open_cells:
                 with journal.claim(cell) as mine:
-                    # Another process may have finished it between reading the file and taking the lock.
+                    # Another process may have finished the cell after the file was read.
                     if not mine or cell.key in journal.settled([cell], since):
                         continue
                     row = run_cell(cell, load, threads, journal.folder(cell))
@@ -154,7 +149,7 @@ def _work_together(
 
 
 def _work_for_parent(*arguments: Any) -> None:
-    """`work` in a child process: ends with its parent, which reports interruptions."""
+    """Call `work` in a child process, which ends with its parent; the parent reports interruptions."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         work(*arguments)
@@ -169,10 +164,8 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def measure_progress(
-    cells: Sequence[AnyCell], journal: Journal, since: int, latest: dict[str, Any] | None = None
-) -> Progress:
-    """Progress by the lines of the file."""
+def measure_progress(cells: Sequence[AnyCell], journal: Journal, since: int, latest: dict[str, Any]) -> Progress:
+    """Compute the progress from the lines of the file."""
     settled = journal.settled(cells, since)
     left = [cell for cell in cells if cell.key not in settled]
     failed = sum("error" in row for row in settled.values())
@@ -182,36 +175,32 @@ def measure_progress(
 def expect_seconds(
     cells: Iterable[AnyCell], rows: Iterable[dict[str, Any]], sizes: dict[str, int] | None = None
 ) -> float:
-    """Estimated seconds of cells run one after another: the mean of similar cells, or else from the size of the graph.
+    """Estimate the seconds of cells run one after another.
 
-    Similar are cells of the same graph, method and preset; failing that, of the same graph.
+    Take the mean of finished cells of the same graph, method and preset; else of the same graph; else an estimate from
+    the size of the graph; else the mean of all finished cells.
     """
     measured: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    everything: list[float] = []
     for row in rows:
         if "error" not in row:
             cell = row["cell"]
-            for kind in ((cell["dataset"],), (cell["dataset"], cell.get("method", ""), cell.get("preset", ""))):
+            for kind in ((), (cell["dataset"],), (cell["dataset"], cell.get("method", ""), cell.get("preset", ""))):
                 measured[kind].append(row["cell_seconds"])
-            everything.append(row["cell_seconds"])
     total = 0.0
     for planned in cells:
         kind = (planned.dataset, getattr(planned, "method", ""), getattr(planned, "preset", ""))
-        alike = measured.get(kind) or measured.get((planned.dataset,))
-        if alike:
-            total += statistics.fmean(alike)
-        elif sizes and planned.dataset in sizes:
+        similar = measured.get(kind) or measured.get(kind[:1])
+        if not similar and sizes and planned.dataset in sizes:
             num_epochs = _USUAL_EPOCHS if planned.num_epochs is None else planned.num_epochs
-            total += 0.5 + (num_epochs + 1) * (0.005 + _SECONDS_PER_MILLION * sizes[planned.dataset] / 1e6)
-        elif everything:
-            total += statistics.fmean(everything)
+            similar = [0.5 + (num_epochs + 1) * (0.005 + _SECONDS_PER_MILLION * sizes[planned.dataset] / 1e6)]
+        total += statistics.fmean(similar or measured.get(()) or [0.0])
     return total
 
 
 def measure_sizes(datasets: Iterable[str], data_dir: Path | None) -> dict[str, int]:
-    """Arcs and feature entries of every graph; a graph that cannot be read is an error before anything runs.
+    """Return the number of arcs and feature entries of every graph; raise InputError for an unreadable graph.
 
-    Graphs that are generated are not generated for this: their size is known.
+    The sizes of generated graphs are known without generating them.
     """
     known = {info.name: info for info in list_datasets(data_dir) if info.kind != "file"}
     sizes = {}
@@ -232,7 +221,7 @@ def measure_sizes(datasets: Iterable[str], data_dir: Path | None) -> dict[str, i
 def run_plan(
     cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, threads: int | None, quiet: bool
 ) -> dict[str, dict[str, Any]]:
-    """Print the number of cells and the estimated time, run them, and show progress. Returns lines by key."""
+    """Announce the cells, run them with progress, and return their lines by key."""
     for cell in cells:
         _ = cell.config  # invalid settings are an error before anything runs
     num_done = announce(cells, path, data_dir, jobs, quiet)
@@ -245,7 +234,7 @@ def run_plan(
 
 
 def announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: int, quiet: bool = False) -> int:
-    """Print the number of cells and the estimated time. Returns how many are done."""
+    """Print the number of cells and the estimated time, and return the number of finished cells."""
     sizes = measure_sizes(dict.fromkeys(cell.dataset for cell in cells), data_dir)
     journal = Journal(path)
     answered = journal.answers(cells)
@@ -261,7 +250,7 @@ def announce(cells: Sequence[AnyCell], path: Path, data_dir: Path | None, jobs: 
 
 @contextmanager
 def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A progress bar on a terminal, a line per cell elsewhere."""
+    """Show progress as a bar on a terminal, otherwise as a line per cell."""
     if quiet:
         yield None
         return
@@ -282,8 +271,7 @@ def _bar(total: int, done: int, quiet: bool) -> Iterator[Callable[[Progress], No
 
 
 def _describe(progress: Progress) -> str:
-    row = progress.latest or {}
-    cell = row.get("cell", {})
+    row, cell = progress.latest, progress.latest["cell"]
     words = [str(cell.get(name)) for name in ("dataset", "method", "preset", "protocol") if name in cell]
     words += [f"seed {cell['seed']}"] if "seed" in cell else []
     if "error" in row:

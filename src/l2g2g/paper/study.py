@@ -1,4 +1,4 @@
-"""What all studies of the reproduction share: selections, protocols, options of timed runs, and series of points."""
+"""Common parts of the studies: selections, protocols, options of timed runs, series of points."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Choice:
     def graphs_and_seeds(
         self, full: Mapping[str, int], quick: Mapping[str, int], otherwise: int = 1
     ) -> list[tuple[str, int]]:
-        """(graph, seed) pairs to run, all seeds of one graph together.
+        """Return (graph, seed) pairs to run, all seeds of one graph together.
 
         full, quick: graphs of the study and their number of seeds; otherwise: seeds of other graphs in a full run.
         """
@@ -47,24 +47,24 @@ class Choice:
 
 
 class Study(Protocol):
-    """A module with these names is a study: one section of the report."""
+    """A module with these names; one section of the report."""
 
     TITLE: str
 
     def plan(self, choice: Choice) -> list[AnyCell]:
-        """All cells; those of one graph stand together."""
+        """Return all cells, grouped by graph."""
 
     def present(self, rows: list[Row], quick: bool) -> list[Block]:
-        """Tables, figures and text from stored lines, the latest of each cell; also of cells of earlier commands."""
+        """Return tables, figures and text. rows: the latest line of each cell, those of earlier commands included."""
 
 
 def timing_options(quick: bool, **more: Any) -> dict[str, Any]:
-    """Options of a run for its times: a fixed number of epochs, without early stopping. more: settings to vary."""
+    """Return options of a timed run: a fixed number of epochs without early stopping, and more settings."""
     return {"epochs": QUICK_TIMED_EPOCHS if quick else TIMED_EPOCHS, "patience": 0, **more}
 
 
 def score_series(contender: Contender, scores: ByX, joined: bool = True) -> Series:
-    """Means with bands of one standard deviation. scores: by x, empty ones are left out."""
+    """Return means with bands of one standard deviation. scores: by x; empty lists are skipped."""
     found = {x: values for x, values in scores.items() if values}
     means = [fmean(values) for values in found.values()]
     bounds = around(means, [deviation(values) for values in found.values()])
@@ -72,7 +72,7 @@ def score_series(contender: Contender, scores: ByX, joined: bool = True) -> Seri
 
 
 def time_series(contender: Contender, times: ByX) -> Series:
-    """Medians with bands from the fastest repetition to the slowest. times: by x, empty ones are left out."""
+    """Return medians with bands from the fastest repetition to the slowest. times: by x; empty lists are skipped."""
     found = {x: values for x, values in times.items() if values}
     bounds = [(min(values), max(values)) for values in found.values()]
     medians = [median(values) for values in found.values()]
@@ -80,12 +80,12 @@ def time_series(contender: Contender, times: ByX) -> Series:
 
 
 def by_position(rows: list[Row], datasets: list[str]) -> dict[float, list[Row]]:
-    """Lines of every graph by its place on an axis of graphs."""
+    """Return the lines of every graph by its place on an axis of graphs."""
     return {float(place): pick(rows, dataset=dataset) for place, dataset in enumerate(datasets)}
 
 
 def auc_by_graph(rows: list[Row], datasets: list[str]) -> list[Series]:
-    """AUC of all methods side by side on an axis of graphs, and the best possible AUC where it is known."""
+    """Return series of AUC by graph for all methods, and of the best possible AUC if known."""
     series = []
     for name, contender in CONTENDERS.items():
         runs = by_position(pick(rows, contender=name), datasets)

@@ -17,7 +17,7 @@ QUICK_DATASETS = {"sbm-small": 1, "cora-ml": 1}
 
 
 def plan(choice: Choice) -> list[AnyCell]:
-    """Every method on every graph; a seed is a repetition."""
+    """Plan every method on every graph; a seed is a repetition."""
     return [
         CONTENDERS[name].cell(dataset, timing_options(choice.quick), seed)
         for dataset, seed in choice.graphs_and_seeds(DATASETS, QUICK_DATASETS)
@@ -26,7 +26,7 @@ def plan(choice: Choice) -> list[AnyCell]:
 
 
 def present(rows: list[Row], quick: bool) -> list[Block]:
-    """A table of times and a figure on a logarithmic scale."""
+    """Return a table of times and a figure on a logarithmic scale."""
     rows = pick(rows, options=timing_options(quick))
     entries: list[list[str | Entry]] = []
     for dataset in datasets_in(rows):

@@ -1,11 +1,10 @@
-"""Verdicts on claims: a measured value per graph or method, a test for one value, and a rule for all of them."""
+"""Verdicts on claims: measured values, a test of each value, and how many values must pass it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any
 
 from l2g2g.graphs.stand_ins import STAND_INS
 from l2g2g.paper.results import SIZES, Row
@@ -22,17 +21,17 @@ class Evidence:
     quick: bool = False
 
     def of(self, study: str) -> list[Row]:
-        """Lines of one study; empty where it was not run."""
+        """Return the lines of one study, none if it was not run."""
         return self.rows.get(study, [])
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the lines say about a claim.
+    """Result of one claim.
 
     Attributes:
-        evidence: The measured values in words.
-        holds: By protocol, "paper" and "heldout", or under "" where the protocol plays no part; empty if not measured.
+        evidence: The measured values as text.
+        holds: Answer by protocol ("paper", "heldout", or "" where the protocol plays no part); empty if not measured.
         word: A verdict that is neither yes nor no; takes precedence over `holds`.
     """
 
@@ -63,34 +62,34 @@ class Finding:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its standard error. error: 0 where there is none; text: shown instead of both, or a note."""
+    """A value with its standard error, 0 if unknown. text: shown instead of both."""
 
     mean: float
     error: float = 0.0
     text: str = ""
 
     def __format__(self, form: str) -> str:
-        """The text, or mean ± error."""
+        """Return the text, or mean ± error."""
         return self.text or f"{self.mean:{form}}" + (f" ± {self.error:.2f}" if self.error else "")
 
     def __float__(self) -> float:
-        """The mean."""
+        """Return the mean."""
         return self.mean
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a claim is about, in figures.
+    """Values of one quantity.
 
     Attributes:
-        title: What the values are.
-        values: By protocol ("" where none plays a part), then by graph or method; "" names a single value.
+        title: Name of the quantity.
+        values: By protocol ("" where it plays no part), then by graph or method ("" for a single value).
         form: Format of a value.
-        printed: The same values by graph in the paper's own table.
+        printed: The same quantity by graph in the paper's own table.
         all_graphs_count: False for accuracy, where only the paper's own graphs decide and others are shown.
-        notes: Sentences that follow the values.
-        missing: The evidence where there are no values.
-        undecided: The verdict where the values are too uncertain for yes or no.
+        notes: Sentences shown after the values.
+        missing: Evidence shown if there are no values.
+        undecided: The verdict if the values are too uncertain for yes or no.
     """
 
     title: str
@@ -103,182 +102,111 @@ class Measurement:
     undecided: str = ""
 
     def show(self, values: dict[str, Any]) -> str:
-        """Names and values, as in `a +0.50, b -1.00`."""
+        """Return names and values, as in `a +0.50, b -1.00`."""
         return ", ".join(f"{name} {value:{self.form}}".strip() for name, value in values.items())
 
-    def sentence(self, parts: list[str]) -> str:
-        """The title and what follows it."""
-        return f"{self.title}{': ' if '' in self.values else ', '}{'; '.join(parts)}"
-
-    def by_kind(self, protocol: str) -> dict[str, dict[str, Any]]:
-        """Values of one protocol: those that count under "", and the others by the reason why they do not."""
-        kinds: dict[str, dict[str, Any]] = {"": {}, "stand-ins": {}, "not in the paper": {}}
-        for name, value in self.values[protocol].items():
-            counts = self.all_graphs_count or name in SIZES
-            kinds["" if counts else "stand-ins" if name in STAND_INS else "not in the paper"][name] = value
-        return kinds
+    def excluded_as(self, graph: str) -> str:
+        """Return why the value of a graph does not count, or "" if it does."""
+        if self.all_graphs_count or graph in SIZES:
+            return ""
+        return "stand-ins" if graph in STAND_INS else "not in the paper"
 
 
-Measure: TypeAlias = Callable[..., Measurement]  # of the lines of a study, whether it was quick, and settings
-Check: TypeAlias = Callable[[list[Row], bool], Finding]
-RowFilter: TypeAlias = Callable[[Row], bool]
+@dataclass(frozen=True)
+class Test:
+    """A test of one value. words: as in "below 2"."""
+
+    __test__ = False  # pytest must not collect it
+    words: str
+    passes: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """A selection of graphs by their stored lines."""
+
+    words: str
+    includes: Callable[[Row], bool]
+
+
+@dataclass(frozen=True)
+class HowMany:
+    """How many of the tested values must pass. words: with {graphs} for the selection."""
+
+    words: str
+    enough: Callable[[list[bool]], bool]
+
+
+ALL_GRAPHS = Graphs("graphs", lambda row: True)
+MOST = HowMany("on more than half of the {graphs}", lambda answers: 2 * sum(answers) > len(answers))
+ALMOST_ALL = HowMany(
+    "on all {graphs}, or on all but one", lambda answers: MOST.enough(answers) and sum(answers) >= len(answers) - 1
+)
+ALL = HowMany("on all {graphs}", all)
+ANY = HowMany("on one of the {graphs} or more", any)
+NAMED = HowMany("on {graphs}", all)
+METHODS = HowMany("for all methods", all)
+ONE = HowMany("", all)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A row of the table of claims.
+    """A sentence of the paper and the rule that judges it: enough values of a quantity pass a test.
 
     Attributes:
-        text: The sentence.
-        where: Its place in the paper.
-        study: Whose lines are needed; "" where the paper's own tables are enough.
-        rule: When it holds, in words.
-        check: The rule.
+        where: Place in the paper.
+        study: Study whose lines are measured; "" if the paper's own tables are enough.
+        quantity: Takes the lines of the study and whether the run was quick.
+        graphs: Graphs that are measured.
     """
 
     text: str
     where: str
     study: str
-    rule: str
-    check: Check
+    quantity: Callable[[list[Row], bool], Measurement]
+    test: Test
+    how_many: HowMany = MOST
+    graphs: Graphs = ALL_GRAPHS
+
+    @property
+    def rule(self) -> str:
+        """The rule in words."""
+        return f"{self.test.words} {self.how_many.words.format(graphs=self.graphs.words)}".strip()
 
     def judge(self, evidence: Evidence) -> Finding:
-        """The finding from the stored lines."""
-        return self.check(evidence.of(self.study), evidence.quick)
-
-
-# --- rules for all graphs -------------------------------------------------------------------------------
-
-
-def on_most(answers: list[bool]) -> bool:
-    """Whether more than half are true."""
-    return 2 * sum(answers) > len(answers)
-
-
-def on_almost_all(answers: list[bool]) -> bool:
-    """Whether most are true, and all but one."""
-    return on_most(answers) and sum(answers) >= len(answers) - 1
-
-
-# --- checks ---------------------------------------------------------------------------------------------
-
-
-def count_true(
-    measure: Measure,
-    is_true: Callable[[Any], bool],
-    enough: Callable[[list[bool]], bool] = on_most,
-    *,
-    only: RowFilter | None = None,
-    **settings: Any,
-) -> Check:
-    """A check that tests every value and holds where enough of them pass.
-
-    Args:
-        measure: Gives the values.
-        is_true: The test of one value.
-        enough: Whether the answers of all values are enough.
-        only: Which graphs are looked at, decided by a line of each.
-        settings: Of the measure.
-    """
-
-    def check(rows: list[Row], quick: bool) -> Finding:
-        measured = measure([row for row in rows if "error" in row or only is None or only(row)], quick, **settings)
+        """Measure the quantity in the stored lines and test every value."""
+        rows = [row for row in evidence.of(self.study) if "error" in row or self.graphs.includes(row)]
+        measured = self.quantity(rows, evidence.quick)
         parts: list[str] = []
         holds: dict[str, bool] = {}
-        for protocol in measured.values:
-            for kind, values in measured.by_kind(protocol).items():
-                if kind and values:
-                    parts.append(f"{protocol} ({kind}, not counted: {measured.show(values)})")
-                elif values:
-                    answers = [bool(is_true(value)) for value in values.values()]
-                    shown = measured.show(values)
-                    is_plain = "" in values or measured.undecided
-                    parts.append(_label(protocol) + (shown if is_plain else _count(answers, shown)))
-                    holds[protocol] = enough(answers)
+        for protocol, values in measured.values.items():
+            for reason in ("", "stand-ins", "not in the paper"):
+                own = {name: value for name, value in values.items() if measured.excluded_as(name) == reason}
+                if reason and own:
+                    parts.append(f"{protocol} ({reason}, not counted: {measured.show(own)})")
+                elif own:
+                    answers = [bool(self.test.passes(value)) for value in own.values()]
+                    is_single = "" in own or measured.undecided
+                    shown = measured.show(own) if is_single else f"{count_true(answers)} ({measured.show(own)})"
+                    parts.append(f"{protocol}: {shown}" if protocol else shown)
+                    holds[protocol] = self.how_many.enough(answers)
         if not parts:
             return Finding(measured.missing)
         if holds:
-            printed = {name: value for name, value in measured.printed.items() if only is None or only(_row_of(name))}
+            printed = [value for name, value in measured.printed.items() if self.graphs.includes(printed_row(name))]
             if printed:
-                parts.append(f"as printed: {_count([is_true(value) for value in printed.values()])}")
+                parts.append(f"as printed: {count_true([bool(self.test.passes(value)) for value in printed])}")
             parts += measured.notes
             parts += ["too few or too uncertain values"] if measured.undecided == CANNOT_BE_SAID else []
-        return Finding(measured.sentence(parts), holds, measured.undecided)
-
-    return check
-
-
-def compare_groups(
-    measure: Measure,
-    group_of: Callable[[Row], str],
-    is_true: Callable[[dict[str, float]], bool],
-    *,
-    needed: set[str],
-    **settings: Any,
-) -> Check:
-    """A check of the mean value of groups of graphs.
-
-    Args:
-        measure: Gives the values.
-        group_of: The group of a graph, by a line of it.
-        is_true: The test of the means by group.
-        needed: Groups without which nothing is said.
-        settings: Of the measure.
-    """
-
-    def means_of(values: dict[str, Any], row_of: Callable[[str], Row]) -> dict[str, float]:
-        groups: dict[str, list[float]] = {}
-        for name, value in values.items():
-            groups.setdefault(group_of(row_of(name)), []).append(float(value))
-        return {group: fmean(own) for group, own in groups.items()}
-
-    def check(rows: list[Row], quick: bool) -> Finding:
-        measured = measure(rows, quick, **settings)
-        row_of = {row["cell"]["dataset"]: row for row in rows if "error" not in row}
-        parts: list[str] = []
-        holds: dict[str, bool] = {}
-        for protocol in measured.values:
-            values = measured.by_kind(protocol)[""]
-            means = means_of(values, row_of.__getitem__)
-            if needed <= set(means):
-                parts.append(f"{_label(protocol)}{measured.show(means)} ({measured.show(values)})")
-                holds[protocol] = is_true(means)
-        if not holds:
-            return Finding(measured.missing)
-        if measured.printed:
-            parts.append(f"as printed: {measured.show(means_of(measured.printed, _row_of))}")
-        return Finding(f"mean {measured.sentence(parts)}", holds)
-
-    return check
+        separator = ": " if "" in measured.values else ", "
+        return Finding(f"{measured.title}{separator}{'; '.join(parts)}", holds, measured.undecided)
 
 
-def every(*checks: Check) -> Check:
-    """A check that holds where all of several do; not measured where one is not."""
-
-    def check(rows: list[Row], quick: bool) -> Finding:
-        findings = [one(rows, quick) for one in checks]
-        unmeasured = [finding for finding in findings if not finding.holds]
-        if unmeasured:
-            return unmeasured[0]
-        holds = {"": all(all(finding.holds.values()) for finding in findings)}
-        return Finding("; ".join(finding.evidence for finding in findings), holds)
-
-    return check
+def count_true(answers: list[bool]) -> str:
+    """Return the number of passed tests as text."""
+    return f"true for {sum(answers)} of {len(answers)}"
 
 
-def not_measured(reason: str) -> Check:
-    """The check of a claim that nothing here can measure."""
-    return lambda rows, quick: Finding(reason)
-
-
-def _row_of(name: str) -> Row:
-    """A graph of the paper as a stored line would have it."""
+def printed_row(name: str) -> Row:
+    """Return a stored line with the printed size of one of the paper's graphs."""
     return {"cell": {"dataset": name}, "num_nodes": SIZES[name].num_nodes, "num_edges": SIZES[name].num_edges}
-
-
-def _label(protocol: str) -> str:
-    return f"{protocol}: " if protocol else ""
-
-
-def _count(answers: list[bool], words: str = "") -> str:
-    return f"true for {sum(answers)} of {len(answers)}" + (f" ({words})" if words else "")
