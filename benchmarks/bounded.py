@@ -53,10 +53,10 @@ def train(folder: str, options: argparse.Namespace, memory: str | None) -> Row:
     from l2g2g.config import make_config
     from l2g2g.graphs.store import open_graph
     from l2g2g.patches.store import open_patches
+    from l2g2g.runs.budget import fits_memory
     from l2g2g.runs.embed import embed_graph
+    from l2g2g.runs.environment import peak_memory
     from l2g2g.runs.patches import RunPatches
-    from l2g2g.runs.resources import peak_memory
-    from l2g2g.runs.storage import fits_memory
     from l2g2g.training.loop import EpochReport
 
     config = make_config(

@@ -18,7 +18,7 @@ from l2g2g.models.inputs import InputMap, InputSource
 from l2g2g.models.structure import StructureMap
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs import candidate, patches
-from l2g2g.runs.feature_choices import FeatureCounts
+from l2g2g.runs.preparation import FeatureCounts, count_features
 from l2g2g.runs.run import Run
 from l2g2g.runs.training import run_split
 from l2g2g.training.rows import TrainingRows
@@ -67,8 +67,7 @@ class Ours:
         """What the encoder sees."""
         with self._kept():
             train = self.split.train
-            counts = None if train.features is None else FeatureCounts.of(train.features, train.adjacency.nnz)
-            inputs = candidate.find_inputs(RowSource(TrainingRows(train)), counts, config)
+            inputs = candidate.find_inputs(RowSource(TrainingRows(train)), count_features(train), config)
             return InputRows(train, inputs).whole
 
     def threads_used(self) -> int:

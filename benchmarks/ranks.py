@@ -190,7 +190,7 @@ def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Ro
 def measure_libraries() -> int:
     """Peak memory of a process that only imports what a rank does."""
     code = "import torch.distributed, l2g2g.cli.embed, l2g2g.runs.embed, l2g2g.runs.finished; "
-    code += "from l2g2g.runs.resources import peak_memory; print(peak_memory())"
+    code += "from l2g2g.runs.environment import peak_memory; print(peak_memory())"
     return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 

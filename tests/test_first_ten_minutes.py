@@ -23,9 +23,9 @@ import scipy.sparse as sp
 
 from l2g2g import L2G2G, InputError, TableOptions, read_embedding, read_graph
 from l2g2g.graphs.graph import Graph
-from l2g2g.runs import storage
+from l2g2g.runs import sources
 from l2g2g.runs.artefact import open_artefact
-from l2g2g.runs.memory import resident_memory
+from l2g2g.runs.environment import resident_memory
 from l2g2g.runs.record import read_columns_of, read_record
 
 NUM_NODES = 60
@@ -408,7 +408,7 @@ def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, tmp_pat
     code, _, err = run("prepare", *given, "--missing", "mean", "--store", tmp_path / "store")
     assert code == 0, err
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "fits_memory", lambda *_: False)
+        patch.setattr(sources, "fits_memory", lambda *_: False)
         limit = ["--memory", f"{resident_memory() // 1_000_000 + 800}MB"]  # this process has what other tests imported
         code, _, err = run(*embed("disk", tmp_path / "store", *limit))
     assert (code, "4 classes (4 nodes without a label)" in err) == (0, True), err

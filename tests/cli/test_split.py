@@ -12,7 +12,7 @@ import pytest
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
 from l2g2g.graphs.write import write_embedding
-from l2g2g.runs import storage
+from l2g2g.runs import sources
 
 FAST = ["--epochs", 6, "--dim", 4, "--hidden", 6, "--patches", 3, "--threads", 1]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "l2g2g"]
@@ -83,7 +83,7 @@ def test_a_pinned_split_gives_the_same_bits(ask, files, tmp_path, method, option
 @pytest.mark.slow
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_pinned_split_of_a_store_gives_the_same_bits(ask, files, tmp_path, monkeypatch, limited):
-    monkeypatch.setattr(storage, "fits_memory", lambda *_: not limited)
+    monkeypatch.setattr(sources, "fits_memory", lambda *_: not limited)
     store = files[2]
     ask("split", store, "-o", tmp_path / "split", "--seed", 2)
     base = ["evaluate", store, "--seed", 2, "--memory", "20GB", *FAST]
@@ -243,7 +243,7 @@ def test_a_training_edge_that_is_tested_is_refused(run, ask, files, tmp_path):
 
 def test_a_split_larger_than_the_limit_of_memory_is_refused(run, ask, files, tmp_path, monkeypatch):
     ask("split", files[2], "-o", tmp_path / "split")
-    monkeypatch.setattr("l2g2g.runs.memory.resident_memory", lambda: 10**9 - 4000)
+    monkeypatch.setattr("l2g2g.runs.environment.resident_memory", lambda: 10**9 - 4000)
     code, _, err = run("evaluate", files[2], "--split", tmp_path / "split", "--memory", "1GB", "--quiet")
     assert code == 3
     assert "train.parquet: unpacks to at least" in err

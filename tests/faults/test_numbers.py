@@ -12,7 +12,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import NumericalError
 from l2g2g.patches.overlap import make_patches
 from l2g2g.runs.embed import embed_graph
-from l2g2g.runs.preparation import cut
+from l2g2g.runs.patches import cut
 from l2g2g.training.checkpoint import CheckpointStore
 
 from .conftest import SMALL

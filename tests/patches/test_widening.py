@@ -10,7 +10,7 @@ from l2g2g.patches.cut import cut_graph, cut_stored_graph
 from l2g2g.patches.overlap import make_patches
 from l2g2g.patches.store import write_patches
 from l2g2g.patches.widening import GOOD_CUT, _find_thresholds, widen
-from l2g2g.runs.preparation import plan_cut
+from l2g2g.runs.patches import plan_cut
 
 NUM_NODES = 400
 

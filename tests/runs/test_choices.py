@@ -15,22 +15,12 @@ from l2g2g.graphs.store import write_graph
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import fit_structure
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.runs import choices
-from l2g2g.runs.choices import (
-    Choice,
-    adds_to_training,
-    choose_assembly,
-    choose_blend,
-    choose_negatives,
-    choose_vectors,
-    find_spectral,
-    fit_log_odds,
-    needed_gain,
-)
-from l2g2g.runs.columns import Columns
+from l2g2g.runs import spectral
+from l2g2g.runs.choices import Choice, adds_to_training, choose_assembly, choose_blend, choose_negatives, choose_vectors
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph
-from l2g2g.runs.rank_split import share_split
+from l2g2g.runs.ranks import share_split
+from l2g2g.runs.spectral import StructuralColumns, find_spectral, fit_log_odds, needed_gain
 
 from ..parallel.threads import run_ranks
 
@@ -77,7 +67,7 @@ def test_the_accurate_preset_takes_the_inner_product_for_them(grid, tmp_path):
 
 @pytest.mark.parametrize(("gain", "width"), [(1.0, 16), (-1.0, 32)])
 def test_more_eigenvectors_must_gain(grid, monkeypatch, gain, width):
-    monkeypatch.setattr(choices, "needed_gain", lambda auc, num_edges: gain)
+    monkeypatch.setattr(spectral, "needed_gain", lambda auc, num_edges: gain)
     split = split_links(grid, seed=0)
     config = make_config("gae", preset="accurate", structure_width=32)
     assert find_spectral(fit_structure(split.train.adjacency, 32), 0, split.validation, config).width == width
@@ -92,8 +82,8 @@ def test_where_only_degrees_say_anything_one_eigenvector_is_enough():
     structure, config = fit_structure(split.train.adjacency, 64), make_config("gae")
     found = find_spectral(structure, 0, split.validation, config)
     assert (found.width, found.inputs.num_columns) == (1, 2)
-    ends = choices._PairEnds.of(structure, split.validation, SharedRows())
-    assert found.auc > choices._best_of_width(ends, 16, config)[0] + 0.03
+    ends = spectral._PairEnds.of(structure, split.validation, SharedRows())
+    assert found.auc > spectral._best_of_width(ends, 16, config)[0] + 0.03
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +113,7 @@ def test_many_small_components_are_told_apart_by_codes(islands_of_ten, tmp_path)
 
 def test_the_first_look_at_a_graph_with_features_knows_signs(documents):
     graph = replace(documents, features=np.ones((documents.num_nodes, 3), np.float32))
-    assert Columns(graph, make_config("gae"), LOCAL).rough_spectral().is_signed
+    assert StructuralColumns(graph, make_config("gae"), LOCAL).rough_spectral().is_signed
 
 
 @pytest.mark.slow
@@ -373,9 +363,9 @@ def test_one_eigenvector_is_no_candidate_where_degrees_are_alike():
     ring = Graph.from_arcs(nodes, (nodes * 7 + steps) % 60, num_nodes=60, name="ring")
     star = Graph.from_arcs(np.zeros(59, int), np.arange(1, 60), num_nodes=60, name="star")
     shared = SharedRows(LOCAL)
-    assert not choices._degrees_differ(fit_structure(ring.adjacency, 4), shared)
-    assert choices._degrees_differ(fit_structure(star.adjacency, 4), shared)
-    assert choices._widths(4, degrees_differ=False) == [4]
-    assert choices._widths(4, degrees_differ=True) == [4, 1]
+    assert not spectral._degrees_differ(fit_structure(ring.adjacency, 4), shared)
+    assert spectral._degrees_differ(fit_structure(star.adjacency, 4), shared)
+    assert spectral._widths(4, degrees_differ=False) == [4]
+    assert spectral._widths(4, degrees_differ=True) == [4, 1]
     run = embed_graph(ring, make_config(dim=4, patches=2, epochs=2))
     assert np.ptp(run.embedding, axis=0).max() > 0

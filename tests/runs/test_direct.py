@@ -12,7 +12,7 @@ from l2g2g.models.inputs import fit_inputs
 from l2g2g.runs import training
 from l2g2g.runs.direct import DirectWeights, choose_width, fit_direct
 from l2g2g.runs.embed import embed_graph
-from l2g2g.runs.feature_choices import FeatureCounts
+from l2g2g.runs.preparation import FeatureCounts
 from l2g2g.runs.training import run_split
 from l2g2g.training.rows import TrainingRows
 from l2g2g.training.whole_pass import RowSource

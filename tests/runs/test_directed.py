@@ -13,7 +13,7 @@ from l2g2g import cli
 from l2g2g.config import make_config
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs import storage
+from l2g2g.runs import sources
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
@@ -52,7 +52,7 @@ def store(graph, tmp_path_factory):
 def test_a_limit_does_not_change_the_result(store, monkeypatch, name):
     config = make_config(**{**SMALL, **OPTIONS[name]})
     free = embed_graph(store, config)
-    monkeypatch.setattr(storage, "fits_memory", lambda *_: False)
+    monkeypatch.setattr(sources, "fits_memory", lambda *_: False)
     limited = embed_graph(store, replace(config, memory=10**11))
     np.testing.assert_allclose(limited.trained.history.losses, free.trained.history.losses, rtol=1e-5)
     np.testing.assert_allclose(limited.embedding, free.embedding, rtol=1e-3, atol=1e-4)

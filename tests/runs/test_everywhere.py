@@ -14,7 +14,7 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.read import read_graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs import storage
+from l2g2g.runs import sources
 from l2g2g.runs.artefact import open_artefact
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def runs(graph, tmp_path_factory):
             command = ["embed", store, *SMALL, *options, "-o", folder / "out.npy", "--run-dir", run_dir, "--json"]
             with pytest.MonkeyPatch.context() as patch:
                 if way == "store":
-                    patch.setattr(storage, "fits_memory", lambda *_: False)
+                    patch.setattr(sources, "fits_memory", lambda *_: False)
                     command += ["--memory", "100GB"]
                 if way == "ranks":
                     subprocess.run([*TORCHRUN, *map(str, command)], check=True, capture_output=True, timeout=240)
@@ -130,7 +130,7 @@ def test_training_goes_on_everywhere(runs, graph, tmp_path, before):
         command = ["embed", store, "--warm-start", runs["whole pass", before], "-o", output, "--json"]
         with pytest.MonkeyPatch.context() as patch:
             if way == "store":
-                patch.setattr(storage, "fits_memory", lambda *_: False)
+                patch.setattr(sources, "fits_memory", lambda *_: False)
                 command += ["--memory", "100GB"]
             if way == "ranks":
                 done = subprocess.run([*TORCHRUN, *map(str, command)], check=True, capture_output=True, timeout=240)

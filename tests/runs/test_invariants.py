@@ -12,7 +12,7 @@ from l2g2g.config import make_config
 from l2g2g.errors import InputError
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs import storage
+from l2g2g.runs import sources
 from l2g2g.runs.budget import Needs
 from l2g2g.runs.embed import embed_graph
 
@@ -58,7 +58,7 @@ def others(tmp_path_factory):
     """(losses, patches, gradients of every rank) by storage and option."""
     found = {"disk": {}}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(storage, "fits_memory", lambda *_: False)
+        patched.setattr(sources, "fits_memory", lambda *_: False)
         patched.setattr(Needs, "spare", lambda *_: 0)  # nothing stays in memory
         for number, (name, options) in enumerate(OPTIONS.items()):
             stored = write_graph(make_graph(), tmp_path_factory.mktemp("disk") / str(number))
@@ -109,7 +109,7 @@ def test_the_split_is_that_of_memory(tmp_path):
 
 def test_the_empty_cells(tmp_path, monkeypatch):
     """What needs all patches at once is refused from disk and on ranks; see `check_settings` for ranks."""
-    monkeypatch.setattr(storage, "fits_memory", lambda *_: False)
+    monkeypatch.setattr(sources, "fits_memory", lambda *_: False)
     stored = write_graph(make_graph(), tmp_path / "store")
     config = make_config(**SMALL, rotate=True, align_gradient="through", memory=PLENTY)
     with pytest.raises(InputError, match="--align-gradient through needs all patches"):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from l2g2g.config import make_config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph import Graph
-from l2g2g.runs import memory
+from l2g2g.runs import budget, environment
 from l2g2g.runs.budget import StoredSizes, find_needs
 
 # Peak above what the process held before, after a small training that loads all code.
@@ -23,7 +23,7 @@ import numpy as np
 from l2g2g.config import make_config
 from l2g2g.runs.embed import embed_graph
 from l2g2g.graphs.graph import Graph
-from l2g2g.runs.memory import estimate_memory
+from l2g2g.runs.budget import StoredSizes, estimate_memory
 
 def read(name):
     return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith(name))
@@ -42,7 +42,7 @@ graph = make(120_000, 600_000)
 open("/proc/self/clear_refs", "w").write("5")
 before = read("VmRSS")
 embed_graph(graph, config)
-print(estimate_memory(graph, config), read("VmHWM") - before)
+print(estimate_memory(StoredSizes.of(graph), config), read("VmHWM") - before)
 """
 
 
@@ -59,37 +59,41 @@ def test_the_estimate_is_near_what_training_takes(method):
 
 def test_more_of_anything_needs_more():
     small = Graph.from_arcs(np.arange(99), np.arange(99) + 1, features=np.ones((100, 8)))
-    base = memory.estimate_memory(small, make_config("gae"))
-    assert memory.estimate_memory(small, make_config("gae", dim=32)) > base
-    assert memory.estimate_memory(small, make_config("l2g2g", patches=2)) > base
+    base = budget.estimate_memory(StoredSizes.of(small), make_config("gae"))
+    assert budget.estimate_memory(StoredSizes.of(small), make_config("gae", dim=32)) > base
+    assert budget.estimate_memory(StoredSizes.of(small), make_config("l2g2g", patches=2)) > base
     wide = Graph(small.adjacency, features=np.ones((100, 80), np.float32))
-    assert memory.estimate_memory(wide, make_config("gae")) > base
+    assert budget.estimate_memory(StoredSizes.of(wide), make_config("gae")) > base
     sparse = Graph(small.adjacency, features=sp.csr_array(np.eye(100, 80, dtype=np.float32)))
-    assert memory.estimate_memory(sparse, make_config("gae")) < memory.estimate_memory(wide, make_config("gae"))
+    assert budget.estimate_memory(StoredSizes.of(sparse), make_config("gae")) < budget.estimate_memory(
+        StoredSizes.of(wide), make_config("gae")
+    )
     apart = make_config("gae+l2g", patches=10)
-    assert memory.estimate_memory(small, apart) < memory.estimate_memory(small, make_config("l2g2g", patches=10))
+    assert budget.estimate_memory(StoredSizes.of(small), apart) < budget.estimate_memory(
+        StoredSizes.of(small), make_config("l2g2g", patches=10)
+    )
 
 
 def test_what_there_is(monkeypatch):
-    assert 2**20 < memory.available_memory() < 2**62
+    assert 2**20 < environment.available_memory() < 2**62
     limits = (2**40, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
-    assert memory.available_memory() < 2**40
+    assert environment.available_memory() < 2**40
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**20, 2**20))
-    assert memory.available_memory() == 0
+    assert environment.available_memory() == 0
 
 
 def test_a_refusal_names_both_numbers(monkeypatch, planted):
-    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    monkeypatch.setattr(budget, "available_memory", lambda: 1000)
     with pytest.raises(ResourceError, match=r"planted: training needs about \d+ MB and 0 MB may be used"):
-        memory.check_memory(planted, make_config("gae"))
+        budget.check_memory(planted, make_config("gae"))
 
 
 def test_structural_columns_count_dimensions_negative_eigenvalues_and_spectral_vectors():
     def count(num_nodes=1000, *, has_features=True, **options):
-        return memory.structure_bytes(num_nodes, make_config("gae", **options), has_features=has_features)
+        return budget.structure_bytes(num_nodes, make_config("gae", **options), has_features=has_features)
 
-    nothing = memory.StructureBytes(0, 0)
+    nothing = budget.StructureBytes(0, 0)
     assert count(structure="none") == nothing
     assert count(60_000, memory=10**9) == nothing  # none are made within a limit
     assert count(60_000).kept == 0 < count(60_000).found  # a first look

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from l2g2g.config import make_config
-from l2g2g.runs.resources import Stopwatch, choose_threads, peak_memory
+from l2g2g.runs.environment import peak_memory
+from l2g2g.runs.resources import Stopwatch, choose_threads
 
 
 def test_a_stage_within_another_counts_once(monkeypatch):
@@ -36,7 +37,7 @@ def test_a_stage_that_fails_is_noted_too(monkeypatch):
 def test_peak_memory_is_in_bytes_where_the_system_counts_kilobytes(monkeypatch, platform, expected):
     monkeypatch.setattr("sys.platform", platform)
     usage = SimpleNamespace(ru_maxrss=7)
-    monkeypatch.setattr("l2g2g.runs.resources.resource.getrusage", lambda who: usage)
+    monkeypatch.setattr("l2g2g.runs.environment.resource.getrusage", lambda who: usage)
     assert peak_memory() == expected
 
 

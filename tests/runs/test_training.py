@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.runs.evaluate import evaluate_graph
-from l2g2g.runs.preparation import cut
+from l2g2g.runs.patches import cut
 from l2g2g.runs.training import run_split
 
 FAST = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}

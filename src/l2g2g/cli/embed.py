@@ -150,7 +150,7 @@ def embed(
 
 def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: str) -> dict[str, Any]:
     """The line of `--json`."""
-    from l2g2g.runs.resources import peak_memory
+    from l2g2g.runs.environment import peak_memory
 
     seconds = {**clock.seconds, **done.seconds}
     seconds["total"] = sum(value for stage, value in seconds.items() if stage not in _PARTS)

@@ -74,9 +74,10 @@ def embed_with_model(
         raise InputError(f"--model trains nothing; leave --{name} out, or go on training with --warm-start")
     from l2g2g.graphs.write import check_output, write_embedding
     from l2g2g.runs.artefact import open_artefact
+    from l2g2g.runs.environment import peak_memory
     from l2g2g.runs.new_nodes import embed_grown
     from l2g2g.runs.record import read_columns_of, read_ids, read_vectors
-    from l2g2g.runs.resources import Stopwatch, peak_memory
+    from l2g2g.runs.resources import Stopwatch
     from l2g2g.runs.saved_model import read_fitted
     from l2g2g.runs.sources import read_whole
 

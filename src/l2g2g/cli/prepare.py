@@ -65,7 +65,8 @@ def prepare(
     if partition is not None:
         check_choice("partition", partition, PARTITIONS)
     from l2g2g.config import make_config, parse_size
-    from l2g2g.runs.resources import Stopwatch, peak_memory
+    from l2g2g.runs.environment import peak_memory
+    from l2g2g.runs.resources import Stopwatch
 
     budget = parse_size(memory)
     given = {name: value for name, value in {"patches": patches, "dim": dim}.items() if value is not None}
@@ -160,7 +161,7 @@ def _find_or_cut(
     from l2g2g.patches.cut import cut_stored_graph
     from l2g2g.patches.partition import metis_memory
     from l2g2g.patches.store import has_patches, open_patches
-    from l2g2g.runs.preparation import plan_cut
+    from l2g2g.runs.patches import plan_cut
 
     available = _memory_left(budget)
     if method is None:
@@ -177,7 +178,7 @@ def _find_or_cut(
 def _memory_left(budget: int) -> int:
     """What the budget leaves beside what the process holds."""
     from l2g2g.graphs.store_writer import LEAST_MEMORY
-    from l2g2g.runs.memory import resident_memory
+    from l2g2g.runs.environment import resident_memory
 
     held = resident_memory()
     if budget - held < LEAST_MEMORY:

@@ -93,7 +93,7 @@ def read_pinned(folder: Path | None, graph: GraphStore, config: Config) -> Pinne
         return None
     from l2g2g.graphs.split_files import read_split
     from l2g2g.graphs.store import read_node_ids
-    from l2g2g.runs.memory import resident_memory
+    from l2g2g.runs.environment import resident_memory
 
     # The pairs are held in memory, and a matrix of them takes about three times as much.
     limit = None if config.memory is None else max(0, config.memory - resident_memory()) // 4

@@ -127,13 +127,14 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         on_epoch: called with an `EpochReport` (loss, validation AUC, residual of the alignment) after every epoch.
         """
         from l2g2g.estimators.graph_input import read_training, set_columns
+        from l2g2g.graphs.store import is_store
         from l2g2g.runs.embed import embed_graph
         from l2g2g.runs.run_directory import open_run
-        from l2g2g.runs.sources import is_store_path, open_source
+        from l2g2g.runs.sources import open_source
 
         config = self.make_config()
         with _as_python_signals(), open_run(self.run_dir, resume=self.resume) as directory, ExitStack() as stack:
-            if is_store_path(graph) or (config.memory is not None and isinstance(graph, str | Path)):
+            if isinstance(graph, str | Path) and (config.memory is not None or is_store(graph)):
                 graph = stack.enter_context(open_source(str(graph), None, config, directory=directory))
             if getattr(graph, "stored", None) is None:
                 graph = read_training(self, graph, directed=config.directed)

@@ -1,4 +1,4 @@
-"""Budget: the memory of a training from disk, part by part, and how a limit is divided among the parts."""
+"""Estimate the memory of a training, in memory and from disk, and fit it to a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.row_propagation import columns_at_once
-from l2g2g.runs.memory import resident_memory, structure_bytes
+from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
+from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
+from l2g2g.runs.environment import available_memory, resident_memory
 from l2g2g.training.batches import KeptBytes
 
 # Found by measuring (benchmarks/bounded.py repeats it): bytes for each arc and each number of the largest patch.
@@ -31,6 +33,14 @@ _MOST_HELD_OUT = 1_000_000  # edges, for validation
 _OUTSIDE = 0.3  # of the edges, between nodes of two patches, before a graph is cut
 _ALL_NODES = 4  # a rank that draws so many times as many pairs as there are nodes asks for all nodes
 _GHOST_COLUMNS = 32  # of a product for structural columns whose rows are exchanged at a time
+# Of a training in memory, measured with 50,000 to 400,000 nodes (tests/runs/test_memory.py repeats one of them).
+_BYTES_PER_ACTIVATION = 24  # per hidden or final number of a row in an epoch, with its gradients
+_BYTES_PER_ARC, _BYTES_PER_ARC_READ = 26, 40
+_BYTES_PER_DIRECTION = 16  # per arc of a directed graph: directions, and lists of pairs with the reversed ones
+_FURTHER_BYTES_PER_ARC = 30  # if validation needs the whole graph beside the patches
+_COPIES, _FURTHER_COPIES = 2, 1  # of the features: scaled, and with entries dropped; and by patches
+_BYTES_PER_ARC_DRAWN = 12  # of those, for pairs of all nodes
+_VECTORS_EXCHANGED = 4  # per node, between ranks: parts of means, as sent and received, and their gradients
 
 
 @dataclass(frozen=True)
@@ -57,9 +67,14 @@ class StoredSizes:
 
     @classmethod
     def of(cls, graph: GraphStore) -> StoredSizes:
-        """Those of a graph whose patches are not cut yet."""
+        """Return the sizes of a graph whose patches are not cut yet."""
         entries = (2 if graph.has_sparse_features else 1) * graph.entries_per_row
         return cls(graph.num_nodes, graph.num_edges, graph.num_features, entries)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of the features, as float32 values and, if they are sparse, int32 columns."""
+        return int(4 * self.entries_per_row * self.num_nodes)
 
 
 @dataclass(frozen=True)
@@ -213,8 +228,7 @@ def find_needs(sizes: StoredSizes, config: Config, num_patches: int, threads: in
         rows = 1.2 * sizes.num_nodes / num_patches + 4 * config.overlap_range[1]
         arcs = _ARC_SURPLUS * 2 * sizes.num_edges / num_patches
     patch = patch_bytes(rows, arcs, sizes, config)
-    columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
-    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
+    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, sizes.feature_bytes)
     return Needs(resident, *node_bytes(sizes, config, threads), patch, blocks, num_patches)
 
 
@@ -226,8 +240,7 @@ def row_needs(sizes: StoredSizes, config: Config, threads: int, resident: int) -
     activations = _PER_ROW_ACTIVATION * config.numbers_per_row * sizes.num_nodes // sizes.num_ranks
     if sizes.num_ranks > 1:  # rows of ghost nodes, which may be nearly all
         activations += 8 * max(config.hidden, config.dim) * config.tables_per_layer * sizes.num_nodes
-    columns = int(4 * sizes.entries_per_row * sizes.num_nodes)
-    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, columns)
+    blocks = _PER_BLOCK_ARC * min(_BLOCK_ARCS, 2 * sizes.num_edges) + 3 * min(_FEATURE_BLOCK, sizes.feature_bytes)
     training += activations
     return Needs(resident, max(nodes, training), training, 0, blocks, 1)
 
@@ -267,3 +280,98 @@ def _too_small(name: str, memory: int, needs: Needs) -> ResourceError:
 def show_size(num_bytes: int) -> str:
     """A number of bytes as an option takes it: 4GB, 750MB."""
     return f"{num_bytes / 1e9:.4g}GB" if num_bytes >= 10**9 else f"{math.ceil(num_bytes / 1e6)}MB"
+
+
+@dataclass(frozen=True)
+class StructureBytes:
+    """Bytes per node of structural columns.
+
+    Attributes:
+        found: While the eigenvectors are computed.
+        kept: During training.
+    """
+
+    found: int
+    kept: int
+
+
+def structure_bytes(num_nodes: int, config: Config, *, has_features: bool) -> StructureBytes:
+    """Estimate the structural columns that the encoder reads, and those that spectral vectors are chosen from."""
+    found, kept = [0], 0
+    if not has_features or config.expects_structure(num_nodes):
+        found.append(_bytes_found(config.structure_width))
+        kept = 4 * (config.structure_width + 1)
+    elif config.considers_structure(num_nodes):  # a first look at fewer columns
+        found.append(_bytes_found(config.spectral_width(1)))
+    compared = config.structure == "auto" and config.patience and config.epochs != 0
+    if kept and config.can_be_spectral and (compared or config.structure == "spectral"):
+        width = config.spectral_width(int(has_features))
+        num_negative = min(config.dim, width) if config.can_be_signed else 0
+        found.append(_bytes_found(width))
+        found.append(4 * width + _bytes_found(num_negative))  # computed while the others are in memory
+        kept += 4 * (width + num_negative + 1)
+    return StructureBytes(max(found), kept)
+
+
+def _bytes_found(num_vectors: int) -> int:
+    return BYTES_PER_NUMBER * (num_vectors + 1 + MORE_VECTORS)
+
+
+def estimate_memory(sizes: StoredSizes, config: Config) -> int:
+    """Estimate the peak bytes of a training in memory, without the graph itself.
+
+    Of several ranks this is the first: each has the graph and draws the pairs of all nodes, and patches are shared out.
+    """
+    num_nodes, num_arcs, num_ranks = sizes.num_nodes, 2 * sizes.num_edges, sizes.num_ranks
+    uses_patches = config.definition.uses_patches
+    together = not uses_patches or (config.together and config.shares_encoder)
+    rows = num_nodes / num_ranks if together else num_nodes / config.num_patches(num_nodes)
+    activations = _BYTES_PER_ACTIVATION * rows * config.numbers_per_row
+    has_features = sizes.feature_bytes > 0
+    columns = sizes.feature_bytes or 4 * num_nodes * config.structure_width
+    copies = _COPIES + (_FURTHER_COPIES / num_ranks if uses_patches else 0)
+    drawn = _BYTES_PER_ARC_DRAWN if config.loss_scope == "global" else 0
+    per_arc = drawn + (_BYTES_PER_ARC - drawn) / num_ranks
+    per_arc += _FURTHER_BYTES_PER_ARC if uses_patches and config.passes_whole_graph else 0
+    per_arc += _BYTES_PER_DIRECTION if config.directed else 0
+    exchanged = 0 if num_ranks == 1 else _VECTORS_EXCHANGED * 4 * config.dim * num_nodes
+    training = activations + copies * columns + per_arc * num_arcs + exchanged
+    structure = structure_bytes(num_nodes, config, has_features=has_features)
+    if has_features:  # columns that are tried beside them
+        training += num_nodes * structure.found
+    else:
+        training = max(training + num_nodes * structure.kept - columns, num_nodes * structure.found)
+    if config.patience and num_arcs <= 2 * MOST_BASELINE_EDGES:
+        # The baseline is computed while no epoch runs.
+        training += max(0.0, spectral_bytes(num_nodes, sizes.num_edges, config.dim) - activations)
+    return int(training)
+
+
+def graph_bytes(sizes: StoredSizes) -> int:
+    """Estimate the bytes of a graph in memory and of the training graph that is made from it."""
+    return 16 * 2 * sizes.num_edges + sizes.feature_bytes
+
+
+def peak_of_reading(sizes: StoredSizes) -> int:
+    """Estimate the peak bytes of reading a graph into memory."""
+    return _BYTES_PER_ARC_READ * 2 * sizes.num_edges + 2 * sizes.feature_bytes
+
+
+def fits_memory(graph: GraphStore, config: Config) -> bool:
+    """Return True if `config.memory` allows a training in memory beside what this process holds already."""
+    if config.memory is None:
+        return True
+    sizes = StoredSizes.of(graph)
+    return estimate_memory(sizes, config) + graph_bytes(sizes) + resident_memory() <= config.memory
+
+
+def check_memory(graph: GraphStore, config: Config) -> None:
+    """Raise ResourceError, with both numbers, if training needs more memory than there is."""
+    needed, available = estimate_memory(StoredSizes.of(graph), config), available_memory()
+    if config.memory is not None:
+        available = min(available, max(0, config.memory - resident_memory()))
+    if needed > available:
+        raise ResourceError(
+            f"{graph.name}: training needs about {needed / 1e6:,.0f} MB and {available / 1e6:,.0f} MB may be used; "
+            f"lower --dim or --hidden, or use a larger machine"
+        )

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
@@ -25,23 +26,21 @@ from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
 from l2g2g.runs.budget import kept_bytes
-from l2g2g.runs.choices import SpectralVectors, needed_gain
-from l2g2g.runs.columns import Columns
-from l2g2g.runs.feature_choices import FeatureCounts, choose_feature_dropout
-from l2g2g.runs.fitted import Start
+from l2g2g.runs.fitted import Start, make_autoencoder
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.preparation import (
+    choose_feature_dropout,
+    count_features,
     find_inputs,
-    loop_settings,
-    make_model,
-    pair_options,
-    passes_whole_graph,
+    make_loop_settings,
+    make_pair_options,
+    needs_final_pass,
     propagates_once,
 )
-from l2g2g.runs.rank_split import held_out_rows
-from l2g2g.runs.ranks import make_shard, share_inputs
+from l2g2g.runs.ranks import held_out_rows, make_shard, share_inputs
 from l2g2g.runs.resources import Stopwatch
 from l2g2g.runs.scoring import score_validation
+from l2g2g.runs.spectral import SpectralVectors, StructuralColumns, needed_gain
 from l2g2g.training.batches import Batches, BatchOptions, PatchBatches, group_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter, RankCheckpointWriter
 from l2g2g.training.loop import LoopSettings, Trained, Training, WholePass, embed_nodes
@@ -51,7 +50,7 @@ from l2g2g.training.row_batch import RowBatch, RowBatches, RowPass
 from l2g2g.training.rows import TrainingRows, rank_span, share_rows
 from l2g2g.training.shard import Shard
 from l2g2g.training.state import Tensors
-from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph, feature_blocks
+from l2g2g.training.whole_pass import InputRows, RowSource, WholeGraph
 
 _UNLIMITED = 1 << 62
 _BLOCK_BYTES = 1 << 16  # that blocks of rows take together beside their entries
@@ -114,7 +113,7 @@ class Setting:
             negatives_per_edge=self.negatives,
             draws_pairs=not every and (config.loss_scope == "inside" or self.patches.patch_set.num_patches == 1),
             propagate_once=propagates_once(config),
-            pairs=pair_options(self.split.train, config),
+            pairs=make_pair_options(self.split.train, config),
             storage=config.feature_storage,
             drops_features=self.settings.feature_dropout > 0,
             device=config.device,
@@ -152,7 +151,7 @@ class Setting:
             self.own_rows or self.rows,
             held_out,
             negatives_per_edge=self.negatives,
-            options=pair_options(self.split.train, config),
+            options=make_pair_options(self.split.train, config),
             device=config.device,
             communicator=shard.communicator,
             patch=cast(PatchBatches, batches)[0].pairs if self.local is None and patch_set.num_patches == 1 else None,
@@ -167,7 +166,7 @@ class Setting:
         trains: whether the graph is that of training, whose rows are here.
         """
         config = self.config
-        if self.local is None and not passes_whole_graph(self.patches.patch_set, config):
+        if self.local is None and not needs_final_pass(self.patches.patch_set, config):
             return None
         if graph.resident:
             return WholeGraph(
@@ -268,7 +267,7 @@ class Candidates:
     start: Start | None
     checkpoints: CheckpointWriter | None
     communicator: Communicator
-    columns: Columns
+    columns: StructuralColumns
     clock: Stopwatch
 
     def begin(self, config: Config, inputs: InputMap | None = None) -> Candidate:
@@ -337,7 +336,7 @@ class Candidates:
         elif not alone:
             own_rows = TrainingRows(graph, keep_bytes=keep_rows, nodes=shard.table.owned_nodes)
         dropout = choose_feature_dropout(counts, inputs.num_columns, config)
-        settings = loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
+        settings = make_loop_settings(config, graph.num_nodes, graph.num_edges, dropout)
         if patches.by_rows:  # one patch: pairs inside it are pairs of all nodes
             settings = replace(settings, scope="global")
         return Setting(
@@ -359,15 +358,18 @@ class Candidates:
         )
 
     def _new_model(self, inputs: InputRows, config: Config) -> Autoencoder:
-        """An untrained model without direct coordinates. A collective call."""
-        communicator = self.communicator
-
-        def find_centre() -> tuple[np.ndarray, float]:
-            blocks = inputs.blocks(rank_span(inputs.graph, communicator))
-            return FeatureFacts.of_blocks(blocks, inputs.num_columns).total(SharedRows(communicator)).centre()
-
-        settings = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
-        return make_model(inputs.num_columns, find_centre, self.patches.patch_set.num_patches, settings)
+        """Create an untrained model without direct coordinates. A collective call."""
+        mean, scale = None, 1.0
+        if config.feature_scaling == "centred":
+            blocks = inputs.blocks(rank_span(inputs.graph, self.communicator))
+            facts = FeatureFacts.of_blocks(blocks, inputs.num_columns)
+            mean, scale = facts.total(SharedRows(self.communicator)).centre()
+            if float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred already
+                mean, scale = None, 1.0
+        num_encoders = 1 if config.shares_encoder else self.patches.patch_set.num_patches
+        centre = None if mean is None else torch.from_numpy(mean)
+        config = replace(config, dim=config.trained_dim, hidden=config.trained_hidden, direct_width=0)
+        return make_autoencoder(config, inputs.num_columns, num_encoders, centre, scale)
 
 
 def with_rows(inputs: InputMap, shard: Shard) -> InputMap:
@@ -381,13 +383,3 @@ def _visible_bytes(graph: GraphStore, config: Config) -> int:
     """What the edges take that a mask leaves visible in an epoch."""
     arcs = 2 * graph.num_edges * (1 - config.hidden_fraction)
     return int(1.02 * (8 if graph.weighted else 4) * arcs) + 16 * graph.num_nodes + 100_000
-
-
-def count_features(graph: GraphStore, communicator: Communicator) -> FeatureCounts | None:
-    """What is known of the features as they are stored; None without features. A collective call."""
-    if not graph.num_features:
-        return None
-    blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))
-    num_entries = sum(FeatureCounts.of(part, 0).num_entries for _, _, part in blocks)
-    total = sum(count for (count,) in communicator.tell_all("count", [num_entries]))
-    return FeatureCounts(graph.num_nodes, 2 * graph.num_edges, graph.num_features, total)

@@ -1,48 +1,29 @@
-"""Choices: what validation pairs decide in a run: whether structure is blended in, or spectral vectors handed out."""
+"""Choose settings on the validation pairs, by short trainings of which only one is in memory at a time."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from l2g2g.config import Config
 from l2g2g.evaluation.link_scorer import fit_logistic
-from l2g2g.evaluation.links import judge_scores, link_scores
+from l2g2g.evaluation.links import link_scores
 from l2g2g.graphs.splits import Pairs
-from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.decoders.signed import SignedDecoder
-from l2g2g.models.inputs import InputMap
-from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import StructureMap, scale_rows
-from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.runs.fitted import make_autoencoder
+from l2g2g.runs.candidate import Candidate, Candidates
+from l2g2g.runs.spectral import LEAST_GAIN, SpectralVectors, find_spectral, needed_gain
+from l2g2g.training.loop import OnEpoch
 
-# Length of the short trainings that decide whether structure is blended in, and what a candidate must gain in AUC.
-TRIAL_EPOCHS = 15
-NEGATIVE_EPOCHS = 30  # of either way to draw non-edges: after 15 the better one was often the worse one in the end
-_LEAST_GAIN = 0.002
-# Of an early lead of blended columns some is lost. After 15 epochs with 16 columns UAI leads by at most 0.5 points,
+_TRIAL_EPOCHS = 15  # of the trainings with and without structural columns
+_NEGATIVE_EPOCHS = 30  # of the trainings with each kind of negatives: after 15 the one ahead often lost in the end
+# Some of an early lead of structural columns is lost. After 15 epochs with 16 columns UAI leads by at most 0.5 points,
 # Amazon Photo by 0.7 to 1.2, others by more than 2, and only these stay ahead. A learned decoder keeps what it gained.
 _LEAST_BLEND_GAIN = 0.006
-# Blending is tried where spectral vectors alone come this near to a short training on the features. A learned decoder
-# makes use of columns that say less.
+# Structural columns are tried if the AUC of spectral vectors is at most this much lower than the short training's. A
+# learned decoder makes use of columns that say less.
 _NEAR, _NEAR_LEARNED = 0.01, 0.05
-_ROUGHLY_NEAR = 0.05  # the same for approximate ones, found in a few passes over the graph
-# Rows are divided by a power of their length (inner product, between both, cosine), columns multiplied with one of
-# their eigenvalue (as they are, or noisy columns damped).
-_ROW_POWERS = (0.0, 0.5, 1.0)
-_EIGENVALUE_POWERS = (0.0, 1.5)
-LEAST_WIDTH = 16  # eigenvectors that are tried beside as many as a vector has dimensions: the rest may be noise
-_NARROW_WIDTHS = (4, 1)  # tried too, as nearly all may be: one alone scores a pair by the product of its degrees
-_LEAST_SPREAD = 0.5  # of the degrees, of their mean: below it what a split leaves out makes much of the difference
-_ROW_POWER, _EIGENVALUE_POWER = 0.5, 0.0  # where no validation pairs can decide
-
-_Best = tuple[float, int, bool, float, float]  # AUC, eigenvectors, whether signs count, both powers
-# Names of the JSON line in words.
+_ROUGHLY_NEAR = 0.05  # for approximate spectral vectors
 _CHOSEN = {
     "none": "trained vectors",
     "blend": "trained vectors with eigenvectors beside the features",
@@ -61,63 +42,17 @@ _CANDIDATES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class SpectralVectors:
-    """A model whose vectors are the leading eigenvectors: structural columns through its skip connection alone.
-
-    Attributes:
-        inputs: Reads the first columns only.
-        model: All weights are zero but those of the skip connection.
-        auc: Of the validation pairs; None where there are none.
-        row_power, eigenvalue_power: How rows and columns are scaled.
-        width: Eigenvectors that were asked for; the rest of a vector is zero.
-        slope: What makes inner products of vectors with mean square length 1 log-odds.
-        num_edges: Validation edges.
-        scores: (num_pairs,) of the validation pairs of all ranks, on the first one; None where there are none.
-        is_coded: Whether small components have codes instead of zeros, see `StructureMap.coded`.
-    """
-
-    inputs: InputMap
-    model: Autoencoder
-    auc: float | None
-    row_power: float
-    eigenvalue_power: float
-    width: int
-    slope: float = 1.0
-    num_edges: int = 0
-    scores: np.ndarray | None = None
-    is_coded: bool = False
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether the decoder knows signs: eigenvalues were negative; after a refit they need not be."""
-        return isinstance(self.model.decoder, SignedDecoder)
-
-    def settings(self, config: Config) -> Config:
-        """The settings of a run whose vectors are these: by inner product, whatever decoder was to be trained."""
-        return _spectral_settings(config, is_signed=self.is_signed)
-
-    def refitted(self, structure: StructureMap, config: Config, communicator: Communicator = LOCAL) -> SpectralVectors:
-        """The same on the columns of a graph with more edges, which may be more or fewer; the bias stays."""
-        chosen = structure.leading(self.width, signed=self.is_signed)
-        inputs = replace(self.inputs, structure=(chosen.coded() if self.is_coded else None) or chosen)
-        model = make_autoencoder(config, inputs.num_columns, 1)
-        model.decoder.load_state_dict(self.model.decoder.state_dict())
-        weights = inputs, self.eigenvalue_power, self.slope, SharedRows(communicator)
-        return replace(self, inputs=inputs, model=_set_weights(model, *weights))
-
-
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and by which scores.
+    """Settings chosen on the validation pairs, with the scores of all candidates.
 
     Attributes:
         structure: none, blend or spectral.
-        scores: Validation AUC of each candidate.
-        row_power, eigenvalue_power: Of spectral vectors; None for trained ones.
-        assembly: mean or whole, where validation pairs decided it; None otherwise.
-        negatives: uniform or degree, the same.
-        direct: Whether direct coordinates count, where they were weighed; None otherwise.
+        scores: Validation AUC by candidate.
+        row_power, eigenvalue_power: Scaling of spectral vectors; None for trained ones.
+        assembly: mean or whole; None if it was not compared.
+        negatives: uniform or degree; None if they were not compared.
+        direct: True if direct coordinates are used; None if they were not compared.
     """
 
     structure: str = "none"
@@ -128,27 +63,39 @@ class Choice:
     negatives: Literal["uniform", "degree"] | None = None
     direct: bool | None = None
 
+    @classmethod
+    def initial(cls, config: Config, spectral: SpectralVectors | None) -> Choice:
+        """Create the choice before training. spectral: None if spectral vectors are no candidate."""
+        scores = {} if spectral is None or spectral.auc is None else {"spectral": spectral.auc}
+        if config.structure == "spectral":
+            assert spectral is not None
+            return cls("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
+        return cls("none", scores) if config.structure == "auto" else cls(config.structure)
+
     def with_score(self, name: str, score: float | None) -> Choice:
-        """The same with the score of one more candidate; None for one that has none."""
+        """Return a copy with one more candidate's score, if it has one."""
         return self if score is None else replace(self, scores={**self.scores, name: score})
 
     def may_blend(self, config: Config) -> bool:
-        """Whether spectral vectors come so near to a short training on the features that blending may help."""
+        """Return True if spectral vectors score close enough to the short training to try structural columns."""
         short, near = self.scores.get("none, short"), _NEAR_LEARNED if config.is_learned else _NEAR
         return short is not None and self.scores.get("spectral", 1.0) >= short - near
 
     def describe(self) -> dict[str, Any]:
-        """What the JSON line says: the same bits in every run of the same seed."""
+        """Return the field `chosen` of the JSON line."""
         vectors = "spectral" if self.structure == "spectral" else "trained"
-        powers: dict[str, float | None] = {}
-        if self.row_power is not None:
-            powers = {"row_power": self.row_power, "eigenvalue_power": self.eigenvalue_power}
-        decided = {"assembly": self.assembly, "negative_sampling": self.negatives, "direct": self.direct}
+        decided = {
+            "row_power": self.row_power,
+            "eigenvalue_power": self.eigenvalue_power,
+            "assembly": self.assembly,
+            "negative_sampling": self.negatives,
+            "direct": self.direct,
+        }
         decided = {name: value for name, value in decided.items() if value is not None}
-        return {"vectors": vectors, "structure": self.structure, **powers, **decided, "validation_auc": self.scores}
+        return {"vectors": vectors, "structure": self.structure, **decided, "validation_auc": self.scores}
 
     def summary(self) -> str:
-        """One line for people; empty where there was nothing to choose."""
+        """Return the choice as one line for people; empty with fewer than two candidates."""
         if len(self.scores) < 2:
             return ""
         scores = ", ".join(f"{_CANDIDATES.get(name, name)} {100 * score:.1f}" for name, score in self.scores.items())
@@ -159,133 +106,106 @@ class Choice:
         return f"best on the validation edges: {', '.join(chosen)} (AUC in %: {scores})"
 
 
-def find_spectral(
-    structure: StructureMap,
-    num_features: int,
-    validation: Pairs | None,
-    config: Config,
-    communicator: Communicator = LOCAL,
+def choose_candidate(
+    candidates: Candidates, config: Config, validation: Pairs | None, on_epoch: OnEpoch | None, *, is_new: bool
+) -> tuple[Candidate, Choice, SpectralVectors | None]:
+    """Decide the settings that are `auto`.
+
+    Returns the training to continue, the choice so far, and spectral vectors if these are still a candidate.
+    validation: None if there are no pairs to decide on. is_new: True if spectral vectors may replace trained ones.
+    """
+    candidate, choice, spectral = _choose_structure(candidates, config, validation, on_epoch, is_new=is_new)
+    if config.negative_sampling != "auto" or validation is None or not candidate.training.settings.epochs:
+        return candidate, choice, spectral
+    num_epochs = max(_NEGATIVE_EPOCHS, config.validate_every)
+    with candidates.clock.measure("train"):
+        candidate.training.run(num_epochs, on_epoch=on_epoch)
+    uniform, paused = candidate.training.best_score, candidate.pause()
+    del candidate
+    with candidates.clock.measure("choose"):
+        by_degree = candidates.begin(replace(paused.config, negative_sampling="degree"))
+        by_degree.training.run(num_epochs)
+    choice = choose_negatives(choice, uniform, by_degree.training.best_score, validation.num_edges)
+    if choice.negatives == "degree":
+        return by_degree, choice, spectral
+    del by_degree
+    return candidates.resume(paused), choice, spectral
+
+
+def _choose_structure(
+    candidates: Candidates, config: Config, validation: Pairs | None, on_epoch: OnEpoch | None, *, is_new: bool
+) -> tuple[Candidate, Choice, SpectralVectors | None]:
+    """Decide whether the encoder reads structural columns beside the features.
+
+    Training starts without them. If approximate spectral vectors come close to it and add to its scores, a second
+    short training reads structural columns. If that wins, training starts anew with all of them.
+    """
+    if config.structure != "auto":
+        spectral = _find_spectral(candidates, validation, config) if config.structure == "spectral" else None
+        settings = config if spectral is None else replace(config, epochs=0)
+        return candidates.begin(settings), Choice.initial(config, spectral), spectral
+    plain = replace(config, structure="none")
+    if not candidates.columns.num_features or validation is None or config.epochs == 0:
+        judges = validation is not None and config.epochs != 0
+        spectral = _find_spectral(candidates, validation, config) if is_new and judges else None
+        return candidates.begin(plain), Choice.initial(config, spectral), spectral
+    num_epochs = max(_TRIAL_EPOCHS, config.validate_every)
+    candidate = candidates.begin(plain)
+    with candidates.clock.measure("train"):
+        candidate.training.run(num_epochs, on_epoch=on_epoch)
+    short = candidate.training.best_score
+    rough, spectral = None, None
+    if is_new:
+        first = _find_spectral(candidates, validation, config, rough=True)
+        rough = first.auc
+        if rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR:
+            with candidates.clock.measure("choose"):
+                is_worth_it = adds_to_training(first, candidate.score(validation), validation)
+            spectral = _find_spectral(candidates, validation, config) if is_worth_it else None
+    choice = Choice.initial(config, spectral).with_score("none, short", short).with_score("spectral, rough", rough)
+    if not choice.may_blend(config) or (is_new and spectral is None):
+        return candidate, choice, spectral
+    paused = candidate.pause()
+    del candidate
+    with candidates.clock.measure("choose"):
+        blended = candidates.begin(_blend_trial(config, candidates.columns.num_features))
+        blended.training.run(num_epochs)
+    choice = choose_blend(choice, blended.training.best_score, validation.num_edges, is_learned=config.is_learned)
+    del blended
+    if choice.structure == "blend":
+        return candidates.begin(replace(config, structure="blend")), choice, spectral
+    return candidates.resume(paused), choice, spectral
+
+
+def _find_spectral(
+    candidates: Candidates, validation: Pairs | None, config: Config, *, rough: bool = False
 ) -> SpectralVectors:
-    """The spectral vectors that separate the validation pairs best. num_features: of the graph; they are not read.
+    columns, clock = candidates.columns, candidates.clock
+    # Without features the encoder reads the columns whatever is chosen, so they are no cost of the choice.
+    with clock.measure("choose" if columns.num_features else "partition"):
+        structure = columns.rough_spectral() if rough else columns.for_spectral()
+    with clock.measure("choose"):
+        return find_spectral(structure, columns.num_features, validation, config, candidates.communicator)
 
-    communicator: of the ranks, for which the first one decides: on another processor sums may be rounded differently.
+
+def _blend_trial(config: Config, num_features: int) -> Config:
+    """Return the settings of a short training with structural columns.
+
+    It reads the eigenvectors that were computed for spectral vectors: all columns would take most of the time of a
+    run. A learned decoder leads early only with all of them, and its training takes longer than to compute them.
     """
-    most, shared = min(config.dim, config.spectral_width(num_features)), SharedRows(communicator)
-    # Without validation pairs: signs where a finished run had chosen them.
-    signed = structure.is_signed and config.decoder == "signed"
-    auc: float | None = None
-    width, row_power, power = most, _ROW_POWER, _EIGENVALUE_POWER
-    is_coded = False
-    if validation is not None:
-        ends = _PairEnds.of(structure, validation, shared)
-        found = _find_best(ends, _widths(most, _degrees_differ(structure, shared)), config)
-        coded = structure.leading(min(LEAST_WIDTH, most)).coded()
-        if coded is not None:
-            coded_ends = _PairEnds.of(coded, validation, shared)
-            better = _find_best(coded_ends, [min(LEAST_WIDTH, most)], config)
-            is_coded = better[0] > found[0] + needed_gain(found[0], validation.num_edges)
-            if is_coded:
-                structure, ends, found = coded, coded_ends, better
-        auc, width, signed, row_power, power = found
-    chosen = structure.leading(width, signed=signed)
-    inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=row_power)
-    settings = _spectral_settings(config, is_signed=chosen.is_signed)
-    model = _set_weights(make_autoencoder(settings, inputs.num_columns, 1), inputs, power, 1.0, shared)
-    if validation is None:
-        return SpectralVectors(inputs, model, auc, row_power, power, width)
-    ends = replace(ends, structure=ends.structure.leading(width, signed=signed))
-    slope, scores = _calibrate(model, ends, row_power)
-    return SpectralVectors(inputs, model, auc, row_power, power, width, slope, validation.num_edges, scores, is_coded)
-
-
-@dataclass(frozen=True, eq=False)
-class _PairEnds:
-    """The validation pairs of this rank with the structural columns of their nodes.
-
-    Attributes:
-        structure: Columns of the nodes of the pairs, or of all nodes.
-        sources, targets: (num_pairs,) rows of these columns.
-        pairs: The pairs.
-    """
-
-    structure: StructureMap
-    sources: np.ndarray
-    targets: np.ndarray
-    pairs: Pairs
-
-    @classmethod
-    def of(cls, structure: StructureMap, pairs: Pairs, shared: SharedRows) -> _PairEnds:
-        """A collective call."""
-        sources, targets, _ = pairs.endpoints()
-        if structure.span is None:
-            return cls(structure, sources, targets, pairs)
-        found = structure.with_rows(np.unique(np.concatenate([sources, targets])).astype(np.int64), shared)
-        assert found.nodes is not None
-        return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), pairs)
-
-
-def _widths(most: int, degrees_differ: bool) -> list[int]:
-    """How many eigenvectors are tried, the usual number first. most: eigenvectors at most."""
-    usual = min(LEAST_WIDTH, most)
-    narrow = [width for width in _NARROW_WIDTHS if width < usual and (width > 1 or degrees_differ)]
-    return [usual, *narrow, *([most] if most > usual else [])]
-
-
-def _degrees_differ(structure: StructureMap, shared: SharedRows) -> bool:
-    """Whether the first eigenvector alone tells nodes apart: where all degrees are alike, it is one point."""
-    degrees = structure.found_rows[:, 0].astype(np.float64) ** 2  # up to a factor
-    count, total, squares = shared.sums(float(len(degrees)), float(degrees.sum()), float((degrees**2).sum()))
-    return squares * count - total**2 > (_LEAST_SPREAD * total) ** 2
-
-
-def _find_best(ends: _PairEnds, widths: list[int], config: Config) -> _Best:
-    """What tells the validation pairs apart best. widths: the usual one first. Each rank scores its own pairs."""
-    usual, *others = (_best_of_width(ends, width, config) for width in widths)
-    best, num_edges = usual, ends.pairs.num_edges
-    for found in others:
-        # Fewer eigenvectors stand in for the usual ones only where these are noise. More of them fit the validation
-        # pairs a little better even where they are noise.
-        is_narrow = found[1] < usual[1]
-        known = usual[0] if is_narrow else best[0]
-        if found[0] > known + needed_gain(known, num_edges) and not (is_narrow and found[0] <= best[0]):
-            best = found
-    return best
-
-
-def _best_of_width(ends: _PairEnds, width: int, config: Config) -> _Best:
-    """The best signs and scalings of so many eigenvectors."""
-    structure, pairs = ends.structure, ends.pairs
-    tried: list[_Best] = []
-    for signed in (False, True) if structure.is_signed and config.can_be_signed else (False,):
-        columns = structure.leading(width, signed=signed)
-        values = columns.eigenvalues.astype(np.float64)
-        for row_power in _ROW_POWERS:
-            rows = scale_rows(columns.columns, row_power)[:, :-1].astype(np.float64)
-            products = rows[ends.sources] * rows[ends.targets]
-            for power in _EIGENVALUE_POWERS:
-                scores = products @ (np.sign(values) * np.abs(values) ** (2 * power))
-                tried.append((judge_scores(pairs, pairs.gather(scores)).auc, width, signed, row_power, power))
-    return max(tried, key=lambda each: each[0])
-
-
-def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
-    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner", direct_width=0)
-
-
-def may_reach(rough: float | None, short: float | None) -> bool:
-    """Whether spectral vectors may come near to a short training.
-
-    rough, short: validation AUC of approximate spectral vectors, and of the short training.
-    """
-    return rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR
+    width = config.structure_width
+    if not config.is_learned:
+        width = min(width, config.spectral_width(num_features))
+    return replace(config, structure="blend", structure_width=width)
 
 
 def adds_to_training(spectral: SpectralVectors, short: np.ndarray, validation: Pairs) -> bool:
-    """Whether spectral vectors improve the scores of a short training on the validation pairs.
+    """Return True if spectral vectors improve the scores of a short training on the validation pairs.
 
-    short: (num_pairs,) scores by the short training, of the pairs of all ranks on the first one. Both are joined by
-    logistic regression on their ranks. Where the features explain the structure, as in a block model whose blocks are
-    a feature, this gains nothing, and neither would blended columns.
+    short: (num_pairs,) scores of the short training, of the pairs of all ranks on the first one. Both scores are
+    combined by logistic regression on their ranks. If the features explain the structure, as in a block model whose
+    blocks are a feature, this gains nothing, and neither would structural columns. A collective call.
     """
     scores = spectral.scores
     assert scores is not None
@@ -301,131 +221,49 @@ def _gains(known: np.ndarray, added: np.ndarray, num_edges: int) -> bool:
 
 
 def _log_odds_of_ranks(scores: np.ndarray) -> np.ndarray:
-    """(num_scores,) log-odds of the share of the scores that are lower: however skewed they are, these are not."""
+    """(num_scores,) log-odds of the fraction of lower scores, which are never skewed."""
     ranks = np.empty(len(scores))
     ranks[np.argsort(scores, kind="stable")] = (np.arange(len(scores)) + 0.5) / len(scores)
     return np.log(ranks / (1 - ranks))
 
 
-def _set_weights(
-    model: Autoencoder, inputs: InputMap, eigenvalue_power: float, slope: float, shared: SharedRows
-) -> Autoencoder:
-    """Give a model the weights with which column i becomes coordinate i, times a power of its eigenvalue."""
-    structure = inputs.structure
-    assert structure is not None
-    values = torch.from_numpy(structure.eigenvalues.astype(np.float32))
-    weights = values.abs() ** eigenvalue_power
-    rows = scale_rows(structure.found_rows, inputs.row_power)[:, :-1]
-    squares, num_rows = float(np.square(rows).sum(dtype=np.float64)), float(len(rows))
-    if structure.span is not None:
-        squares, num_rows = shared.sums(squares, num_rows)
-    mean_length = math.sqrt(squares / num_rows)
-    encoder = model.encoder_of(0)
-    with torch.no_grad():
-        for parameter in encoder.parameters():
-            parameter.zero_()
-        assert encoder.skip is not None
-        size = len(weights)
-        encoder.skip[:size, :size] = torch.diag(weights * (math.sqrt(slope) / max(mean_length, 1e-30)))
-        if isinstance(model.decoder, SignedDecoder):
-            model.decoder.weights.fill_(1.0)[:size] = values.sign()
-    return model
-
-
-def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float) -> tuple[float, np.ndarray]:
-    """Set length of the vectors and bias so that scores are log-odds of the validation pairs.
-
-    Returns the slope and the scores before, (num_pairs,) on the first rank.
-    """
-    encoder, bias = model.encoder_of(0), getattr(model.decoder, "bias", None)
-    assert encoder.skip is not None
-    weights = encoder.skip.detach()
-
-    vectors = torch.from_numpy(scale_rows(ends.structure.columns, row_power)) @ weights
-    scores = ends.pairs.gather(model.decoder.score(vectors.numpy(), ends.sources, ends.targets))
-    is_edge = np.arange(len(scores)) < ends.pairs.num_edges
-    slope, intercept = ends.pairs.communicator.decide(lambda: fit_log_odds(scores, is_edge))
-    with torch.no_grad():
-        encoder.skip.mul_(math.sqrt(slope))
-        if isinstance(bias, torch.Tensor):
-            bias.fill_(intercept)
-    return slope, scores
-
-
-def fit_log_odds(scores: np.ndarray, is_edge: np.ndarray, *, num_steps: int = 25) -> tuple[float, float]:
-    """(slope, bias) of logistic regression on one score, slightly regularised; a slope that is not positive becomes 1.
-
-    Example:
-        >>> slope, bias = fit_log_odds(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, True, False, True]))
-        >>> slope > 0
-        True
-    """
-    spread = float(scores.std()) or 1.0
-    design = np.stack([(scores - scores.mean()) / spread, np.ones(len(scores))], axis=1)
-    found = np.zeros(2)
-    for _ in range(num_steps):
-        chance = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
-        gradient = design.T @ (is_edge - chance) - found
-        curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.eye(2)
-        found = found + np.linalg.solve(curvature, gradient)
-    slope = float(found[0] / spread)
-    return (slope, float(found[1] - slope * scores.mean())) if slope > 0 else (1.0, 0.0)
-
-
-def begin_choice(config: Config, spectral: SpectralVectors | None) -> Choice:
-    """What is known before training. spectral: the spectral vectors; None where these are not among the candidates."""
-    scores = {} if spectral is None or spectral.auc is None else {"spectral": spectral.auc}
-    if config.structure == "spectral":
-        assert spectral is not None
-        return Choice("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
-    return Choice("none", scores) if config.structure == "auto" else Choice(config.structure)
-
-
 def choose_blend(choice: Choice, blended: float | None, num_edges: int, *, is_learned: bool = False) -> Choice:
-    """Decide whether structural columns stand beside the features. blended: score of the short training with them.
+    """Choose structural columns beside the features if their short training is clearly better.
 
-    is_learned: whether the decoder is.
+    blended: validation AUC of that training. is_learned: True for a learned decoder.
     """
     least = 0.0 if is_learned else _LEAST_BLEND_GAIN
     choice = choice.with_score("blend, short", blended)
-    plain, better = (choice.scores.get(f"{name}, short") for name in ("none", "blend"))
-    if plain is None or better is None or better <= plain + max(least, needed_gain(plain, num_edges)):
+    plain = choice.scores.get("none, short")
+    if plain is None or blended is None or blended <= plain + max(least, needed_gain(plain, num_edges)):
         return choice
     return replace(choice, structure="blend")
 
 
 def choose_negatives(choice: Choice, uniform: float | None, by_degree: float | None, num_edges: int) -> Choice:
-    """Decide how the far ends of non-edges are drawn. uniform, by_degree: scores of short trainings."""
+    """Choose how negatives are drawn. uniform, by_degree: validation AUC of short trainings."""
     choice = choice.with_score("uniform, short", uniform).with_score("degree, short", by_degree)
     is_better = uniform is not None and by_degree is not None and by_degree > uniform + needed_gain(uniform, num_edges)
     return replace(choice, negatives="degree" if is_better else "uniform")
 
 
 def choose_assembly(choice: Choice, scores: dict[str, float]) -> Choice:
-    """Decide how vectors are assembled: by a last pass over the whole graph, or as the mean of the patches.
+    """Choose the assembly: a last pass over the whole graph (whole), or the mean of the patches (mean).
 
-    Both are of one training, so their difference varies far less than that of two, and a small gain counts.
+    scores: validation AUC of both. They come from one training, so their difference varies little and a small gain
+    counts.
     """
-    assembly = "mean" if scores["mean"] > scores["whole"] + _LEAST_GAIN else "whole"
+    assembly = "mean" if scores["mean"] > scores["whole"] + LEAST_GAIN else "whole"
     named = {f"assembly {name}": score for name, score in scores.items()}
     return replace(choice, assembly=assembly, scores={**choice.scores, **named})
 
 
 def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVectors | None) -> Choice:
-    """Decide between trained and spectral vectors, when training is over. trained: validation AUC of its best epoch."""
+    """Choose trained or spectral vectors after training. trained: validation AUC of the best epoch."""
     if trained is None or spectral is None or spectral.auc is None:
         return choice
-    choice = replace(choice, scores={**choice.scores, "trained": trained})
+    choice = choice.with_score("trained", trained)
     if spectral.auc <= trained + needed_gain(trained, spectral.num_edges):
         return choice
     choice = replace(choice, row_power=spectral.row_power, eigenvalue_power=spectral.eigenvalue_power)
     return replace(choice, structure="spectral", negatives=None)
-
-
-def needed_gain(auc: float, num_edges: int) -> float:
-    """What another candidate must have more than this AUC: 0.2 points, and half a standard error where edges are few.
-
-    Both are scored on the same pairs, so their difference varies less than each. Then other seeds choose the same, and
-    a few edges leave things as they are.
-    """
-    return max(_LEAST_GAIN, 0.5 * math.sqrt(auc * (1 - auc) / max(1, num_edges)))

@@ -22,8 +22,8 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.product import ProductDecoder
 from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import InputMap
-from l2g2g.runs.feature_choices import FeatureCounts, compression_pays
 from l2g2g.runs.fitted import make_autoencoder
+from l2g2g.runs.preparation import FeatureCounts, should_compress
 
 DEGREE_COORDINATES = 2
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
@@ -37,7 +37,7 @@ def choose_width(counts: FeatureCounts | None, num_edges: int, config: Config) -
     """
     if num_edges < _LEAST_EDGES or config.structure == "spectral" or config.epochs == 0:
         return 0
-    has_words = counts is not None and counts.has_many_entries and not compression_pays(counts, config)
+    has_words = counts is not None and counts.has_many_entries and not should_compress(counts, config)
     return config.most_direct if has_words else min(DEGREE_COORDINATES, config.most_direct)
 
 

@@ -9,11 +9,11 @@ from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.fitted import Start
 from l2g2g.runs.patches import RunPatches, find_patches
-from l2g2g.runs.rank_split import split_on_ranks
+from l2g2g.runs.ranks import split_on_ranks
 from l2g2g.runs.resources import Stopwatch, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.storage import check_settings, place_graph, shared_graph
+from l2g2g.runs.sources import check_settings, place_graph, share_graph
 from l2g2g.runs.training import check_graph, keep_training, run_split
 from l2g2g.training.loop import OnEpoch
 
@@ -49,7 +49,7 @@ def embed_graph(
     clock = Stopwatch()
     prepare_torch(config, graph.num_nodes, graph.num_edges)
     check_settings(graph, config, communicator)
-    with shared_graph(graph, communicator, directory) as shared:
+    with share_graph(graph, communicator, directory) as shared:
         placed = place_graph(shared, config, communicator)
         check_graph(placed, config)
         fraction = limit_validation(validation_fraction, placed.num_edges, config)

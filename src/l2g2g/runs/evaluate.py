@@ -21,7 +21,7 @@ from l2g2g.graphs.store_writer import write_training_graph
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.direct import direct_auc
 from l2g2g.runs.patches import find_patches
-from l2g2g.runs.rank_split import share_split, split_on_ranks
+from l2g2g.runs.ranks import share_split, split_on_ranks
 from l2g2g.runs.resources import Stopwatch, prepare_torch
 from l2g2g.runs.run import Run
 from l2g2g.runs.run_directory import RunDirectory
@@ -33,7 +33,7 @@ from l2g2g.runs.scoring import (
     score_test,
     with_scores,
 )
-from l2g2g.runs.storage import check_settings, open_shared_store, place_graph, shared_folder, shared_graph
+from l2g2g.runs.sources import check_settings, open_shared_store, place_graph, share_graph, shared_folder
 from l2g2g.runs.training import check_graph, fit_links, keep_training, run_split
 from l2g2g.training.loop import OnEpoch
 
@@ -67,7 +67,7 @@ def evaluate_graph(
     prepare_torch(config, graph.num_nodes, graph.num_edges)
     check_settings(graph, config, communicator)
     with ExitStack() as stack:
-        shared = stack.enter_context(shared_graph(graph, communicator, directory))
+        shared = stack.enter_context(share_graph(graph, communicator, directory))
         placed = place_graph(shared, config, communicator)
         check_graph(placed, config)
         folder = None

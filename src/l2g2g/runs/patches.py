@@ -17,13 +17,12 @@ from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.store import StoredGraph
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.patches.cut import cut_stored_graph, find_refused
-from l2g2g.patches.overlap import PatchSet, whole_graph_by_rows
+from l2g2g.patches.cut import Cut, cut_graph, cut_stored_graph, find_refused
+from l2g2g.patches.overlap import PatchSet, whole_graph, whole_graph_by_rows
 from l2g2g.patches.partition import metis_memory
 from l2g2g.patches.store import PatchStore, has_patches, open_patches
 from l2g2g.runs.budget import Needs, StoredSizes, find_needs, fit_budget, most_patches, show_size
-from l2g2g.runs.memory import resident_memory
-from l2g2g.runs.preparation import cut, plan_cut
+from l2g2g.runs.environment import resident_memory
 from l2g2g.runs.resources import Stopwatch, choose_threads
 from l2g2g.training.heap import return_freed_memory
 from l2g2g.training.patch_source import InducedPatches, PatchSource, StoredPatches
@@ -81,6 +80,29 @@ class RunPatches:
                 found.update(np.ascontiguousarray(nodes[low : min(last, low + _NODES_AT_ONCE)], np.int64).data)
         found.update(np.ascontiguousarray(self.patch_set.offsets, np.int64).data)
         return found.hexdigest()
+
+
+def cut(graph: GraphStore, config: Config) -> PatchSet:
+    """Cut a graph in memory into patches; methods that use none get one patch."""
+    if not config.definition.uses_patches:
+        return whole_graph(graph.num_nodes)
+    return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
+
+
+def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
+    """Describe the cut of a graph under these settings. method: partition method to use."""
+    least, wanted = config.overlap_range
+    return Cut.of(
+        method,
+        seed=config.seed,
+        fennel_passes=config.fennel_passes,
+        rule=graph.rule,
+        num_patches=num_patches,
+        min_overlap=least,
+        target_overlap=wanted,
+        mean_degree=config.patch_degree,
+        most_share=config.widens_to(graph.num_edges),
+    )
 
 
 def find_patches(

@@ -29,15 +29,17 @@ from l2g2g.runs.budget import (
     Needs,
     StoredSizes,
     asked_rows,
+    estimate_memory,
     find_needs,
     fit_budget,
     ghost_rows,
+    graph_bytes,
     kept_bytes,
+    peak_of_reading,
     row_needs,
     show_size,
 )
-from l2g2g.runs.environment import available_cores
-from l2g2g.runs.memory import estimate_bytes, peak_of_reading, resident_memory
+from l2g2g.runs.environment import available_cores, resident_memory
 from l2g2g.runs.patches import RunPatches
 from l2g2g.runs.resources import Stopwatch, choose_threads, prepare_torch, show_seconds
 from l2g2g.runs.traffic import estimate_traffic, exchange_seconds
@@ -160,14 +162,13 @@ def make_plan(
         threads = min(threads, max(1, cores // on_host))
     return_freed_memory()  # what was read for the sizes
     resident = resident_memory()
-    training = estimate_bytes(sizes.num_nodes, num_arcs, columns, config, ranks) + 16 * num_arcs + columns
-    needed = resident + max(training, peak_of_reading(num_arcs, columns))
+    stored = replace(sizes.stored, num_ranks=ranks)
+    needed = resident + max(estimate_memory(stored, config) + graph_bytes(stored), peak_of_reading(stored))
     in_memory = config.memory is None or needed <= config.memory
     in_memory = in_memory and ranks == 1  # several read their own parts of a store
     others = 0
     num_patches = config.num_patches(sizes.num_nodes) if config.definition.uses_patches else 1
     if not in_memory:
-        stored = replace(sizes.stored, num_ranks=ranks)
         needs = _find_needs(stored, config, num_patches, threads, sizes.name, resident)
         kept = kept_bytes(config)
         row = kept.row + kept.state + kept.held + int(8 * (stored.entries_per_row or config.structure_width))
@@ -179,7 +180,7 @@ def make_plan(
             rest = _find_needs(replace(stored, gathers=False), config, num_patches, threads, sizes.name, resident)
             others = rest.without_limit(stays) if config.memory is None else min(config.memory, rest.total + stays)
         if config.memory is None and not sizes.on_disk:  # the first rank reads it
-            needed = max(needed, resident + peak_of_reading(num_arcs, columns))
+            needed = max(needed, resident + peak_of_reading(stored))
     sample = Sample.of(sizes, replace(config, threads=threads))
     seconds = sample.measure(in_memory)
     scale = sizes.num_nodes / sample.graph.num_nodes * sample.shrinkage
@@ -192,22 +193,21 @@ def make_plan(
     turns = max(1.0, on_host * threads / cores)
     for stage in ("structure", "epoch", "validation", "assemble"):
         times[stage] *= turns / ranks
-    shared = replace(sizes.stored, num_ranks=ranks)
-    traffic = estimate_traffic(shared, config, num_patches)
+    traffic = estimate_traffic(stored, config, num_patches)
     times["exchange"] = exchange_seconds(traffic, ranks, hosts, network)
     if ranks > 1:
-        times["exchange"] += turns * _FAR_ROW_SECONDS * asked_rows(shared, config)
+        times["exchange"] += turns * _FAR_ROW_SECONDS * asked_rows(stored, config)
         for stage in ("validation", "assemble"):  # passes over rows: those of neighbours are fetched besides its own
-            times[stage] *= 1 + ghost_rows(shared) * ranks / sizes.num_nodes
+            times[stage] *= 1 + ghost_rows(stored) * ranks / sizes.num_nodes
     times["epoch"] += times["exchange"]
     validations = -(-epochs // config.validate_every) if config.patience else 0
     times["train"] = epochs * times["epoch"] + validations * times["validation"]
     times["total"] = sum(times[stage] for stage in ("split", "structure", "partition", "train", "assemble"))
     disk = 0
     if not in_memory:
-        graph_bytes = columns + 4 * num_arcs
+        stored_bytes = columns + 4 * num_arcs
         copies = 2 if config.memory is not None and config.definition.uses_patches else 1  # as batches take them, too
-        disk = int((1 + 1.2 * copies) * graph_bytes + 24 * sizes.num_nodes)
+        disk = int((1 + 1.2 * copies) * stored_bytes + 24 * sizes.num_nodes)
     bytes_needed = int(needed), int(others), traffic.total, disk
     return Plan(sizes.name, num_patches, in_memory, ranks, hosts, *bytes_needed, epochs, times)
 

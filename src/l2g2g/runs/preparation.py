@@ -1,51 +1,129 @@
-"""Preparation: from the settings of a run to those of its patches, inputs, pairs and loop."""
+"""Derive what the config leaves open (inputs, dropout, negatives, loop settings) from the sizes of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-import torch
+import scipy.sparse as sp
 
 from l2g2g.config import OPTIONS, Config
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders import DECODERS
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.inputs import InputMap, InputSource, fit_inputs
 from l2g2g.models.structure import StructureMap
-from l2g2g.patches.cut import Cut, cut_graph
-from l2g2g.patches.overlap import PatchSet, whole_graph
-from l2g2g.runs.feature_choices import FeatureCounts, choose_sampling, compression_pays
-from l2g2g.runs.fitted import make_autoencoder
+from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.patches.overlap import PatchSet
 from l2g2g.training.loop import LoopSettings
 from l2g2g.training.pair_source import PairOptions
+from l2g2g.training.rows import rank_span
+from l2g2g.training.whole_pass import feature_blocks
 
-# Share of the negatives' weight that reversed one-way arcs have where directions are learned, as in the evaluation.
+# With a directed decoder: share of the negatives' weight that goes to reversed one-way arcs, as in the evaluation.
 _REVERSED_SHARE = 0.5
 
 
-def passes_whole_graph(patch_set: PatchSet, config: Config) -> bool:
-    """Whether vectors come from a pass over the whole graph and not from the patches."""
+@dataclass(frozen=True)
+class FeatureCounts:
+    """Sizes of a graph and its features.
+
+    Attributes:
+        num_nodes: Number of nodes.
+        num_arcs: Number of edges, counted in both directions.
+        num_columns: Features per node.
+        num_entries: Nonzero entries of the feature matrix.
+    """
+
+    num_nodes: int
+    num_arcs: int
+    num_columns: int
+    num_entries: int
+
+    @property
+    def has_many_entries(self) -> bool:
+        """Return True if a row has at least ten nonzero entries on average."""
+        return self.num_entries >= 10 * self.num_nodes
+
+
+def count_features(graph: GraphStore, communicator: Communicator = LOCAL) -> FeatureCounts | None:
+    """Count nonzero features over all ranks; return None for a graph without features. A collective call."""
+    if not graph.num_features:
+        return None
+    blocks = feature_blocks(graph, graph.num_features, rank_span(graph, communicator))
+    num_entries = sum(_count_nonzero(rows) for _, _, rows in blocks)
+    total = sum(count for (count,) in communicator.tell_all("count", [num_entries]))
+    return FeatureCounts(graph.num_nodes, 2 * graph.num_edges, graph.num_features, total)
+
+
+def _count_nonzero(rows: Any) -> int:
+    return int(rows.nnz) if sp.issparse(rows) else int(np.count_nonzero(rows))
+
+
+def can_overfit(num_columns: int, hidden: int, num_arcs: int) -> bool:
+    """Return True if the first layer has more than four times as many weights as the graph has arcs."""
+    return num_columns * hidden > 4 * num_arcs
+
+
+def choose_sampling(num_features: int, num_arcs: int, config: Config) -> str:
+    """Choose how negative targets are drawn, if the config leaves it open: uniform or degree.
+
+    Measured on validation pairs: with uniform negatives, a model with many features learns from few edges that hubs
+    are always linked, so small graphs use degree. On larger graphs degree costs accuracy. `auto` starts as uniform.
+    """
+    if config.negative_sampling is not None:
+        return "uniform" if config.negative_sampling == "auto" else config.negative_sampling
+    is_small = config.loss_pairs == "sampled" and can_overfit(num_features, config.hidden, num_arcs)
+    return "degree" if is_small else "uniform"
+
+
+def should_compress(counts: FeatureCounts | None, config: Config) -> bool:
+    """Return True if the encoder should read principal components instead of the features.
+
+    Measured on validation pairs: compression loses accuracy where rows have few entries, and where edges are too few
+    to learn which components matter; single columns with strong dropout generalise better there.
+    """
+    if not config.feature_width or counts is None:
+        return False
+    return counts.has_many_entries and not can_overfit(counts.num_columns, config.hidden, counts.num_arcs)
+
+
+def choose_feature_dropout(counts: FeatureCounts | None, num_columns: int, config: Config) -> float:
+    """Choose the fraction of feature entries to drop; the values were found on validation pairs.
+
+    num_columns: columns that the encoder reads. Rows with few entries (one-hot features, structural columns) keep all
+    of them. Compressed features have few columns that do not matter, so little is dropped.
+    """
+    if config.feature_dropout is not None:
+        return config.feature_dropout
+    if counts is None or not counts.has_many_entries:
+        return 0.0
+    if should_compress(counts, config):
+        return 0.1
+    return 0.75 if can_overfit(num_columns, config.hidden, counts.num_arcs) else 0.5
+
+
+def needs_final_pass(patch_set: PatchSet, config: Config) -> bool:
+    """Return True if the vectors of several patches come from a last pass over the whole graph."""
     return config.passes_whole_graph and patch_set.num_patches > 1
 
 
 def propagates_once(config: Config) -> bool:
-    """Whether Â X is enough: not for an encoder that hides edges, drops or centres features, skips or reads X too."""
+    """Return True if the encoder needs only Â X, which never changes: no mask, skip, centring or own features."""
     needs_features = config.skip or config.feature_scaling == "centred" or ENCODERS[config.encoder].reads_own_rows
     return not (config.hidden_fraction or needs_features)
 
 
 def refuse_missing_weights(graph: GraphStore, config: Config) -> None:
-    """Refuse a loss that counts weights on a graph that has none, in memory or on disk."""
+    """Raise InputError if the loss uses edge weights that the graph does not have."""
     if config.weighted_loss and not graph.weighted:
         raise InputError(f"{graph.name}: its edges have no weights; leave --weighted-loss out")
 
 
-def pair_options(graph: GraphStore, config: Config) -> PairOptions:
-    """How pairs are drawn and counted; what the graph cannot give is refused."""
+def make_pair_options(graph: GraphStore, config: Config) -> PairOptions:
+    """Derive how pairs are drawn and weighted. Raises InputError if the graph lacks weights or directions."""
     refuse_missing_weights(graph, config)
     if graph.directed != config.directed:
         wrong = "is directed; use directed=True" if graph.directed else "has no directions; leave --directed out"
@@ -57,62 +135,24 @@ def pair_options(graph: GraphStore, config: Config) -> PairOptions:
     )
 
 
-def make_model(
-    num_columns: int, find_centre: Callable[[], tuple[np.ndarray, float]], num_patches: int, config: Config
-) -> Autoencoder:
-    """The untrained model for features of so many columns. find_centre: of `FeatureFacts`, where it is needed."""
-    mean, scale = find_centre() if config.feature_scaling == "centred" else (None, 1.0)
-    if mean is not None and float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred
-        mean, scale = None, 1.0
-    num_encoders = 1 if config.shares_encoder else num_patches
-    return make_autoencoder(config, num_columns, num_encoders, None if mean is None else torch.from_numpy(mean), scale)
-
-
-def cut(graph: GraphStore, config: Config) -> PatchSet:
-    """The patches of a graph in memory; one patch for the methods that use none."""
-    if not config.definition.uses_patches:
-        return whole_graph(graph.num_nodes)
-    return cut_graph(graph, plan_cut(graph, config.num_patches(graph.num_nodes), config, config.partition))[0]
-
-
-def plan_cut(graph: GraphStore, num_patches: int, config: Config, method: str) -> Cut:
-    """How these settings cut a graph."""
-    least, wanted = config.overlap_range
-    return Cut.of(
-        method,
-        seed=config.seed,
-        fennel_passes=config.fennel_passes,
-        rule=graph.rule,
-        num_patches=num_patches,
-        min_overlap=least,
-        target_overlap=wanted,
-        mean_degree=config.patch_degree,
-        most_share=config.widens_to(graph.num_edges),
-    )
-
-
 def find_inputs(
     source: InputSource, counts: FeatureCounts | None, config: Config, structure: StructureMap | None = None
 ) -> InputMap:
-    """How a graph is read under these settings. counts: of its features; None where it has none.
-
-    structure: structural columns of the settings' width, where they are found already.
-    """
-    structured = counts is None or config.structure == "blend"
+    """Fit the input columns of the encoder. structure: structural columns of the right width, if known already."""
     return fit_inputs(
         source,
         scaling=config.feature_scaling,
-        feature_width=config.feature_width if compression_pays(counts, config) else 0,
-        structure_width=config.structure_width if structured else 0,
+        feature_width=config.feature_width if should_compress(counts, config) else 0,
+        structure_width=config.structure_width if counts is None or config.structure == "blend" else 0,
         structure=structure,
         seed=config.seed,
     )
 
 
-def loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
-    """The part of the config that the loop needs for a training graph of this size.
+def make_loop_settings(config: Config, num_nodes: int, num_edges: int, feature_dropout: float) -> LoopSettings:
+    """Derive the settings of the training loop for a training graph of this size.
 
-    A field of `LoopSettings` with the name of an option has its value, unless it is derived here.
+    A field of `LoopSettings` with the name of an option gets its value, unless it is derived here.
     """
     derived = {
         "scope": config.loss_scope,

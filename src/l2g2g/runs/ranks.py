@@ -1,33 +1,124 @@
-"""Rank share: the patches of a graph over the ranks of a job."""
+"""What the ranks of a job share: split, held-out pairs, patches and input columns.
+
+The first rank computes the split. Each rank then holds the pairs whose first node is in its range of nodes, and the
+rows of this range of the pairs that are never drawn as negatives. Rows for the nodes of its patches are fetched.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from safetensors.numpy import load, save
 
 from l2g2g.config import Config
 from l2g2g.graphs.graph_store import GraphStore, fingerprint
+from l2g2g.graphs.held_out import HashedPair, HeldOutRule
+from l2g2g.graphs.splits import LinkSplit, Pairs, PairShare, split_edges
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.local_rows import LocalRows
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
+from l2g2g.runs.environment import peak_memory
 from l2g2g.runs.patches import RunPatches
-from l2g2g.runs.resources import peak_memory
 from l2g2g.training.assignment import assign_patches
 from l2g2g.training.checkpoint_writer import CheckpointWriter, RankCheckpointWriter
 from l2g2g.training.rows import rank_bounds
 from l2g2g.training.shard import RowShard, Shard, shared_parameters
 
-# What a row costs in arcs: its features times the first weights, the second layer, the products of its pairs.
+_HELD_OUT_KIND = "held out pairs"  # of messages, in the profile
+# Cost of a row in arcs: its features times the first weights, the second layer, the products of its pairs.
 _ARCS_PER_ROW = 4
+
+
+def split_on_ranks(graph: GraphStore, communicator: Communicator, **options: Any) -> LinkSplit[Any]:
+    """Split the edges of a graph and return the part of this rank. options: see `split_edges`. A collective call."""
+    found = split_edges(graph, **options) if communicator.is_first else None
+    if communicator.size == 1:
+        assert found is not None
+        return found.of(graph)
+
+    def describe_rule() -> dict[str, Any]:
+        assert found is not None
+        rule = None if found.rule is None else {"seed": found.rule.seed, **asdict(found.rule.last)}
+        return {"rule": rule, "num_edges": found.num_edges}
+
+    told = communicator.decide(describe_rule)
+    rule = None if told["rule"] is None else HeldOutRule(told["rule"].pop("seed"), HashedPair(**told["rule"]))
+    train = graph.without(rule, told["num_edges"])
+    return share_split(None if found is None else found.of(graph), train, communicator)
+
+
+def share_split(split: LinkSplit[Any] | None, train: GraphStore, communicator: Communicator) -> LinkSplit[Any]:
+    """Return the part of this rank. split: on the first rank; train: its training graph, on all. A collective call."""
+    if communicator.size == 1:
+        assert split is not None
+        return split
+    bounds = rank_bounds(train, communicator.size)
+    sets = [None, None] if split is None else [split.validation, split.test]
+    validation, test = (_share_pairs(each, bounds, communicator) for each in sets)
+    held_out = _share_pattern(None if split is None else split.held_out, bounds, communicator)
+    protocol = communicator.decide(lambda: "" if split is None else split.protocol)
+    return LinkSplit(train, validation, test, held_out, protocol)
+
+
+def held_out_rows(split: LinkSplit[Any], nodes: np.ndarray, communicator: Communicator) -> sp.csr_array:
+    """Fetch the (num_wanted, num_nodes) pattern of the held-out pairs of some nodes. A collective call.
+
+    nodes: (num_wanted,) ascending; a single process returns all rows.
+    """
+    if communicator.size == 1:
+        return split.held_out
+    return SharedRows(communicator, _HELD_OUT_KIND).fetch_pattern(split.held_out, nodes.astype(np.int64))
+
+
+def _share_pairs(pairs: Pairs | None, bounds: np.ndarray, communicator: Communicator) -> Pairs | None:
+    """Scatter all pairs of the first rank by the range of their first node."""
+    size, order, counts, both = communicator.size, None, [[0, 0, 0]], np.empty((0, 2), np.int64)
+    if pairs is not None:
+        both = np.concatenate([pairs.positive, pairs.negative]).astype(np.int64, copy=False)
+        ranks = np.searchsorted(bounds[1:], both[:, 0], side="right")
+        order = np.argsort(ranks, kind="stable")  # of each rank the positives first, and reversed arcs last
+        parts = np.split(ranks, [len(pairs.positive), len(both) - pairs.num_reversed])
+        counts = np.stack([np.bincount(part, minlength=size) for part in parts], axis=1).tolist()
+        both = both[order]
+    counts = communicator.decide(lambda: None if pairs is None else counts)
+    if counts is None:
+        return None
+    rows = _scatter(torch.from_numpy(both), [sum(each) for each in counts], communicator).numpy()
+    num_positive, _, num_reversed = counts[communicator.rank]
+    share = PairShare(communicator, sum(each[0] for each in counts), order)
+    return Pairs(rows[:num_positive], rows[num_positive:], num_reversed, share)
+
+
+def _share_pattern(pattern: sp.csr_array | None, bounds: np.ndarray, communicator: Communicator) -> sp.csr_array:
+    """Scatter the (num_nodes, num_nodes) pattern of the first rank by ranges of rows."""
+    lengths, indices, num_entries = np.empty(0, np.int32), np.empty(0, np.int32), []
+    if pattern is not None:
+        num_entries = np.diff(pattern.indptr[bounds]).tolist()
+        lengths, indices = np.diff(pattern.indptr).astype(np.int32), pattern.indices.astype(np.int32, copy=False)
+    num_entries = communicator.decide(lambda: num_entries)
+    rows = _scatter(torch.from_numpy(lengths), np.diff(bounds).tolist(), communicator).numpy()
+    entries = _scatter(torch.from_numpy(indices), num_entries, communicator).numpy()
+    indptr = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+    indptr = indptr.astype(np.int32) if indptr[-1] < 2**31 else indptr
+    return sp.csr_array((np.ones(len(entries), np.float32), entries, indptr), shape=(len(rows), int(bounds[-1])))
+
+
+def _scatter(rows: torch.Tensor, lengths: list[int], communicator: Communicator) -> torch.Tensor:
+    """Send each rank its rows. rows: of the first rank, rank by rank; lengths: rows of each rank."""
+    nothing = [0] * (communicator.size - 1)
+    expected = [lengths[communicator.rank], *nothing]
+    sent = lengths if communicator.is_first else [0, *nothing]
+    return communicator.all_to_all(_HELD_OUT_KIND, rows.to(communicator.device), sent, expected).cpu()
 
 
 def make_shard(
@@ -41,10 +132,10 @@ def make_shard(
     *,
     validates: bool,
 ) -> tuple[Shard, CheckpointWriter | RankCheckpointWriter | None]:
-    """The patches that this process trains, all or those of its rank; and the writer of its checkpoints.
+    """Return the patches that this process trains (all, or its share), and the writer of its checkpoints.
 
-    graph: what the patches are cut from. rows: those of this rank, where the whole graph is one patch in rows.
-    checkpoints: of this process; of several ranks only the first has one. validates: whether training does.
+    graph: the training graph. rows: of this rank, if the whole graph is one patch that is read by rows.
+    checkpoints: None on all ranks but the first. validates: True if training validates. A collective call.
     """
     patch_set = patches.patch_set
     if communicator.size == 1:
@@ -62,7 +153,7 @@ def make_shard(
 
 
 def deal_patches(patch_set: PatchSet, num_arcs: np.ndarray, num_ranks: int) -> np.ndarray:
-    """(num_patches,) the rank of every patch. num_arcs: (num_patches,) inside each."""
+    """Assign patches to ranks; return the (num_patches,) ranks. num_arcs: (num_patches,) arcs inside each patch."""
     overlaps = patch_set.overlaps
     loads = num_arcs + _ARCS_PER_ROW * patch_set.sizes
     return assign_patches(loads, overlaps.edges.numpy(), overlaps.sizes.numpy(), num_ranks)
@@ -76,9 +167,9 @@ def _digest(graph: GraphStore, patches: RunPatches, config: Config) -> bytes:
 
 
 def share_inputs(communicator: Communicator, inputs: InputMap) -> InputMap:
-    """How nodes are read, as the first rank found it, so that all read the same bits.
+    """Return the input map of the first rank, so that all ranks read the same bits. A collective call.
 
-    Structural columns are not sent: ranks have found them together.
+    Structural columns are not sent: ranks have computed them together.
     """
     if communicator.size == 1:
         return inputs
@@ -113,7 +204,7 @@ def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
 
 
 def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
-    """For JSON: bytes that ranks send to others, by kind of message, each time it is sent: of all, of each; how often.
+    """Describe messages by kind, for JSON: bytes per exchange in total and by rank, and the number of exchanges.
 
     Empty for one process. A collective call.
     """
@@ -129,7 +220,7 @@ def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:
 
 
 def describe_memory(shard: Shard) -> list[int]:
-    """Peak memory of every rank so far, in bytes; empty for one process. A collective call."""
+    """Return the peak memory of every rank in bytes; empty for one process. A collective call."""
     if shard.has_all:
         return []
     return [peak for (peak,) in shard.communicator.tell_all("count", [peak_memory()])]

@@ -1,11 +1,9 @@
-"""Resources of a run: threads and device, the memory that it took, and the time of its stages."""
+"""Threads and device of a run, and the time of its stages."""
 
 from __future__ import annotations
 
 import logging
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +26,7 @@ _ARCS_PER_NODE = 8  # as many arcs cost as much as the layers and the decoder of
 
 
 def choose_threads(config: Config, num_nodes: int, num_edges: int) -> int:
-    """Threads of a training: the given number, all cores, or one where there is little work."""
+    """Return the number of threads: the configured one, or one for little work and all cores otherwise."""
     if config.threads:
         return config.threads
     work = (2 * num_edges + _ARCS_PER_NODE * num_nodes) * config.dim
@@ -36,13 +34,13 @@ def choose_threads(config: Config, num_nodes: int, num_edges: int) -> int:
 
 
 def prepare_torch(config: Config, num_nodes: int, num_edges: int) -> None:
-    """Honour the number of threads and check that the device is there."""
+    """Set threads and kernels of torch and of the native core. Raises ResourceError for an unusable device."""
     threads = choose_threads(config, num_nodes, num_edges)
     torch.set_num_threads(threads)
     set_num_threads(threads)
     set_backend(config.backend)
     if config.backend == "auto" and not is_built():
-        _say_slow()
+        _warn_of_missing_core()
     try:
         torch.empty(1, device=config.device)
     except (RuntimeError, AssertionError) as error:
@@ -51,18 +49,13 @@ def prepare_torch(config: Config, num_nodes: int, num_edges: int) -> None:
 
 
 @cache
-def _say_slow() -> None:
-    """Tell once that the reference computes because the native core is missing."""
+def _warn_of_missing_core() -> None:
+    """Log, once per process, that the slower reference kernels run."""
     logging.getLogger(__name__).warning(NO_NATIVE_CORE)
 
 
-def peak_memory() -> int:
-    """Peak resident memory of this process in bytes; macOS counts it in bytes, other systems in kilobytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
 def describe_machine(config: Config, num_nodes: int, num_edges: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """What decides the bits of a result but not the result; it is taken out of the settings."""
+    """Move settings that change only the rounding of results out of `settings`, with facts about the machine."""
     del settings["threads"], settings["memory"], settings["backend"]
     return {
         "threads": choose_threads(config, num_nodes, num_edges),
@@ -74,25 +67,25 @@ def describe_machine(config: Config, num_nodes: int, num_edges: int, settings: d
 
 @dataclass
 class Stopwatch:
-    """Seconds by stage."""
+    """Measure seconds by stage."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     _measured: float = 0.0
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Add the time of the block to a stage, without that of stages within it."""
+        """Add the time of the block to a stage, without the time of nested stages. Counts blocks that raise, too."""
         started, before = time.perf_counter(), self._measured
         try:
             yield
-        finally:  # what failed took its time too
+        finally:
             elapsed, within = time.perf_counter() - started, self._measured - before
             self.seconds[stage] = self.seconds.get(stage, 0.0) + elapsed - within
             self._measured = before + elapsed
 
 
 def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWriter | None) -> None:
-    """Note parts of the training time that are reported beside the whole."""
+    """Add parts of the training time that are reported beside the total."""
     clock.seconds["epoch_median"] = statistics.median(history.epoch_seconds) if history.epoch_seconds else 0.0
     clock.seconds["synchronise"] = sum(history.refresh_seconds)
     if checkpoints is not None:
@@ -100,7 +93,7 @@ def note_seconds(clock: Stopwatch, history: History, checkpoints: CheckpointWrit
 
 
 def show_seconds(seconds: float) -> str:
-    """An estimate in seconds, minutes or hours, to two or three digits.
+    """Format an estimate in seconds, minutes or hours.
 
     Example:
         >>> show_seconds(42), show_seconds(600), show_seconds(9000)

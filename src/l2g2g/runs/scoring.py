@@ -22,8 +22,8 @@ from l2g2g.graphs.splits import Pairs, Protocol
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
 from l2g2g.runs.direct import direct_auc
-from l2g2g.runs.memory import resident_memory
-from l2g2g.runs.resources import Stopwatch, peak_memory
+from l2g2g.runs.environment import peak_memory, resident_memory
+from l2g2g.runs.resources import Stopwatch
 from l2g2g.runs.run import Run
 
 _log = logging.getLogger(__name__)

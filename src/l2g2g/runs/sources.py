@@ -1,7 +1,9 @@
-"""Sources: what a command trains on. A graph in memory, or a store on disk where a memory limit requires it."""
+"""Where a run reads its graph: memory, or a store on disk if a memory limit or several ranks require it."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -12,25 +14,23 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.duckdb_store import Measure, Progress, silent
 from l2g2g.graphs.formats import AS_FOUND, TableOptions
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.graph_store import GraphStore
+from l2g2g.graphs.graph_store import GraphStore, as_source
 from l2g2g.graphs.read import find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, reading_bytes, write_store
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.runs.budget import show_size
-from l2g2g.runs.memory import estimate_memory, graph_bytes, resident_memory
+from l2g2g.runs.budget import StoredSizes, fit_budget, fits_memory, show_size
+from l2g2g.runs.environment import resident_memory
+from l2g2g.runs.preparation import refuse_missing_weights
+from l2g2g.runs.resources import choose_threads
 from l2g2g.runs.run_directory import RunDirectory
-from l2g2g.runs.storage import STORE, scratch_folder, shared_graph
 from l2g2g.training.heap import return_freed_memory
 
-
-def is_store_path(source: object) -> bool:
-    """Whether this is the path of a store."""
-    return isinstance(source, str | Path) and is_store(source)
+_STORE = "store"  # folder of the store in a run directory
 
 
 def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
-    """The store, refused where it keeps directions and they are not wanted, or the other way round."""
+    """Return the store. Raises InputError unless it keeps directions exactly if `directed` is set."""
     if directed and not graph.directed:
         remedy = "write it with l2g2g prepare --directed, or leave --directed out"
         raise InputError(f"{graph.directory}: keeps no directions; {remedy}")
@@ -40,18 +40,18 @@ def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
 
 
 def read_whole(
-    source: str, features: Path | None = None, *, directed: bool, tables: TableOptions = AS_FOUND, **how: Any
+    source: str, features: Path | None = None, *, directed: bool, tables: TableOptions = AS_FOUND, **options: Any
 ) -> Graph:
-    """A graph in memory: a store, or anything that `read_graph` reads. how: more for `read_graph`."""
+    """Read a store, or anything that `read_graph` reads, into memory. options: see `read_graph`."""
     if not is_store(source):
-        return read_graph(source, features, directed=directed, tables=tables, **how)
+        return read_graph(source, features, directed=directed, tables=tables, **options)
     refuse_for_store(source, features, tables)
     graph = open_graph(source)
     return (check_directions(graph, directed=True) if directed else graph).to_graph()
 
 
 def refuse_for_store(source: str, features: Path | None, tables: TableOptions) -> None:
-    """Refuse what says how files are read, for a store, which is read already."""
+    """Raise InputError for options that tell how files are read: a store needs none."""
     if features is not None:
         raise InputError(f"{source}: is a store, which has its features; leave --features out")
     if tables.given():
@@ -72,29 +72,36 @@ def open_source(
     progress: Progress = silent,
     measure: Measure = nullcontext,
 ) -> Iterator[GraphStore]:
-    """The graph of a command. A store stays one; anything else is read, into memory where `config.memory` allows it.
+    """Open the graph of a command: a store as it is, anything else in memory if `config.memory` allows it.
 
-    What does not fit is written to a store in the run directory, where a resumed run finds it again, or in a temporary
-    folder that is gone afterwards. Of several ranks the first reads, and all open the store that it has written.
-    progress: told how far DuckDB is where it prepares the store; measure: called with the name of each of its stages.
+    Otherwise write a store to the run directory, where a resumed run finds it, or to a temporary folder. Of several
+    ranks the first reads and writes the store, and all open it.
+    progress, measure: called by DuckDB while it prepares the store, with its progress and the name of each stage.
     """
-    if communicator.size > 1 and not is_store(source):
-        with ExitStack() as stack:
-            how: dict[str, Any] = {"data_dir": data_dir, "directory": directory, "tables": tables}
-            how |= {"progress": progress, "measure": measure}
-            first = communicator.is_first
-            yield stack.enter_context(  # without a name here for what is read: it is given back once it is written
-                shared_graph(
-                    stack.enter_context(open_source(source, features, config, **how)) if first else None,
-                    communicator,
-                    directory,
-                )
-            )
-        return
     if is_store(source):
         refuse_for_store(source, features, tables)
         yield check_directions(open_graph(source), directed=config.directed)
         return
+    with ExitStack() as stack:
+        reading = _read_or_store(source, features, config, data_dir, directory, tables, progress, measure)
+        # The graph gets no name here, so that the first of several ranks can free it once the store is written.
+        yield stack.enter_context(
+            share_graph(stack.enter_context(reading) if communicator.is_first else None, communicator, directory)
+        )
+
+
+@contextmanager
+def _read_or_store(
+    source: str,
+    features: Path | None,
+    config: Config,
+    data_dir: Path | None,
+    directory: RunDirectory | None,
+    tables: TableOptions,
+    progress: Progress,
+    measure: Measure,
+) -> Iterator[GraphStore]:
+    """Read a graph into memory, or into a store if it does not fit `config.memory`."""
     if config.memory is None:
         yield read_graph(source, features, data_dir=data_dir, directed=config.directed, tables=tables)
         return
@@ -103,28 +110,122 @@ def open_source(
         least = show_size(resident_memory() + LEAST_MEMORY + 10_000_000)
         raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
     path = find_graph_file(source)
-    is_table = path is not None and is_streamed(path)
-    if not is_table or (path is not None and reading_bytes(path, features) <= available):
-        more: dict[str, Any] = {"directed": config.directed, "memory_limit": available, "tables": tables}
-        graph = read_graph(source, features, data_dir=data_dir, **more)
-        if estimate_memory(graph, config) + graph_bytes(graph) <= config.memory - resident_memory():
-            found = [graph]
-            del graph
+    if path is None or not is_streamed(path) or reading_bytes(path, features) <= available:
+        found = [
+            read_graph(
+                source, features, data_dir=data_dir, directed=config.directed, memory_limit=available, tables=tables
+            )
+        ]
+        if fits_memory(found[0], config):
             yield found.pop()
             return
-        with scratch_folder(directory, STORE) as folder:
-            name = write_graph(graph, folder).directory
-            del graph
+        with scratch_folder(directory, _STORE) as folder:
+            write_graph(found.pop(), folder)
             return_freed_memory()
-            yield open_graph(name)
-        return
-    with scratch_folder(directory, STORE) as folder:
-        made_of = describe_source(source, features, 0, directed=config.directed, tables=tables)
-        if is_store(folder) and open_graph(folder).source == made_of:
             yield open_graph(folder)
-            return
-        more = {"data_dir": data_dir, "directed": config.directed, "tables": tables}
-        more |= {"progress": progress, "measure": measure}
-        write_store(source, folder, features, memory_bytes=available, **more)
-        return_freed_memory()
+        return
+    with scratch_folder(directory, _STORE) as folder:
+        described = describe_source(source, features, 0, directed=config.directed, tables=tables)
+        if not is_store(folder) or open_graph(folder).source != described:
+            write_store(
+                source,
+                folder,
+                features,
+                memory_bytes=available,
+                data_dir=data_dir,
+                directed=config.directed,
+                tables=tables,
+                progress=progress,
+                measure=measure,
+            )
+            return_freed_memory()
         yield open_graph(folder)
+
+
+def place_graph(graph: GraphStore, config: Config, communicator: Communicator) -> GraphStore:
+    """Load a stored graph into memory if one process trains and the limit allows it.
+
+    Raises ResourceError or InputError if the run is possible neither in memory nor from disk.
+    """
+    if graph.resident or communicator.size > 1:
+        return graph
+    if fits_memory(graph, config):
+        return graph.to_graph()
+    _refuse_gradient_through(config, "raise --memory, or leave it out")
+    fit_budget(StoredSizes.of(graph), config, choose_threads(config, graph.num_nodes, graph.num_edges), graph.name)
+    return graph
+
+
+def check_settings(graph: GraphStore, config: Config, communicator: Communicator) -> None:
+    """Raise InputError for settings that this graph or this number of ranks does not support."""
+    refuse_missing_weights(graph, config)
+    if communicator.size > 1:
+        _refuse_gradient_through(config, "leave torchrun or the option out")
+
+
+def _refuse_gradient_through(config: Config, remedy: str) -> None:
+    if config.align_gradient == "through":
+        raise InputError(f"--align-gradient through needs all patches in one process, in memory; {remedy}")
+
+
+@contextmanager
+def share_graph(
+    graph: GraphStore | None, communicator: Communicator, directory: RunDirectory | None
+) -> Iterator[GraphStore]:
+    """Give every rank the graph of the first one; several ranks read it from a store. A collective call.
+
+    graph: ignored on other ranks. The first rank writes a graph in memory to the run directory or a temporary folder.
+    """
+    if communicator.size == 1:
+        assert graph is not None
+        yield graph
+        return
+    if not communicator.is_first:
+        yield open_shared_store(Path(communicator.broadcast("folder", b"").decode()))
+        return
+    assert graph is not None
+    if graph.stored is not None:
+        communicator.broadcast("folder", str(graph.stored.directory.resolve()).encode())
+        yield graph
+        return
+    with scratch_folder(directory, _STORE) as folder:
+        stored = write_graph(graph.to_graph(), folder, source=as_source(graph.to_graph()))
+        stored.block_model = graph.block_model
+        del graph
+        return_freed_memory()
+        communicator.broadcast("folder", str(folder.resolve()).encode())
+        yield stored
+
+
+def open_shared_store(folder: Path) -> StoredGraph:
+    """Open a store that the first rank has written."""
+    if not is_store(folder):
+        raise InputError(
+            f"{folder}: the first rank wrote a store there, which is not seen here; "
+            f"give a --run-dir on a disk that all hosts share"
+        )
+    return open_graph(folder)
+
+
+@contextmanager
+def scratch_folder(directory: RunDirectory | None, name: str) -> Iterator[Path]:
+    """Yield a folder for large files: a subfolder of the run directory, or a temporary one that is deleted."""
+    if directory is not None:
+        yield directory.folder / name
+        return
+    folder = Path(tempfile.mkdtemp(prefix="l2g2g-store-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def shared_folder(communicator: Communicator, directory: RunDirectory | None, name: str) -> Iterator[Path]:
+    """Yield the `scratch_folder` of the first rank on all ranks. A collective call."""
+    if not communicator.is_first:
+        yield Path(communicator.broadcast("folder", b"").decode())
+        return
+    with scratch_folder(directory, name) as folder:
+        communicator.broadcast("folder", str(folder.resolve()).encode())
+        yield folder

@@ -25,9 +25,9 @@ from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
-from l2g2g.runs.candidate import Candidate, Candidates, Setting, count_features
-from l2g2g.runs.choices import Choice, SpectralVectors, choose_assembly, choose_vectors
-from l2g2g.runs.columns import Columns, fit_columns
+from l2g2g.runs.budget import check_memory
+from l2g2g.runs.candidate import Candidate, Candidates, Setting
+from l2g2g.runs.choices import Choice, choose_assembly, choose_candidate, choose_vectors
 from l2g2g.runs.direct import (
     DEGREE_COORDINATES,
     choose_width,
@@ -37,15 +37,14 @@ from l2g2g.runs.direct import (
     widen,
 )
 from l2g2g.runs.fitted import Start, remember
-from l2g2g.runs.memory import check_memory
 from l2g2g.runs.patches import RunPatches, find_patches
-from l2g2g.runs.preparation import passes_whole_graph
+from l2g2g.runs.preparation import count_features, needs_final_pass
 from l2g2g.runs.ranks import describe_memory, describe_messages, share_inputs
 from l2g2g.runs.resources import Stopwatch, describe_machine, note_seconds, prepare_torch
 from l2g2g.runs.run import Inspection, Run, patch_residuals
 from l2g2g.runs.run_directory import RunDirectory
 from l2g2g.runs.scoring import score_spectral
-from l2g2g.runs.trials import choose_candidate
+from l2g2g.runs.spectral import SpectralVectors, StructuralColumns, fit_columns
 from l2g2g.training.batches import Batches
 from l2g2g.training.checkpoint_writer import CheckpointWriter
 from l2g2g.training.heap import return_freed_memory, return_tables_at_once
@@ -110,7 +109,7 @@ def run_split(
         num_edges = 0 if validation is None else validation.num_edges
         width = choose_width(count_features(graph, communicator), num_edges, config) if config.most_direct else 0
         config = replace(config, direct_width=width)
-    columns = Columns(graph, config, communicator)
+    columns = StructuralColumns(graph, config, communicator)
     candidates = Candidates(split, patches, start, checkpoints, communicator, columns, clock)
     is_new = start is None and config.can_be_spectral
     if config.negative_sampling == "auto" and validation is None:
@@ -129,7 +128,7 @@ def run_split(
     setting = done.setting
     shard, patch_set = setting.shard, patches.patch_set
     # Vectors for these pairs must not have seen them; an evaluation has test pairs instead.
-    passes = passes_whole_graph(patch_set, setting.config)
+    passes = needs_final_pass(patch_set, setting.config)
     scored = split.validation if final_graph is not None and (validation is not None or not passes) else None
     inspection = Inspection()
     if keep or scored is not None:
@@ -266,9 +265,8 @@ class _Finished:
                 )
                 if spectral is not None and is_other:
                     config, communicator = setting.config, setting.shard.communicator
-                    how: dict[str, Any] = {"limited": config.memory is not None, "seed": config.seed}
-                    how["num_negative"] = spectral.width if spectral.is_signed else 0
-                    structure = fit_columns(graph, spectral.width, communicator, **how)
+                    num_negative = spectral.width if spectral.is_signed else 0
+                    structure = fit_columns(graph, spectral.width, config, communicator, num_negative)
                     self.trained = setting.hand_out(spectral.refitted(structure, config, communicator), self.trained)
                 self.whole = setting.make_pass(graph)
                 return_freed_memory()
@@ -319,7 +317,7 @@ def check_graph(graph: GraphStore, config: Config) -> None:
             "add --feature-scaling raw, or more columns"
         )
     if graph.resident:
-        check_memory(graph.to_graph(), config)
+        check_memory(graph, config)
 
 
 def _has_one_sign(graph: GraphStore) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from l2g2g.evaluation.links import evaluate_links, link_scores, score_pairs
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
-from l2g2g.runs.rank_split import held_out_rows, split_on_ranks
+from l2g2g.runs.ranks import held_out_rows, split_on_ranks
 from l2g2g.training.rows import rank_bounds
 
 from ..parallel.threads import run_ranks

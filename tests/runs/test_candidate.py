@@ -1,4 +1,4 @@
-"""Trials: one candidate has batches at a time, and a paused one goes on as if nothing had happened."""
+"""Candidates: one candidate has batches at a time, and a paused one goes on as if nothing had happened."""
 
 import weakref
 from dataclasses import replace
@@ -10,9 +10,9 @@ from l2g2g.config import make_config
 from l2g2g.graphs.splits import split_links
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.runs.candidate import Candidates
-from l2g2g.runs.columns import Columns
 from l2g2g.runs.patches import find_patches
 from l2g2g.runs.resources import Stopwatch
+from l2g2g.runs.spectral import StructuralColumns
 from l2g2g.runs.training import run_split
 
 SMALL = {"dim": 8, "hidden": 16, "patches": 3, "threads": 1}
@@ -47,7 +47,7 @@ def test_a_paused_training_goes_on_to_the_same_weights(planted, options):
     config = make_config(**{"method": "l2g2g", "epochs": 12, "structure": "none", **SMALL, **options})
     split, clock = split_links(planted), Stopwatch()
     patches = find_patches(split.train, config, clock)
-    candidates = Candidates(split, patches, None, None, LOCAL, Columns(split.train, config, LOCAL), clock)
+    candidates = Candidates(split, patches, None, None, LOCAL, StructuralColumns(split.train, config, LOCAL), clock)
     straight = candidates.begin(config).training
     straight.run()
     paused = candidates.begin(config)

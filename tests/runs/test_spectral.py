@@ -1,4 +1,4 @@
-"""Structural columns of a run: each width is found once, and what had not converged is told."""
+"""Structural columns of a run are computed once per width, and those that had not converged are counted."""
 
 import logging
 from functools import partial
@@ -7,7 +7,7 @@ from l2g2g.config import make_config
 from l2g2g.graphs.graph import Graph
 from l2g2g.models import structure
 from l2g2g.parallel.communicator import LOCAL
-from l2g2g.runs.columns import Columns
+from l2g2g.runs.spectral import StructuralColumns
 
 
 def path_graph(num_nodes):
@@ -17,15 +17,15 @@ def path_graph(num_nodes):
 
 def test_eigenvectors_that_have_not_converged_are_counted(caplog, monkeypatch):
     monkeypatch.setattr(structure, "leading_eigenvectors", partial(structure.leading_eigenvectors, max_passes=5))
-    columns = Columns(path_graph(3000), make_config("gae", "default", dim=64), LOCAL)
+    columns = StructuralColumns(path_graph(3000), make_config("gae", "default", dim=64), LOCAL)
     with caplog.at_level(logging.INFO):
         found = columns.for_spectral()
     assert found.num_dropped > 0
-    assert f"path: {found.num_dropped} wanted eigenvectors are left out" in caplog.text
+    assert f"path: {found.num_dropped} eigenvectors are left out" in caplog.text
 
 
 def test_a_width_is_found_once(caplog):
-    columns = Columns(path_graph(40), make_config("gae", "default", dim=4), LOCAL)
+    columns = StructuralColumns(path_graph(40), make_config("gae", "default", dim=4), LOCAL)
     with caplog.at_level(logging.INFO):
         assert columns.for_spectral() is columns.for_spectral()
     assert "left out" not in caplog.text

@@ -19,7 +19,7 @@ from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.store_writer import write_training_graph
 from l2g2g.graphs.write import write_embedding
 from l2g2g.patches.store import has_patches, open_patches
-from l2g2g.runs import candidate, sources, storage
+from l2g2g.runs import candidate, sources
 from l2g2g.runs import patches as run_patches
 from l2g2g.runs.budget import StoredSizes, fit_budget, show_size
 from l2g2g.runs.embed import embed_graph
@@ -38,7 +38,7 @@ def store(noisy, tmp_path):
 @pytest.fixture
 def from_disk(monkeypatch):
     """No graph fits the memory."""
-    monkeypatch.setattr(storage, "fits_memory", lambda *_: False)
+    monkeypatch.setattr(sources, "fits_memory", lambda *_: False)
 
 
 def run(arguments):
@@ -174,10 +174,10 @@ def test_a_weighted_loss_without_weights_is_refused_alike_everywhere(request, na
     config = make_config("l2g2g", preset, **SMALL, weighted_loss=True)
     limited = replace(config, memory=PLENTY)
     monkeypatch.setattr(run_patches, "cut_stored", lambda *_: pytest.fail("cut for nothing"))
-    sources = ((graph, config), (stored, config), (stored, limited))
-    calls = [partial(call, *source) for source in sources for call in (embed_graph, evaluate_graph)]
+    cases = ((graph, config), (stored, config), (stored, limited))
+    calls = [partial(call, *source) for source in cases for call in (embed_graph, evaluate_graph)]
     for fits in (True, False):
-        monkeypatch.setattr(storage, "fits_memory", lambda *_, fits=fits: fits)
+        monkeypatch.setattr(sources, "fits_memory", lambda *_, fits=fits: fits)
         for call in calls:
             with pytest.raises(InputError) as caught:
                 call()
@@ -190,7 +190,6 @@ def test_a_weighted_loss_without_weights_on_the_command_line(plain, tmp_path, mo
     edges = edge_list(plain, tmp_path / "edges.csv")
     store = str(write_graph(plain, tmp_path / "store").directory)
     options = ["--weighted-loss", *small_options(), *(["-o", str(tmp_path / "o.npy")] if command == "embed" else [])]
-    monkeypatch.setattr(sources, "estimate_memory", lambda *_: PLENTY)  # what is read goes to disk
     for arguments in ([str(edges)], [store], [store, "--memory", "100GB"], [str(edges), "--memory", "90GB"]):
         _, printed, error = run([command, *arguments, *options])
         assert (error.exit_code, printed) == (2, "")
@@ -285,7 +284,7 @@ def edge_list(graph, path):
 def test_an_edge_list_goes_through_a_store_that_is_gone_afterwards(plain, tmp_path, monkeypatch, from_disk):
     path = edge_list(plain, tmp_path / "edges.csv")
     monkeypatch.setattr(store_writer, "_EDGE_FACTOR", 10**12)
-    monkeypatch.setattr(storage.tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     output = tmp_path / "out.csv"
     command = ["embed", str(path), "-o", str(output), "--memory", "100GB", *small_options()]
@@ -370,7 +369,7 @@ def test_patches_that_turn_out_too_large_are_cut_again(store, from_disk, monkeyp
 @pytest.mark.parametrize("limited", [True, False])
 def test_evaluate_a_store_on_the_command_line(noisy, tmp_path, monkeypatch, limited):
     stored = write_graph(noisy, tmp_path / "store")
-    monkeypatch.setattr(storage, "fits_memory", lambda *_: not limited)
+    monkeypatch.setattr(sources, "fits_memory", lambda *_: not limited)
     options = [*small_options(), "--json", "--method", "l2g2g", "--method", "gae+l2g", "--seed", "1"]
     code, printed, error = run(["evaluate", str(stored.directory), "--memory", "100GB", *options])
     assert code == 0, error
@@ -388,7 +387,7 @@ def test_evaluation_within_a_limit_is_that_without(noisy, tmp_path, monkeypatch)
     rows = []
     for limited in (True, False):
         stored = write_graph(noisy, tmp_path / f"store-{limited}")
-        monkeypatch.setattr(storage, "fits_memory", lambda *_, limited=limited: not limited)
+        monkeypatch.setattr(sources, "fits_memory", lambda *_, limited=limited: not limited)
         rows.append(evaluate_graph(stored, make_config(**SMALL, memory=PLENTY))[0])
     assert rows[0]["auc"] == pytest.approx(rows[1]["auc"], abs=1e-4)
     assert rows[0]["num_patches"] == rows[1]["num_patches"]
@@ -402,7 +401,7 @@ def test_all_measures_of_a_store_are_those_of_memory(noisy, tmp_path, monkeypatc
     rows = []
     for limited in (True, False):
         stored = write_graph(labelled, tmp_path / f"store-{limited}")
-        monkeypatch.setattr(storage, "fits_memory", lambda *_, limited=limited: not limited)
+        monkeypatch.setattr(sources, "fits_memory", lambda *_, limited=limited: not limited)
         config = make_config(**SMALL, memory=PLENTY)
         rows.append(evaluate_graph(stored, config, protocol=protocol, measures="all")[0])
     for name in ("auc", "ap", "mrr", "hits@10", "probe_accuracy"):
