@@ -38,7 +38,7 @@ def test_packed_files_are_refused_before_they_are_unpacked(tmp_path, codec):
     bomb = pa.table({"id": np.arange(1_000_000), "x": np.zeros(1_000_000)})
     pyarrow.feather.write_feather(bomb, str(tmp_path / "t.feather"), compression=codec)
     before = pa.total_allocated_bytes()
-    with pytest.raises(InputError, match=r"is packed; .* \.parquet"):
+    with pytest.raises(InputError, match=r"is compressed; .* \.parquet"):
         read_arrow(tmp_path / "t.feather")
     assert pa.total_allocated_bytes() - before < 1_000_000
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.archives import decoded_size
-from l2g2g.graphs.arrow_tables import read_parquet
+from l2g2g.graphs.arrow_tables import open_parquet
 from l2g2g.graphs.node_columns import read_embedding
 from l2g2g.graphs.read import read_graph
 
@@ -145,7 +145,7 @@ def test_parquet_bombs_are_refused_before_they_are_unpacked(tmp_path, kind):
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     with pytest.raises(ResourceError, match="unpacks to at least"):
-        read_parquet(path, 50_000_000)
+        open_parquet(path, 50_000_000).read()
     assert pool.bytes_allocated() - before < 50_000_000
 
 

@@ -1,4 +1,4 @@
-"""Opening files safely: NumPy archives and compressed bytes, with every failure turned into one clear line."""
+"""Open files safely: NumPy archives, compressed bytes, Parquet footers; a failure becomes one clear error line."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ import pyarrow as pa
 
 from l2g2g.errors import InputError, ResourceError, first_line
 
-# Deflate cannot do better than this, so a file smaller than the limit by this factor needs no check.
-_LARGEST_DEFLATE_RATIO = 1032
-_TEXT_PARTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")  # not .txt, which is rather a note about the others
-_MAGIC = b"PAR1"
-_DEEPEST = 30
-# Places of the fields that matter, in Parquet's Thrift definition.
+_MAX_DEFLATE_RATIO = 1032  # a file smaller than the limit by this factor needs no check
+_TEXT_PARTS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")  # .txt files in a folder are notes, not parts
+# Field numbers in the Thrift definition of a Parquet footer.
 _ROW_GROUPS, _COLUMNS, _CHUNK, _NUM_VALUES, _NUM_BYTES = 4, 1, 3, 5, 6
-_LEAST_WIDTH = 4  # bytes of a value in memory; equal values take next to nothing in the file
+_MIN_VALUE_BYTES = 4  # in memory; repeated values take next to nothing in the file
+_MAX_DEPTH = 30
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into an error that names the file."""
+    """Turn any failure to read a file into an error that names the file."""
     try:
         yield
     except (InputError, ResourceError):
@@ -49,7 +47,7 @@ def reading(path: Path) -> Iterator[None]:
         OSError,
         EOFError,
         ValueError,  # includes pa.ArrowInvalid and UnicodeDecodeError
-        TypeError,  # a header of an array that is no header
+        TypeError,  # a damaged .npy header
         OverflowError,
         KeyError,
         SyntaxError,  # a damaged .npy header is parsed as Python literals
@@ -66,32 +64,32 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: damaged or cut off ({first_line(error)}); write or fetch it again") from error
 
 
-def load_arrays(path: Path, passed_over: Collection[str] = ()) -> dict[str, np.ndarray]:
-    """All arrays of an .npz (by key) or of an .npy (under the key "array"); pickles are refused.
+def load_arrays(path: Path, optional: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """Load all arrays of an .npz (by key) or of an .npy (under the key "array"); refuse pickles.
 
-    passed_over: keys that are left aside where they hold pickled objects, which then stay unread.
+    optional: keys that are skipped where they hold pickled objects.
     """
     # Opened here, because NumPy leaves the file open when it is damaged.
     with reading(path), path.open("rb") as file, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*created on Python 2")  # read all the same
+        warnings.filterwarnings("ignore", message=".*created on Python 2")
         magic = file.read(6)
-        if magic and not magic.startswith((b"\x93NUMPY", b"PK", b"\x80")):  # the last is how a pickle begins
+        if magic and not magic.startswith((b"\x93NUMPY", b"PK", b"\x80")):  # \x80 begins a pickle
             raise InputError(f"{path}: is neither an .npy nor an .npz file; write or fetch it again")
         file.seek(0)
         loaded = np.load(file, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"array": native(loaded)}
         with loaded:
-            keys = [key for key in loaded.files if key not in passed_over or not _is_pickled(loaded, key)]
+            keys = [key for key in loaded.files if key not in optional or not _is_pickled(loaded, key)]
             arrays = {key: loaded[key] for key in keys}
             for key, array in arrays.items():
-                if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is none
-                    raise InputError(f"{path}: {key} is no array; write or fetch it again")
+                if not isinstance(array, np.ndarray):  # NumPy returns the bytes of any other member
+                    raise InputError(f"{path}: {key} is not an array; write or fetch it again")
             return {key: native(array) for key, array in arrays.items()}
 
 
 def plain_npy_shape(path: Path, kinds: str) -> tuple[int, ...] | None:
-    """The shape of an .npy file of numbers of these kinds; None where it is anything else, or damaged."""
+    """Return the shape of an .npy file whose dtype has one of these kinds; None for any other or damaged file."""
     with suppress(OSError, ValueError, TypeError, EOFError, SyntaxError, tokenize.TokenError), path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -100,18 +98,18 @@ def plain_npy_shape(path: Path, kinds: str) -> tuple[int, ...] | None:
 
 
 def read_npy_rows(path: Path, low: int, high: int) -> np.ndarray:
-    """The rows low:high of an .npy file in memory of their own: pages of the file are given back at once."""
+    """Read the rows low:high of an .npy file into an array of their own, so that mapped pages are released at once."""
     with reading(path):
         return native(np.array(np.load(path, mmap_mode="r", allow_pickle=False)[low:high]))
 
 
 def native(array: np.ndarray) -> np.ndarray:
-    """The same array with the bytes of its numbers in the order of this machine, as others want them."""
+    """Return the array in the byte order of this machine."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
-    """Whether an array holds Python objects, by its header alone."""
+    """Return True if the header of an array says that it holds Python objects."""
     assert archive.zip is not None  # the archive is open
     with archive.zip.open(f"{key}.npy") as stream:
         version = np.lib.format.read_magic(stream)
@@ -121,49 +119,47 @@ def _is_pickled(archive: np.lib.npyio.NpzFile, key: str) -> bool:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
-    """A file opened to be read piece by piece, decompressed where its name ends in .gz."""
+    """Open a file for reading, decompressed where its name ends in .gz."""
     with reading(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
         yield stream
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """The Parquet files of a folder in the order of their names, without those that begin with _ or a dot.
+    """List the Parquet files of a folder by name, without those that begin with _ or a dot.
 
-    A folder in it whose name ends like a file, as Spark writes a table, stands for the files that it holds.
+    A subfolder whose name ends like a file, as Spark writes a table, stands for the files in it.
     """
     return _parts(folder, (".parquet",))
 
 
 def text_parts(folder: Path) -> list[Path]:
-    """The .csv and .tsv files of a folder, packed by gzip or not, found as `parquet_parts` finds its own."""
+    """List the .csv and .tsv files of a folder, also compressed by gzip, in the same way."""
     return _parts(folder, _TEXT_PARTS)
 
 
 def parts_of(path: Path) -> list[Path]:
-    """The files of a table: of a folder its parts, otherwise the file itself."""
+    """List the files of a table: the parts of a folder, otherwise the file itself."""
     return (parquet_parts(path) or text_parts(path)) if path.is_dir() else [path]
 
 
-def _parts(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    found = _named(folder, endings)
-    return [part for path in found for part in (_named(path, endings) if path.is_dir() else [path])]
-
-
-def _named(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+def _parts(folder: Path, endings: tuple[str, ...], *, nested: bool = True) -> list[Path]:
     with reading(folder):
         found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(endings))
-    return [path for path in found if not path.name.startswith(("_", "."))]
+    found = [path for path in found if not path.name.startswith(("_", "."))]
+    return [
+        part for path in found for part in (_parts(path, endings, nested=False) if nested and path.is_dir() else [path])
+    ]
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether this is a Parquet file, by its ending, or a folder of them."""
+    """Return True for a file that ends in .parquet, or a folder of such files."""
     return bool(parquet_parts(path)) if path.is_dir() else path.suffix.lower() == ".parquet"
 
 
 def check_unpacked_size(path: Path, memory_limit: int | None = None) -> None:
     """Refuse a compressed file that would unpack to more than memory_limit bytes, before unpacking it.
 
-    Without a limit the memory that the machine has free is the limit.
+    memory_limit: the free memory of the machine where it is None.
     """
     memory_limit = _free_memory() if memory_limit is None else memory_limit
     with reading(path):
@@ -182,12 +178,12 @@ def refuse_size(path: Path, num_bytes: int, memory_limit: int | None) -> None:
 
 
 def _unpacked_size(path: Path, limit: int) -> int:
-    """Bytes after unpacking; for .gz the count stops soon after the limit."""
+    """Return the number of bytes after unpacking; for .gz the count stops soon after the limit."""
     suffix = path.suffix.lower()
     if suffix == ".npz" and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return sum(member.file_size for member in archive.infolist())
-    if suffix == ".gz" and path.stat().st_size * _LARGEST_DEFLATE_RATIO > limit:
+    if suffix == ".gz" and path.stat().st_size * _MAX_DEFLATE_RATIO > limit:
         num_bytes = 0
         with gzip.open(path) as stream:
             while num_bytes <= limit and (block := stream.read(1 << 20)):
@@ -208,13 +204,16 @@ def _free_memory() -> int:
 
 
 def decoded_size(path: Path) -> int:
-    """Least number of bytes that the columns take in memory; raises ValueError where the footer makes no sense."""
+    """Return a lower bound of the bytes that the columns of a Parquet file take in memory, from its footer alone.
+
+    PyArrow offers these numbers too, but a damaged footer ends its process. Raises ValueError for a damaged footer.
+    """
     with path.open("rb") as file:
         end = file.seek(0, 2)
         file.seek(max(0, end - 8))
         tail = file.read(8)
         length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != _MAGIC or length + 8 > end:
+        if tail[4:] != b"PAR1" or length + 8 > end:
             raise ValueError("no Parquet footer at its end")
         file.seek(end - 8 - length)
         footer = _Reader(file.read(length)).struct()
@@ -225,7 +224,7 @@ def decoded_size(path: Path) -> int:
             values, size = (chunk.get(_NUM_VALUES), chunk.get(_NUM_BYTES)) if isinstance(chunk, dict) else (None, None)
             if not isinstance(values, int) or not isinstance(size, int) or min(values, size) < 0:
                 raise ValueError("its footer has a column without sizes")
-            total += max(_LEAST_WIDTH * values, size)
+            total += max(_MIN_VALUE_BYTES * values, size)
     return total
 
 
@@ -234,7 +233,7 @@ def _list(value: Any) -> list[Any]:
 
 
 class _Reader:
-    """Thrift's compact protocol: structs as {field: value}, everything that is no number, list or struct as None."""
+    """Reads Thrift's compact protocol: structs as {field: value}, None for what is no number, list or struct."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.place = data, 0
@@ -264,7 +263,7 @@ class _Reader:
         self.place += count
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise ValueError("its footer is nested too deeply")
         found: dict[int, Any] = {}
         field = 0

@@ -22,47 +22,32 @@ Item = TypeVar("Item")
 Stream = Callable[[], Iterator[Item]]
 Columns = list[pa.ChunkedArray]
 ARROW_ENDINGS = (".arrow", ".feather")
-_MAGIC = b"ARROW1"
 _HEADER, _COMPRESSION = 2, 3  # fields of a message and of a record batch, in the order of the format's schema
 _BUFFER_BYTES = 1 << 24  # of all columns together
 
 
 def kept(stream: Stream[Item]) -> Stream[Item]:
-    """The same stream, each item read once, on first use, and in memory from then on.
+    """Return the same stream, read once, on first use, and in memory from then on.
 
     Example:
         >>> numbers = kept(lambda: map(int, "123"))
-        >>> next(numbers()), list(numbers()), list(numbers())
-        (1, [1, 2, 3], [1, 2, 3])
+        >>> next(numbers()), list(numbers())
+        (1, [1, 2, 3])
     """
-    items: list[Item] = []
-    rest: Iterator[Item] | None = None
-    source: Stream[Item] | None = stream  # None once everything is kept: what it holds is given back
+    items: list[Item] | None = None
 
     def one_pass() -> Iterator[Item]:
-        nonlocal rest, source
-        place = 0
-        while place < len(items) or source is not None:
-            if place == len(items):
-                assert source is not None
-                rest = source() if rest is None else rest
-                try:
-                    items.append(next(rest))
-                except StopIteration:
-                    rest = source = None
-                    return
-                except BaseException:  # a generator that failed would end as if it were complete
-                    items.clear()
-                    rest = None
-                    raise
-            yield items[place]
-            place += 1
+        nonlocal items, stream
+        if items is None:
+            items = list(stream())
+            stream = lambda: iter(())  # noqa: E731  # releases what the stream holds
+        return iter(items)
 
     return one_pass
 
 
 def collected(stream: Stream[Columns]) -> Stream[Columns]:
-    """A stream of one batch, in memory from its first pass on: the columns of all batches, none of them copied."""
+    """Return a stream of one batch that stays in memory: the columns of all batches joined without a copy."""
     return kept(partial(_joined, stream))
 
 
@@ -76,57 +61,57 @@ def _joined(stream: Stream[Columns]) -> Iterator[Columns]:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether values of this type are lists, of one length or of any."""
+    """Return True for a type of lists, of fixed or variable length."""
     return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of this type are text."""
+    """Return True for a type of text."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def is_numeric(kind: pa.DataType) -> bool:
-    """Whether values of this type are numbers; false and true count as 0 and 1."""
-    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+def is_numeric(kind: pa.DataType, *, bools: bool = True) -> bool:
+    """Return True for a type of numbers; booleans count as 0 and 1 unless bools is False."""
+    return pa.types.is_floating(kind) or pa.types.is_integer(kind) or (bools and pa.types.is_boolean(kind))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values where they lie in a dictionary, otherwise the type itself."""
+    """Return the value type of a dictionary type, and any other type as it is."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def unpacked(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of which every row has its own value, also where it is a dictionary."""
+    """Return the column with dictionaries replaced by their values."""
     kind = plain_type(column.type)
     return column if kind is column.type else column.cast(kind)
 
 
 def write_arrow(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write tables of one schema, one after the other, unpacked, so that others can map them into memory."""
+    """Write tables of one schema to an Arrow file, uncompressed, so that readers can map it into memory."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for table in tables:
             writer.write_table(table)
 
 
 def read_arrow(path: Path) -> pa.Table:
-    """Read a table of numbers, text and lists of numbers, from a file or a stream of Arrow.
+    """Read numbers, text and lists of numbers from an Arrow file or stream, and validate everything.
 
-    A packed one is refused: nothing says beforehand how much memory it takes. Everything in the file is checked before
-    it is used.
+    Refuse a compressed file, because nothing tells beforehand how much memory it takes.
     """
     with reading(path):
         with pa.OSFile(str(path), "rb") as file:
             content = file.read_buffer()
-        # A file is a stream with a mark before it and a table of contents after it; only the stream is trusted.
-        stream = content.slice(8) if content[: len(_MAGIC)].to_pybytes() == _MAGIC else content
+        # A file is a stream between a mark and a table of contents; only the stream is trusted.
+        stream = content.slice(8) if content[:6].to_pybytes() == b"ARROW1" else content
         for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
             if message.type == "record batch" and _is_packed(message.metadata.to_pybytes()):
                 raise InputError(
-                    f"{path}: is packed; write it without compression (compression='uncompressed'), or as .parquet"
+                    f"{path}: is compressed; write it without compression (compression='uncompressed'), or as .parquet"
                 )
         reader = pa.ipc.open_stream(pa.BufferReader(stream))
         for field in reader.schema:
-            if not _is_plain(field.type):
+            kind = field.type.value_type if is_list(field.type) else field.type
+            if not (is_numeric(kind) or is_text(kind)) or (kind != field.type and not is_numeric(kind, bools=False)):
                 raise InputError(
                     f"{path}: column {field.name!r} holds {field.type}; use numbers, text or lists of numbers"
                 )
@@ -135,15 +120,8 @@ def read_arrow(path: Path) -> pa.Table:
         return table
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    """Whether values lie in the file as they are, so that it is as large as they are."""
-    if is_list(kind):
-        return is_numeric(kind.value_type) and not pa.types.is_boolean(kind.value_type)
-    return is_text(kind) or is_numeric(kind)
-
-
 def _is_packed(message: bytes) -> bool:
-    """Whether a record batch names a compression. message: its head, a flatbuffer."""
+    """Return True if the header of a record batch, a flatbuffer, names a compression."""
     root = struct.unpack_from("<I", message, 0)[0]
     place = root + _offset(message, root, _HEADER)
     batch = place + struct.unpack_from("<I", message, place)[0]
@@ -151,7 +129,7 @@ def _is_packed(message: bytes) -> bool:
 
 
 def _offset(message: bytes, table: int, field: int) -> int:
-    """Where a field of a flatbuffer's table lies, counted from the table; 0 where it is left out."""
+    """Return the offset of a field in a flatbuffer's table; 0 where the field is absent."""
     fields = table - struct.unpack_from("<i", message, table)[0]
     size = struct.unpack_from("<H", message, fields)[0]
     place = 4 + 2 * field
@@ -160,15 +138,11 @@ def _offset(message: bytes, table: int, field: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
-    """A Parquet file, or the parts of a folder, of numbers, text and lists of numbers, opened to be read in batches.
+    """A Parquet file, or the parts of a folder, of numbers, text and lists of numbers.
 
     Attributes:
-        path: The file or folder.
-        parts: The files in order.
-        schema: Names and types of its columns; text is a dictionary until it is unpacked.
-        num_rows: Number of rows.
-        num_bytes: Least number of bytes that the columns take in memory.
-        texts: Names of the columns that are read as dictionaries.
+        num_bytes: Lower bound of the bytes that the columns take in memory.
+        texts: Columns of text, which are read as dictionaries and then unpacked.
     """
 
     path: Path
@@ -179,7 +153,7 @@ class ParquetTable:
     texts: list[str]
 
     def batches(self, num_rows: int, memory_limit: int | None = None) -> Iterator[pa.Table]:
-        """All rows, so many at a time, page by page: a part of a column may be as large as the file.
+        """Yield num_rows rows at a time, read page by page, because a column chunk may be as large as the file.
 
         memory_limit: bytes of text that a batch may hold; by default the free memory of the machine.
         """
@@ -187,10 +161,10 @@ class ParquetTable:
             with self._opened(part) as file:
                 for batch in file.iter_batches(batch_size=num_rows):
                     if batch.num_rows:
-                        yield self._in_full(pa.Table.from_batches([batch]), memory_limit)
+                        yield self._unpacked(pa.Table.from_batches([batch]), memory_limit)
 
     def read(self, memory_limit: int | None = None) -> pa.Table:
-        """All rows at once: column by column, which takes less memory than to join batches.
+        """Read all rows, column by column, which takes less memory than joining batches.
 
         memory_limit: bytes that the table may take; by default the free memory of the machine.
         """
@@ -198,7 +172,7 @@ class ParquetTable:
         tables = []
         for part in self.parts:
             with self._opened(part) as file:
-                tables.append(self._in_full(file.read(), memory_limit))
+                tables.append(self._unpacked(file.read(), memory_limit))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
     @contextmanager
@@ -210,17 +184,12 @@ class ParquetTable:
         ):
             yield file
 
-    def _in_full(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
-        """The table, checked, with dictionaries of text expanded, which may take far more memory than they did."""
-        table.validate(full=True)  # text that is no text, places that are none
-        packed = [pa.types.is_dictionary(column.type) for column in table.columns]
-        num_bytes = sum(_text_size(column) for column, it_is in zip(table.columns, packed, strict=True) if it_is)
-        refuse_size(self.path, num_bytes, memory_limit)
-        columns = [
-            column.cast(column.type.value_type) if it_is else column
-            for column, it_is in zip(table.columns, packed, strict=True)
-        ]
-        return pa.table(columns, names=table.column_names)
+    def _unpacked(self, table: pa.Table, memory_limit: int | None) -> pa.Table:
+        """Validate a table and unpack its dictionaries of text, which may take far more memory than they did."""
+        table.validate(full=True)
+        packed = [column for column in table.columns if pa.types.is_dictionary(column.type)]
+        refuse_size(self.path, sum(map(_text_size, packed)), memory_limit)
+        return pa.table([unpacked(column) for column in table.columns], names=table.column_names)
 
 
 def open_parquet(path: Path) -> ParquetTable:
@@ -232,9 +201,10 @@ def open_parquet(path: Path) -> ParquetTable:
         raise InputError(f"{path}: no Parquet files in this folder; give a folder of .parquet parts, or a file")
     for part in parts[1:]:
         if not part.schema.equals(parts[0].schema):
+            shown = [", ".join(f"{each.name} {each.type}" for each in one.schema) for one in (part, parts[0])]
             raise InputError(
-                f"{part.path}: its columns are not those of {parts[0].path.name} ({_show(part.schema)} instead of "
-                f"{_show(parts[0].schema)}); write all parts with the same columns and types"
+                f"{part.path}: its columns are not those of {parts[0].path.name} ({shown[0]} instead of {shown[1]}); "
+                f"write all parts with the same columns and types"
             )
     num_rows, num_bytes = (sum(getattr(part, name) for part in parts) for name in ("num_rows", "num_bytes"))
     return ParquetTable(path, [part.path for part in parts], parts[0].schema, num_rows, num_bytes, parts[0].texts)
@@ -242,24 +212,15 @@ def open_parquet(path: Path) -> ParquetTable:
 
 def _open_part(path: Path) -> ParquetTable:
     with reading(path):
-        num_bytes = decoded_size(path)  # refuses a damaged footer, which PyArrow might not survive
+        num_bytes = decoded_size(path)  # refuses a damaged footer
         texts = _text_columns(pq.read_schema(path), path)
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            schema = file.schema_arrow.remove_metadata()  # what wrote it may differ from part to part
+            schema = file.schema_arrow.remove_metadata()  # parts may have different writers
             return ParquetTable(path, [path], schema, file.metadata.num_rows, num_bytes, texts)
 
 
-def _show(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
-
-
-def read_parquet(path: Path, memory_limit: int | None = None) -> pa.Table:
-    """The whole table of a Parquet file, refused where it is larger than it may be."""
-    return open_parquet(path).read(memory_limit)
-
-
 def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
-    """Names of the columns of text; a column that is neither numbers, text nor lists of numbers is refused."""
+    """List the text columns; refuse columns other than numbers, text and lists of numbers."""
     for field in schema:
         plain = field.type.value_type if is_list(field.type) else plain_type(field.type)
         if pa.types.is_nested(plain) or pa.types.is_binary(plain) or (is_list(field.type) and is_text(plain)):
@@ -268,7 +229,7 @@ def _text_columns(schema: pa.Schema, path: Path) -> list[str]:
 
 
 def _text_size(column: pa.ChunkedArray) -> int:
-    """Bytes of a column of dictionaries once every row has its own value."""
+    """Return the bytes of a dictionary column once it is unpacked."""
     total = 8 * len(column)
     for chunk in column.chunks:
         if is_text(chunk.dictionary.type):
@@ -278,11 +239,15 @@ def _text_size(column: pa.ChunkedArray) -> int:
 
 
 def as_arrow_table(table: Any, source_name: str) -> pa.Table:
-    """A pandas DataFrame, an Arrow table or any object with the Arrow C stream interface as an Arrow table."""
+    """Convert a pandas DataFrame or any object with the Arrow C stream interface to an Arrow table."""
     if isinstance(table, pa.Table):
         return table
     if is_pandas(table):
-        return _from_pandas(table, source_name)
+        try:
+            columns = [_from_series(table.iloc[:, index]) for index in range(table.shape[1])]
+        except pa.ArrowException as error:
+            raise InputError(f"{source_name}: {error}; use integers or text as ids and numbers as weights") from error
+        return pa.table(columns, names=[str(title) for title in table.columns])
     try:
         found = pa.table(table)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -293,35 +258,27 @@ def as_arrow_table(table: Any, source_name: str) -> pa.Table:
     return pa.table(columns, names=found.column_names)
 
 
-def _from_pandas(frame: Any, source_name: str) -> pa.Table:
-    try:
-        columns = [_from_series(frame.iloc[:, index]) for index in range(frame.shape[1])]
-    except pa.ArrowException as error:
-        raise InputError(f"{source_name}: {error}; use integers or text as ids and numbers as weights") from error
-    return pa.table(columns, names=[str(title) for title in frame.columns])
-
-
 def _from_series(series: Any) -> pa.Array:
     try:
         return pa.Array.from_pandas(series)
-    except pa.ArrowException:  # integers and text in one column: all are names
+    except pa.ArrowException:  # a column of integers and text becomes text
         return pa.Array.from_pandas(series.where(series.isna(), series.map(str)))
 
 
 def column_from_values(values: list[Any]) -> pa.Array:
-    """A column of Python's or NumPy's values."""
+    """Convert Python or NumPy values to a column."""
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError):  # integers and text in one column, or beyond 64 bits: all are names
+    except (pa.ArrowException, OverflowError):  # integers beside text, or beyond 64 bits, become text
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def is_edge_table(source: object) -> bool:
-    """Whether this is a pandas DataFrame, an Arrow table or a table of another library that Arrow can read."""
+    """Return True for a pandas DataFrame or any table that Arrow can read."""
     return is_pandas(source) or hasattr(source, "__arrow_c_stream__")
 
 
 def is_pandas(source: object) -> bool:
-    """Whether this is a pandas DataFrame, found out without importing pandas."""
+    """Return True for a pandas DataFrame, without importing pandas."""
     return (type(source).__module__.split(".")[0], type(source).__name__) == ("pandas", "DataFrame")

@@ -44,7 +44,7 @@ def read_npz_graph(path: Path, name: str | None = None, *, directed: bool = Fals
     `scipy.sparse.save_npz` is read as an adjacency matrix. The published citation graphs hold names as pickled objects
     besides; those are passed over.
     """
-    arrays = load_arrays(path, passed_over=_NAMES)
+    arrays = load_arrays(path, optional=_NAMES)
     if "adj_indptr" in arrays:
         adjacency = csr_from_arrays(arrays, path, "adj_")
     elif "format" in arrays:

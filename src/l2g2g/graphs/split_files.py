@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from l2g2g.errors import InputError
 from l2g2g.graphs.archives import reading
 from l2g2g.graphs.array_writer import force_to_disk, move_into_place
-from l2g2g.graphs.arrow_tables import read_parquet
+from l2g2g.graphs.arrow_tables import open_parquet
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.node_ids import find_rows, name_row, plain_ids, quoted
@@ -258,7 +258,7 @@ def _read_table(path: Path, known: np.ndarray, name: str, *, memory_limit: int |
     if not path.is_file():
         reason = "no such file" if path.parent.is_dir() else f"no such folder as {path.parent}"
         raise InputError(f"{path}: {reason}; a split has {TRAIN}, {VALIDATION} and {TEST} (l2g2g split)")
-    table = read_parquet(path, memory_limit)
+    table = open_parquet(path).read(memory_limit)
     for column in ("source", "target", "label"):
         if table.column_names.count(column) != 1:
             raise InputError(f"{path}: no column {column!r} but {table.column_names}; {_REMEDY}")

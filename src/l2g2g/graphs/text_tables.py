@@ -1,4 +1,4 @@
-"""Tables in text files of any common dialect, block by block: delimiter, comments, and the line of every row."""
+"""Tables in text files of any common dialect, read in blocks: delimiter, comments, and the line number of every row."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from l2g2g.graphs.arrow_tables import Columns, Stream, kept
 
 TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 NUMBER = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-# Arrow reads 007, -0 and 0x1F as integers too. Found anywhere, also in a name or a weight, the ids need a closer look.
+# Arrow also reads 007, -0 and 0x1F as integers; where a block holds such text, its ids are read as text first.
 _PERHAPS_NOT_CANONICAL = re.compile(rb"0(?<![0-9.]0)(?:[0-9xX]|(?<=-0))")
 _NUM_SAMPLE_LINES = 50
-_MOST_COLUMNS = 30_000  # each takes several kilobytes while it is parsed
+_MAX_COLUMNS = 30_000  # each takes several kilobytes while it is parsed
 _BLOCK_BYTES = 1 << 24  # about so much of a file is one block
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def is_text_file(path: Path) -> bool:
-    """Whether the name ends like a text table, packed or not; a folder is none."""
+    """Return True if the file name ends like a text table, compressed or not."""
     if path.is_dir():
         return False
     endings = [suffix.lower() for suffix in path.suffixes]
@@ -41,12 +41,12 @@ def is_text_file(path: Path) -> bool:
 
 
 def is_text_table(path: Path) -> bool:
-    """Whether this is a text table, by its ending, or a folder of such parts."""
+    """Return True for a text table, by its ending, or a folder of such parts."""
     return bool(text_parts(path)) if path.is_dir() else is_text_file(path)
 
 
 class _Lines(NamedTuple):
-    """Whole lines of one file that hold data. begins: whether the first of the file is among them."""
+    """Whole lines with data of one file. begins: True if they include its first line."""
 
     part: Path
     begins: bool
@@ -55,15 +55,13 @@ class _Lines(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A text file, or the parts of a folder, as a stream of blocks, the delimiter known.
+    """A text file, or the parts of a folder, as a stream of blocks.
 
     Attributes:
-        path: The file or folder.
-        parts: The files in order.
         delimiter: One character; a blank stands for any run of blanks and tabs.
-        sample: Cells of the first lines of the first part that has some.
-        contents: Blocks of lines; a pass may read the files anew.
-        places: Of the columns that are read, in this order.
+        sample: Cells of the first lines of the first part that is not empty.
+        contents: Blocks of lines; each pass may read the files again.
+        places: Numbers of the columns to read, in this order.
     """
 
     path: Path
@@ -80,33 +78,31 @@ class TextTable:
 
     @property
     def first_row(self) -> list[str]:
-        """Cells of the first line, of the columns that are read."""
+        """Cells of the first line in the columns to read."""
         return [self.titles[place] for place in self.places]
 
     @property
     def num_columns(self) -> int:
-        """Columns that are read."""
+        """Number of columns to read."""
         return len(self.places)
 
     def of_columns(self, places: tuple[int, ...]) -> TextTable:
-        """The same file, of which only these columns are read."""
+        """Return the same file with other columns to read."""
         return replace(self, places=places)
 
     @cached_property
     def quoted(self) -> bool:
-        """Whether the file protects cells by quotes: then blanks around text count."""
+        """True if the file has quotes: then blanks around text count."""
         return any(b'"' in lines.content for lines in self.contents())
 
     @cached_property
     def first_rows(self) -> dict[Path, list[str]]:
-        """Cells of the first line of every part that has lines."""
-        found = ((part, next((line for line in _lines(part) if _holds_data(line)), None)) for part in self.parts)
-        return {
-            part: _split(_decoded(line, part).strip(" "), self.delimiter) for part, line in found if line is not None
-        }
+        """Cells of the first line of every part that is not empty."""
+        found = ((part, next(filter(_holds_data, _lines(part)), None)) for part in self.parts)
+        return {part: _cells(line, part, self.delimiter) for part, line in found if line is not None}
 
     def name_row(self, row: int, *, skip_first: bool) -> str:
-        """What errors call a row, found by reading the file again. skip_first: whether parts begin with a header."""
+        """Name a row in errors by its line, found by reading the file again. skip_first: parts begin with a header."""
         for part in self.parts:
             lines = (number for number, line in enumerate(_lines(part), start=1) if _holds_data(line))
             for number in islice(lines, int(skip_first), None):
@@ -116,16 +112,16 @@ class TextTable:
         raise AssertionError("the row was read from these files")  # pragma: no cover
 
     def blocks(self) -> Iterator[TextBlock]:
-        """The blocks in order, none of them empty."""
+        """Yield the blocks in order."""
         for part, begins, content in self.contents():
             if self.delimiter == " ":
                 content = _single_blanks(content)
             yield TextBlock(part, begins, content, self.delimiter, len(self.titles), self.places)
 
     def texts(self, *, skip_first: bool, trim: bool = False) -> Iterator[Columns]:
-        """All columns that are read as text, block by block. skip_first: whether parts begin with a header.
+        """Yield the columns as text, block by block. skip_first: parts begin with a header.
 
-        trim: without the blanks around it, unless quotes protect them; around a number they never count.
+        trim: remove blanks around cells; in a file with quotes only around numbers.
         """
         for block in self.blocks():
             columns = block.texts(skip_first=skip_first)
@@ -133,20 +129,18 @@ class TextTable:
             yield [trimmer(column) for column in columns] if trim else columns
 
     def edge_columns(self, *, skip_first: bool) -> Iterator[Columns]:
-        """Two columns of canonical integers and perhaps one of weights, block by block; see `TextBlock`."""
+        """Yield two columns of integers and perhaps one of weights, block by block; see `TextBlock`."""
         for block in self.blocks():
             yield block.edge_columns(skip_first=skip_first)
 
 
 @dataclass(frozen=True, eq=False)
 class TextBlock:
-    """Some lines of a text table, their cells not yet parsed.
+    """Some lines of a text table, not yet parsed.
 
     Attributes:
-        path: The file, for messages.
-        begins: Whether the first line of the file is among them.
-        content: The lines, in UTF-8, ended by newlines.
-        delimiter, places: As of the `TextTable`.
+        begins: True if they include the first line of the file.
+        content: The lines in UTF-8, each ended by a newline.
         width: Cells per line.
     """
 
@@ -158,19 +152,20 @@ class TextBlock:
     places: tuple[int, ...]
 
     def columns(self, types: list[pa.DataType], *, skip_first: bool) -> list[pa.ChunkedArray]:
-        """Parse every column that is read to its type. skip_first: whether the first line of the file is a header.
+        """Parse the columns to read as the given types. skip_first: the first line of the file is a header.
 
         Raises:
-            pyarrow.ArrowInvalid: A cell is not of the type; text always is.
+            pyarrow.ArrowInvalid: A cell is not of its type.
             InputError: A line has another number of cells than the first.
         """
+        longest = len(self.content.split(b"\n", 1)[0])  # Arrow parses blocks in parallel; a row must fit into one
         names = [str(index) for index in range(self.width)]
         chosen = [str(place) for place in self.places]
         try:
             table = pcsv.read_csv(
                 pa.BufferReader(self.content),
                 read_options=pcsv.ReadOptions(
-                    column_names=names, skip_rows=int(skip_first and self.begins), block_size=self._block_size()
+                    column_names=names, skip_rows=int(skip_first and self.begins), block_size=max(1 << 22, 16 * longest)
                 ),
                 parse_options=pcsv.ParseOptions(
                     delimiter=self.delimiter, quote_char=False if self.delimiter == " " else '"'
@@ -191,10 +186,10 @@ class TextBlock:
         return table.columns
 
     def edge_columns(self, *, skip_first: bool) -> list[pa.ChunkedArray]:
-        """Parse two columns of canonical integers and perhaps one of weights, without a detour over text.
+        """Parse two columns of canonical integers and perhaps one of weights.
 
         Raises:
-            pyarrow.ArrowInvalid: A cell is something else, or this is not sure; `texts` can tell.
+            pyarrow.ArrowInvalid: A cell is, or may be, something else; `texts` reads any cell.
             InputError: As `columns`.
         """
         if _PERHAPS_NOT_CANONICAL.search(self.content):
@@ -202,76 +197,61 @@ class TextBlock:
         return self.columns([pa.int64(), pa.int64(), pa.float64()][: len(self.places)], skip_first=skip_first)
 
     def texts(self, *, skip_first: bool) -> list[pa.ChunkedArray]:
-        """All columns as text, with the blanks around it."""
+        """Parse all columns as text, with the blanks around it."""
         with reading(self.path):
             return self.columns([pa.string()] * len(self.places), skip_first=skip_first)
 
-    def _block_size(self) -> int:
-        """Arrow parses blocks in parallel, but a row must fit one block."""
-        longest = len(self.content.split(b"\n", 1)[0])
-        return max(1 << 22, 16 * longest)
-
     def _name_odd_line(self, error: Exception) -> None:
         for number, line in enumerate(_lines(self.path), start=1):
-            if not _holds_data(line):
-                continue
-            cells = _split(_decoded(line, self.path, number).strip(" "), self.delimiter)
-            if len(cells) != self.width:
+            if _holds_data(line) and (count := len(_cells(line, self.path, self.delimiter, number))) != self.width:
                 raise InputError(
-                    f"{self.path}: line {number} has {len(cells)} columns but the first has {self.width}; "
+                    f"{self.path}: line {number} has {count} columns but the first has {self.width}; "
                     f"every line needs the same columns"
                 ) from error
 
 
 def open_text_table(path: Path, *, keep: bool, delimiter: str | None = None) -> TextTable:
-    """Open a file, or a folder of parts, of which all columns are read.
+    """Open a text file, or a folder of parts, with all its columns.
 
-    keep: whether blocks stay in memory for further passes. delimiter: found by the first lines where it is None.
+    keep: blocks stay in memory for further passes. delimiter: None finds it by the first lines.
     """
     parts = parts_of(path)
     contents: Stream[_Lines] = partial(_contents, parts)
     contents = kept(contents) if keep else contents
-    delimiter, sample = _find_dialect(contents(), path, delimiter)
+    part, lines = _sample_lines(contents(), path)
+    if not lines:
+        raise InputError(f"{path}: the {'parts are' if path.is_dir() else 'file is'} empty; it needs at least one row")
+    delimiter = _find_delimiter(lines, part) if delimiter is None else delimiter
+    sample = [_split(line, delimiter) for line in lines]
+    if len(sample[0]) > _MAX_COLUMNS:
+        raise InputError(f"{path}: {len(sample[0]):,} columns; use .npz or .npy for more than {_MAX_COLUMNS:,}")
     return TextTable(path, parts, delimiter, sample, contents, tuple(range(len(sample[0]))))
 
 
 def trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text without blanks around it."""
+    """Remove blanks around text."""
     return pc.utf8_trim_whitespace(column)
 
 
 def trimmed_unless_quoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers without blanks around them, and other text as it is."""
+    """Remove blanks around numbers; leave other text as it is."""
     without_blanks = pc.utf8_trim_whitespace(column)
     return pc.if_else(pc.match_substring_regex(without_blanks, NUMBER), without_blanks, column)
 
 
-def _find_dialect(contents: Iterator[_Lines], path: Path, delimiter: str | None) -> tuple[str, list[list[str]]]:
-    """The delimiter of a table, and the cells of its first lines."""
-    part, sample = _sample_lines(contents, path)
-    if not sample:
-        raise InputError(f"{path}: the {'parts are' if path.is_dir() else 'file is'} empty; it needs at least one row")
-    delimiter = _find_delimiter(sample, part) if delimiter is None else delimiter
-    cells = [_split(line, delimiter) for line in sample]
-    if len(cells[0]) > _MOST_COLUMNS:
-        raise InputError(f"{path}: {len(cells[0]):,} columns; use .npz or .npy for more than {_MOST_COLUMNS:,}")
-    return delimiter, cells
-
-
 def is_number(text: str) -> bool:
-    """Whether a cell reads as a number (NaN and Inf do not count)."""
+    """Return True if a cell reads as a number; NaN and Inf do not."""
     return re.match(NUMBER, text.strip()) is not None
 
 
 def _contents(parts: list[Path]) -> Iterator[_Lines]:
-    """The lines of all parts, block by block."""
     for part in parts:
         for number, content in enumerate(_blocks_of(part)):
             yield _Lines(part, number == 0, content)
 
 
 def _blocks_of(path: Path) -> Iterator[bytes]:
-    """Whole lines that hold data, about _BLOCK_BYTES of the file at a time."""
+    """Yield the lines that hold data, about _BLOCK_BYTES of the file at a time."""
     with open_bytes(path) as stream:
         head = stream.read(4096)
         if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
@@ -280,7 +260,7 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
         rest = b""
         while len(block := stream.read(_BLOCK_BYTES)) == _BLOCK_BYTES:
             block = rest + block
-            # Files of very old systems end their lines by \r alone; a \r at the end may be half of \r\n.
+            # A line may end with \r alone; a \r at the end may be half of \r\n.
             end = block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, len(block) - 1) + 1
             content, rest = _without_comments(block[:end]), block[end:]
             if content:
@@ -291,7 +271,7 @@ def _blocks_of(path: Path) -> Iterator[bytes]:
 
 
 def _without_comments(content: bytes) -> bytes:
-    """The lines that hold data, ended by newlines; nothing where there are none."""
+    """Return the lines that hold data, each ended by a newline."""
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     starts = _first_bytes_of_lines(content)
@@ -304,7 +284,7 @@ def _without_comments(content: bytes) -> bytes:
 
 
 def _first_bytes_of_lines(content: bytes) -> set[bytes]:
-    """The bytes that lines begin with: most files have no line to drop, and this is far faster than looking for one."""
+    """Return the first byte of every line; much faster than searching for lines to drop."""
     found = {content[:1]}
     block_size = 1 << 24
     for start in range(0, len(content), block_size):
@@ -314,7 +294,7 @@ def _first_bytes_of_lines(content: bytes) -> set[bytes]:
 
 
 def _single_blanks(content: bytes) -> bytes:
-    """Blanks and tabs in any number become one blank; none at the ends of a line."""
+    """Replace any run of blanks and tabs by one blank, and remove those at the ends of lines."""
     if b"\t" in content:
         content = content.replace(b"\t", b" ")
     while b"  " in content:
@@ -323,7 +303,7 @@ def _single_blanks(content: bytes) -> bytes:
 
 
 def _sample_lines(contents: Iterator[_Lines], path: Path) -> tuple[Path, list[str]]:
-    """The first lines, and the file they are from."""
+    """Return the first lines, and the file they are from."""
     sample = b""
     for part, begins, content in contents:
         if begins and sample:
@@ -340,7 +320,7 @@ def _sample_lines(contents: Iterator[_Lines], path: Path) -> tuple[Path, list[st
 
 
 def _decoded(line: bytes, path: Path, number: int | None = None) -> str:
-    """Text of a line, or of several; number: of the line, for the error."""
+    """Decode one or several lines. number: of the line, for the error."""
     try:
         return line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -352,7 +332,7 @@ def _decoded(line: bytes, path: Path, number: int | None = None) -> str:
 
 
 def _find_delimiter(sample: list[str], path: Path) -> str:
-    """The delimiter that gives every sampled line the same number of cells, two or more."""
+    """Return the delimiter that splits every sampled line into the same number of cells, two or more."""
     comma_first = ".csv" in [suffix.lower() for suffix in path.suffixes]
     candidates = [",", "\t", ";", " "] if comma_first else ["\t", ",", ";", " "]
     for delimiter in candidates:
@@ -361,6 +341,10 @@ def _find_delimiter(sample: list[str], path: Path) -> str:
             return delimiter
     # No delimiter fits every line: take the one of the first line, so that the odd line can be named.
     return next((delimiter for delimiter in candidates if delimiter in sample[0]), ",")
+
+
+def _cells(line: bytes, path: Path, delimiter: str, number: int | None = None) -> list[str]:
+    return _split(_decoded(line, path, number).strip(" "), delimiter)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -373,7 +357,7 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """All lines one by one: a file may be larger than memory."""
+    """Yield all lines one by one, because a file may be larger than memory."""
     with open_bytes(path) as stream:
         for line in stream:
             yield from line.removesuffix(b"\n").removesuffix(b"\r").split(b"\r")
