@@ -17,6 +17,8 @@ import scipy.sparse as sp
 import typer
 import typer.testing
 
+from .processes import ForkServer
+
 # l2g2g is imported in fixtures: it loads torch, which the process that only deals tests to others does not need.
 collect_ignore = ["dist_build.py"]  # a script of `make dist`, run in the folder that it lies in
 FLAGS = [
@@ -71,6 +73,14 @@ def run(capsys):
         return stop.value.code, output.out, output.err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def processes():
+    """Real processes and jobs of ranks, which need not import the package each."""
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture

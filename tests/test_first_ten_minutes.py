@@ -387,7 +387,7 @@ def page_columns(path):
 
 
 @pytest.mark.slow
-def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, tmp_path, monkeypatch):
+def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, processes, tmp_path, monkeypatch):
     """Four groups of 15 people with their group as label, four of them without one, and a category as a feature."""
     names = [f"p{node:02d}" for node in range(60)]
     team, towns = ["red", "blue", "green", "gold"], ["rome", "oslo", "bonn", "graz"]
@@ -412,10 +412,7 @@ def test_labels_columns_and_clusters_survive_memory_ranks_and_model(run, tmp_pat
         limit = ["--memory", f"{resident_memory() // 1_000_000 + 800}MB"]  # this process has what other tests imported
         code, _, err = run(*embed("disk", tmp_path / "store", *limit))
     assert (code, "4 classes (4 nodes without a label)" in err) == (0, True), err
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "l2g2g"]
-    command = [*launcher, *map(str, embed("ranks", *given, "--missing", "mean"))]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    processes.run_ranks(2, "-m", "l2g2g", *embed("ranks", *given, "--missing", "mean"))
     kept = {}
     for way in ("memory", "disk", "ranks"):
         record = read_record(open_artefact(tmp_path / way))

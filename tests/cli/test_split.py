@@ -1,8 +1,6 @@
 """`l2g2g split` and `evaluate --split`: the scores of evaluate alone, from memory, a store and ranks; refusals."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +13,6 @@ from l2g2g.graphs.write import write_embedding
 from l2g2g.runs import sources
 
 FAST = ["--epochs", 6, "--dim", 4, "--hidden", 6, "--patches", 3, "--threads", 1]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "l2g2g"]
 CHANGES = {"seconds", "peak_memory_bytes", "split", "messages"}
 
 
@@ -103,16 +100,13 @@ def test_memory_and_store_split_alike(ask, files, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["memory", "store"])
-def test_two_ranks_on_a_pinned_split(ask, files, tmp_path, source):
+def test_two_ranks_on_a_pinned_split(processes, ask, files, tmp_path, source):
     edges, features, store = files
     graph = [store] if source == "store" else [edges, "--features", features]
     ask("split", *graph, "-o", tmp_path / "split", "--seed", 3)
     command = ["evaluate", *graph, "--split", tmp_path / "split", "--seed", 1, *FAST]
     (one,) = ask(*command)
-    told = [*TORCHRUN, *command, "--json"]
-    done = subprocess.run([str(part) for part in told], capture_output=True, text=True, check=False, timeout=240)
-    assert done.returncode == 0, done.stderr
-    two = json.loads(done.stdout)
+    two = json.loads(processes.run_ranks(2, "-m", "l2g2g", *command, "--json"))
     assert two["auc"] == pytest.approx(one["auc"], abs=0.005)
     assert two["split"] == one["split"]
 

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -48,20 +46,13 @@ def command(run):
 
 
 @pytest.fixture
-def launch():
+def launch(processes):
     """Start a command in a process of its own; what is still running at the end is ended."""
     started = []
 
     def call(*arguments, **environment):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "l2g2g", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-        started.append(process)
-        return process
+        started.append(processes.start("-m", "l2g2g", *arguments, **environment))
+        return started[-1]
 
     yield call
     for process in started:

@@ -1,8 +1,6 @@
 """--directed from memory, from a store and on two ranks: the same pairs, losses and scores."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +15,6 @@ from l2g2g.runs import sources
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "l2g2g"]
 SMALL = {"patches": 3, "dim": 4, "hidden": 8, "epochs": 3, "threads": 1, "patience": 0, "directed": True}
 OPTIONS = {
     "arcs and reversed arcs": {},
@@ -67,11 +64,10 @@ def test_directions_count(store):
 
 
 @pytest.mark.slow
-def test_two_ranks_and_one_process_score_the_same(graph, store):
+def test_two_ranks_and_one_process_score_the_same(processes, graph, store):
     options = ["--directed", "--patches", 3, "--dim", 4, "--hidden", 8, "--epochs", 8, "--threads", 1, "--json"]
     command = ["evaluate", store.directory, *options]
-    done = subprocess.run([*TORCHRUN, *map(str, command)], capture_output=True, text=True, check=True, timeout=240)
-    row = json.loads(done.stdout)
+    row = json.loads(processes.run_ranks(2, "-m", "l2g2g", *command))
     wanted, _ = evaluate_graph(graph, make_config(**{**SMALL, "epochs": 8, "patience": None}))
     assert row["num_arcs"] == wanted["num_arcs"] == graph.num_arcs
     for name in ("auc", "auc_joined", "auc_direction"):

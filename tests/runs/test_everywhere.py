@@ -1,8 +1,6 @@
 """A run ends with the same artefact from memory, from a store and on two ranks, and every command reads it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from l2g2g.runs.artefact import open_artefact
 
 pytestmark = pytest.mark.slow
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "l2g2g"]
 SMALL = ["--patches", 3, "--dim", 4, "--hidden", 8, "--epochs", 6, "--threads", 1]
 METHODS = {
     "whole pass": [],
@@ -45,7 +42,7 @@ def graph(noisy):
 
 
 @pytest.fixture(scope="module")
-def runs(graph, tmp_path_factory):
+def runs(processes, graph, tmp_path_factory):
     """Run directories by method and way."""
     folder = tmp_path_factory.mktemp("everywhere")
     store = write_graph(graph, folder / "store").directory
@@ -59,7 +56,7 @@ def runs(graph, tmp_path_factory):
                     patch.setattr(sources, "fits_memory", lambda *_: False)
                     command += ["--memory", "100GB"]
                 if way == "ranks":
-                    subprocess.run([*TORCHRUN, *map(str, command)], check=True, capture_output=True, timeout=240)
+                    processes.run_ranks(2, "-m", "l2g2g", *command)
                 else:
                     call(*command)
             found[method, way] = run_dir
@@ -121,7 +118,7 @@ def test_every_command_reads_it(runs, graph, tmp_path, method, way):
 
 
 @pytest.mark.parametrize("before", ["memory", "ranks"])
-def test_training_goes_on_everywhere(runs, graph, tmp_path, before):
+def test_training_goes_on_everywhere(processes, runs, graph, tmp_path, before):
     """A warm start on a grown graph in memory, larger than memory and on two ranks moves the same nodes as far."""
     store = write_graph(read_graph(*write_grown(graph, tmp_path)[::2]), tmp_path / "grown").directory
     found = {}
@@ -133,8 +130,7 @@ def test_training_goes_on_everywhere(runs, graph, tmp_path, before):
                 patch.setattr(sources, "fits_memory", lambda *_: False)
                 command += ["--memory", "100GB"]
             if way == "ranks":
-                done = subprocess.run([*TORCHRUN, *map(str, command)], check=True, capture_output=True, timeout=240)
-                found[way] = json.loads(done.stdout), np.load(output)
+                found[way] = json.loads(processes.run_ranks(2, "-m", "l2g2g", *command)), np.load(output)
             else:
                 found[way] = json.loads(call(*command)), np.load(output)
     row, vectors = found["memory"]

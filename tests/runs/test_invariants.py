@@ -1,8 +1,6 @@
 """Invariant 1 of DESIGN.md 3.4: given the same patches and input columns, draws and one-epoch loss and gradient agree
 between memory, disk and several ranks, for every option that changes them. The table is option x storage."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +25,9 @@ TOLERANCE = {"structure": 1e-3, "feature width": 1e-4, "feature storage": 1e-4}
 TOLERANCE |= {"gae structure": 1e-3, "gae feature storage": 1e-4}
 
 
-def launch(num_ranks, names, folder):
+def launch(processes, num_ranks, names, folder):
     script = Path(__file__).with_name("invariant_jobs.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
-    done = subprocess.run(
-        [*command, str(script), str(folder), *names], capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
+    processes.run_ranks(num_ranks, script, folder, *names, timeout=600)
     found = {}
     for number, name in enumerate(names):
         parts = [dict(np.load(folder / f"{number}-{rank}.npz")) for rank in range(num_ranks)]
@@ -54,7 +48,7 @@ def memory():
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
+def others(processes, tmp_path_factory):
     """(losses, patches, gradients of every rank) by storage and option."""
     found = {"disk": {}}
     with pytest.MonkeyPatch.context() as patched:
@@ -64,7 +58,7 @@ def others(tmp_path_factory):
             stored = write_graph(make_graph(), tmp_path_factory.mktemp("disk") / str(number))
             found["disk"][name] = told(*run(options, stored, memory=PLENTY))
     for num_ranks in (2, 3):
-        found[f"{num_ranks} ranks"] = launch(num_ranks, list(OPTIONS), tmp_path_factory.mktemp("ranks"))
+        found[f"{num_ranks} ranks"] = launch(processes, num_ranks, list(OPTIONS), tmp_path_factory.mktemp("ranks"))
     return found
 
 

@@ -1,9 +1,6 @@
 """No rank holds anything for every node of the graph: no array in memory has its length."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -36,14 +33,10 @@ def test_arrays_of_all_nodes_are_found():
 
 
 @pytest.fixture(scope="module")
-def told(store, tmp_path_factory):
+def told(processes, store, tmp_path_factory):
     """What every rank of one job found, by case."""
     folder = tmp_path_factory.mktemp("told")
-    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(NUM_RANKS)]
-    call += [rank_memory_jobs.__file__, str(store), str(folder)]
-    folders = os.pathsep.join(sys.path)
-    done = subprocess.run(call, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": folders}, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    processes.run_ranks(NUM_RANKS, rank_memory_jobs.__file__, store, folder)
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(NUM_RANKS)]
 
 

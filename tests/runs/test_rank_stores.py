@@ -21,14 +21,6 @@ from .rank_store_jobs import CASES, SMALL, WHOLE_GRAPH, run
 
 pytestmark = pytest.mark.slow
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-
-
-def launch(*command):
-    done = subprocess.run([*TORCHRUN, *map(str, command)], capture_output=True, text=True, check=False, timeout=240)
-    assert done.returncode == 0, done.stderr
-    return done
-
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
@@ -36,10 +28,10 @@ def store(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory, store):
+def jobs(processes, tmp_path_factory, store):
     """Two ranks on a store without patches: the first cuts them."""
     folder, names = tmp_path_factory.mktemp("ranks"), [*CASES, *WHOLE_GRAPH]
-    launch(2, Path(__file__).with_name("rank_store_jobs.py"), folder, store, *names)
+    processes.run_ranks(2, Path(__file__).with_name("rank_store_jobs.py"), folder, store, *names)
     found = {}
     for number, name in enumerate(names):
         with np.load(folder / f"{number}.npz") as file:
@@ -80,21 +72,21 @@ def test_patches_are_read_once_or_where_nothing_stays_twice_and_then_from_their_
     assert counts["nothing stays in memory"] == 3 * 2  # the last time for the final vectors
 
 
-def test_ranks_on_the_command_line(store, tmp_path):
+def test_ranks_on_the_command_line(processes, store, tmp_path):
     """A store, and a file that a limit of memory may send to disk, in the same two ranks each."""
     options = ["--patches", 5, "--dim", 4, "--hidden", 8, "--epochs", 4, "--threads", 1, "--json", "--memory", "100GB"]
     output = tmp_path / "out.parquet"
     command = ["-m", "l2g2g", "embed", store, "-o", output, *options, "--run-dir", tmp_path / "run"]
-    row = json.loads(launch(2, *command).stdout)
+    row = json.loads(processes.run_ranks(2, *command))
     assert row["messages"]["pair_rows"]["times"] == 4
     found = read_embedding(output)[1]
     assert found.shape == (240, 4)
-    assert json.loads(launch(2, *command, "--resume").stdout)["resumed_from_epoch"] == 4
+    assert json.loads(processes.run_ranks(2, *command, "--resume"))["resumed_from_epoch"] == 4
     np.testing.assert_array_equal(read_embedding(output)[1], found)
     sources, targets = make_graph().edges()
     edges = tmp_path / "edges.csv"
     edges.write_text("".join(f"{u},{v}\n" for u, v in zip(sources, targets, strict=True)))
-    assert json.loads(launch(2, "-m", "l2g2g", "evaluate", edges, *options).stdout)["epochs"] == 4
+    assert json.loads(processes.run_ranks(2, "-m", "l2g2g", "evaluate", edges, *options))["epochs"] == 4
 
 
 def test_the_plan_of_two_ranks_is_near_what_the_first_takes(tmp_path):
@@ -109,8 +101,9 @@ def test_the_plan_of_two_ranks_is_near_what_the_first_takes(tmp_path):
     call("-m", "l2g2g", "prepare", "sized-60000-700000-96", "--store", graph, "--partition", "streaming", "--json")
     planned = call("-m", "l2g2g", "plan", graph, "--ranks", 2, *options)
     alone = call("-m", "l2g2g", "plan", graph, *options)
-    done = launch(2, "-m", "l2g2g", "embed", graph, "-o", tmp_path / "out.npy", *options)
-    measured = json.loads(done.stdout)["peak_memory_bytes"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2]
+    told = call(*launcher, "-m", "l2g2g", "embed", graph, "-o", tmp_path / "out.npy", *options)
+    measured = told["peak_memory_bytes"]
     assert planned["ranks"] == 2
     assert not planned["in_memory"]  # each rank reads its own patches
     assert planned["memory_bytes"] < alone["memory_bytes"]

@@ -1,8 +1,6 @@
 """Real jobs on loopback: several ranks train what one trains, and send what the formulas say."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +16,8 @@ pytestmark = pytest.mark.slow
 ON_FOUR = ["paper", "paper with all of the alignment", "default", "separate encoders", "many negatives"]
 
 
-def launch(num_ranks, names, folder):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
-    script = Path(__file__).with_name("rank_jobs.py")
-    done = subprocess.run(
-        [*command, str(script), str(folder), *names], capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
+def launch(processes, num_ranks, names, folder):
+    processes.run_ranks(num_ranks, Path(__file__).with_name("rank_jobs.py"), folder, *names)
     found = {}
     for number, name in enumerate(names):
         file = np.load(folder / f"{number}.npz")
@@ -33,10 +26,11 @@ def launch(num_ranks, names, folder):
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory):
+def jobs(processes, tmp_path_factory):
     chosen = {2: list(CASES), 4: ON_FOUR}
     return {
-        num_ranks: launch(num_ranks, names, tmp_path_factory.mktemp("ranks")) for num_ranks, names in chosen.items()
+        num_ranks: launch(processes, num_ranks, names, tmp_path_factory.mktemp("ranks"))
+        for num_ranks, names in chosen.items()
     }
 
 
@@ -59,9 +53,9 @@ def test_several_ranks_train_what_one_does(jobs, alone, name, num_ranks):
         assert shared["auc"] == pytest.approx(auc, abs=0.002)
 
 
-def test_the_same_ranks_find_the_same_bits_again(jobs, tmp_path):
+def test_the_same_ranks_find_the_same_bits_again(processes, jobs, tmp_path):
     names = ["default with validation", "paper with all of the alignment"]
-    again = launch(2, names, tmp_path)
+    again = launch(processes, 2, names, tmp_path)
     for name in names:
         for part in ("losses", "embedding"):
             np.testing.assert_array_equal(again[name][part], jobs[2][name][part])
