@@ -30,7 +30,7 @@ from baseline import BASELINE, count_compared, find_losses, write_baseline
 from floor import Floor, build_floor
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
-from l2g2g.models.encoder_input import prepare_input
+from l2g2g.models.encoding import prepare_input
 from machine import CLOCKS, DATA, describe_machine, load_graph, progress
 from ours import Ours
 from pyg_peer import PyGPeer, PyGSkipped

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.models.sparse import csr_tensor, normalise_adjacency, to_torch_csr
+from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def build_floor(
 def blank_pattern(indptr: np.ndarray, indices: np.ndarray) -> Tensor:
     """A square CSR tensor of zeros with this pattern, int32."""
     rows, columns = (torch.from_numpy(part.astype(np.int32, copy=False)) for part in (indptr, indices))
-    return csr_tensor(rows, columns, torch.zeros(len(indices)), (len(indptr) - 1, len(indptr) - 1))
+    shape = (len(indptr) - 1, len(indptr) - 1)
+    return torch.sparse_csr_tensor(rows, columns, torch.zeros(len(indices)), shape, check_invariants=False)
 
 
 def random_pairs(

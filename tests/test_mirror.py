@@ -23,7 +23,6 @@ THROUGH = {
     "models.encoders.base": "models/test_encoder.py",
     "models.encoders.linear": "models/test_contract.py",
     "models.encoders.sage": "models/test_encoder.py",
-    "models.propagation": "models/test_encoder.py",
     "runs.link_prediction": "cli/test_neighbours.py",
     "runs.fitted": "runs/test_new_nodes.py",
 }

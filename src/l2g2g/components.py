@@ -52,12 +52,12 @@ class ClassTable(Mapping[str, type[T]]):
 DECODERS: ClassTable[Any] = ClassTable(
     "l2g2g.models.decoders",
     {
-        "inner": ("inner.InnerDecoder", "the inner product"),
-        "cosine": ("cosine.CosineDecoder", ""),
-        "distance": ("distance.DistanceDecoder", ""),
+        "inner": ("factors.InnerDecoder", "the inner product"),
+        "cosine": ("factors.CosineDecoder", ""),
+        "distance": ("factors.DistanceDecoder", ""),
         "product": ("product.ProductDecoder", "learned"),
-        "signed": ("signed.SignedDecoder", "for bipartite graphs"),
-        "asymmetric": ("asymmetric.AsymmetricDecoder", "the default with --directed"),
+        "signed": ("factors.SignedDecoder", "for bipartite graphs"),
+        "asymmetric": ("factors.AsymmetricDecoder", "the default with --directed"),
     },
 )
 ENCODERS: ClassTable[Any] = ClassTable(

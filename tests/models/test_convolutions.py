@@ -8,9 +8,9 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g import core
-from l2g2g.models.encoder_input import EncoderInput, prepare_input
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.encoders import gcn as encoder_module
+from l2g2g.models.encoding import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.masking import EdgeMask
 from l2g2g.models.sparse import SparseMatrix, normalise_adjacency

@@ -9,8 +9,8 @@ import torch
 
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder_input import prepare_input
 from l2g2g.models.encoders import ENCODERS
+from l2g2g.models.encoding import prepare_input
 from l2g2g.models.sparse import SparseMatrix, normalise_adjacency
 
 

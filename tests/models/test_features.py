@@ -7,10 +7,10 @@ import torch
 
 from l2g2g import core
 from l2g2g.core.randomness import Purpose, torch_generator
-from l2g2g.models.encoder_input import prepare_input
 from l2g2g.models.encoders import ENCODERS
-from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import FeatureRows, FeatureTable, scale_features
+from l2g2g.models.encoding import prepare_input
+from l2g2g.models.features import FeatureRows, FeatureTable
+from l2g2g.models.preprocessing import FeatureStatistics, scale_features
 from l2g2g.models.sparse import SparseMatrix, multiply
 
 
@@ -60,7 +60,7 @@ def test_centred_rows_are_scaled_like_unit_rows(bags):
 
 @pytest.mark.parametrize("make", [np.array, sp.csr_array], ids=["dense", "sparse"])
 def test_the_centre_by_hand(make):
-    mean, scale = FeatureFacts.of(make(np.array([[1, 0], [3, 0], [2, 6]], np.float32))).centre()
+    mean, scale = FeatureStatistics.of(make(np.array([[1, 0], [3, 0], [2, 6]], np.float32))).centre()
     assert mean == pytest.approx([2, 2])
     # Squared distances to (2, 2): 5, 5 and 16.
     assert scale == pytest.approx(1 / np.sqrt(26 / 3))
@@ -69,7 +69,7 @@ def test_the_centre_by_hand(make):
 
 def test_after_centring_the_mean_row_is_zero_and_the_mean_square_length_one(bags):
     for features in (bags, bags.toarray()):
-        mean, scale = FeatureFacts.of(features).centre()
+        mean, scale = FeatureStatistics.of(features).centre()
         rows = (bags.toarray().astype(np.float64) - mean) * scale
         assert np.abs(rows.mean(0)).max() < 1e-5
         assert np.square(rows).sum(1).mean() == pytest.approx(1, abs=1e-5)
@@ -78,7 +78,7 @@ def test_after_centring_the_mean_row_is_zero_and_the_mean_square_length_one(bags
 @pytest.mark.parametrize("make", [np.array, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("row", [[0.0, 0.0, 0.0], [0.1, 0.7, 0.3]], ids=["zeros", "alike"])
 def test_rows_that_are_all_alike_are_not_blown_up(make, row):
-    _, scale = FeatureFacts.of(make(np.tile(np.array(row, np.float32), (1000, 1)))).centre()
+    _, scale = FeatureStatistics.of(make(np.tile(np.array(row, np.float32), (1000, 1)))).centre()
     assert scale == 1.0
 
 
@@ -87,7 +87,7 @@ def test_rows_that_are_all_alike_are_not_blown_up(make, row):
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_centring_inside_the_encoder_is_centring_the_features(planted, bags, kind, skip, sparse):
     """Values and gradients; Â 1 is not 1, so the mean must be taken off before the propagation."""
-    mean, scale = FeatureFacts.of(bags).centre()
+    mean, scale = FeatureStatistics.of(bags).centre()
     options = {"skip": skip, "hidden": 5}
 
     def make_encoder(**more):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder_input import prepare_input
+from l2g2g.models.encoding import prepare_input
 from l2g2g.models.node_states import NodeStates, collect, encode_states, node_degrees, weigh_nodes, whole_states
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.patches.overlap import make_patches
@@ -51,7 +51,7 @@ def states_of(model, graph, patch_set=None):
 
 
 def beside(encoder, inputs):
-    return encoder.encode_beside(inputs.features, encoder.propagation.of_graph(inputs.propagation))
+    return encoder.encode_beside(inputs.features, encoder.propagation_of(inputs.propagation))
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
@@ -73,7 +73,7 @@ def test_rows_beside_known_ones_get_what_the_whole_gives_them(noisy, options):
     whole = prepare_input(noisy.adjacency, noisy.features, propagate_once=False)
     with torch.no_grad():
         wanted = model.encoder_of(0)(whole)[num_known:]
-        rows = model.encoder_of(0).propagation.of_graph(whole.propagation).to_scipy()[num_known:]
+        rows = model.encoder_of(0).propagation_of(whole.propagation).to_scipy()[num_known:]
         features = torch.from_numpy(noisy.features[num_known:])
         states = [layer[:num_known] for layer in known.layers]
         found, _ = model.encoder_of(0).encode_beside(features, SparseMatrix.from_scipy(rows), states)

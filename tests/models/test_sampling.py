@@ -10,7 +10,7 @@ import torch
 
 from l2g2g import core
 from l2g2g.models import sampling
-from l2g2g.models.pair_loss import reconstruction_loss
+from l2g2g.models.losses import reconstruction_loss
 from l2g2g.models.pairs import PairList
 from l2g2g.models.sampling import NegativeDraws, plan_negatives, sample_nodes_by_degree
 

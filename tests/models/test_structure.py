@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import append_columns
 from l2g2g.models.node_states import weigh_nodes
+from l2g2g.models.preprocessing import FeatureStatistics, append_columns
 from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import _draw_codes, blend_factor, fit_structure
+from l2g2g.models.structure import DegreeTerm, _draw_codes, blend_factor, fit_structure
 
 from ..parallel.threads import run_ranks
 
@@ -177,7 +176,7 @@ def test_blended_columns_spread_rows_as_much_as_the_features_do(planted, sparse)
         "f4"
     )
     structure = fit_structure(planted.adjacency, 8).columns
-    factor = blend_factor(FeatureFacts.of(features).centre()[1], FeatureFacts.of(structure).centre()[1])
+    factor = blend_factor(FeatureStatistics.of(features).centre()[1], FeatureStatistics.of(structure).centre()[1])
     blended = append_columns(sp.csr_array(features) if sparse else features, structure * np.float32(factor))
     assert sp.issparse(blended) == sparse
     found = blended.toarray() if sparse else blended
@@ -225,3 +224,20 @@ def test_what_is_two_steps_away_is_heard_through_new_nodes():
     near, far = structure.extend(sp.csr_array(propagation), np.array([2, 1]))[:, 0]
     assert near * far > 0
     assert abs(near) > abs(far) > 0
+
+
+def test_weights_of_the_basis_add_up():
+    degrees = np.array([0, 1, 2, 7])
+    term = DegreeTerm.blank(degrees)
+    assert (term.of(degrees) == 0).all()
+    logs = (np.log1p(degrees) - np.log1p(degrees).mean()) / np.log1p(degrees).std()
+    weighted = DegreeTerm(np.array([1.0, 10.0, 100.0, 1000.0]), term.mean, term.spread, degrees)
+    expected = np.array([1, 10, 0, 0]) + 100 * logs + 1000 * logs**2
+    np.testing.assert_allclose(weighted.of(degrees), expected, rtol=1e-6)
+    # Beyond the degrees of training as at their end: a parabola would run away.
+    assert weighted.of(np.array([5000]))[0] == weighted.of(np.array([7]))[0]
+    assert weighted.with_degrees(np.array([0, 90])).of(np.array([90]))[0] > weighted.of(np.array([90]))[0]
+
+
+def test_all_degrees_alike():
+    assert np.isfinite(DegreeTerm.blank(np.full(5, 3)).basis(np.array([0, 3, 9]))).all()

@@ -4,7 +4,7 @@ import torch
 
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders import DECODERS, read_decoder
-from l2g2g.models.decoders.inner import InnerDecoder
+from l2g2g.models.decoders.factors import InnerDecoder
 from l2g2g.neighbours.factors import factors_of
 
 KINDS = list(DECODERS)

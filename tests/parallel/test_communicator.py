@@ -1,7 +1,16 @@
+import socket
+
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.parallel.communicator import MessageCount, Place, _no_answer
+from l2g2g.parallel.communicator import (
+    MessageCount,
+    Place,
+    _no_answer,
+    choose_interface,
+    interface_of,
+    own_address,
+)
 
 JOB = {
     "WORLD_SIZE": "4",
@@ -47,3 +56,26 @@ def test_no_answer_is_one_line_with_a_remedy(reason, told):
     assert told in str(error)
     assert "--resume" in str(error)
     assert error.exit_code == 5
+
+
+def test_the_way_to_this_machine_is_the_loopback_interface():
+    assert own_address("127.0.0.1", 29500) == "127.0.0.1"
+    name = interface_of("127.0.0.1")
+    assert name in [name for _, name in socket.if_nameindex()]
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    choose_interface(environment)
+    assert environment["GLOO_SOCKET_IFNAME"] == name
+
+
+def test_what_the_user_says_stays():
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "ib0"}
+    choose_interface(environment)
+    assert environment["GLOO_SOCKET_IFNAME"] == "ib0"
+
+
+def test_nothing_is_said_where_nothing_is_known():
+    assert interface_of("192.0.2.77") is None  # an address that nobody has
+    assert own_address("no such host.invalid", 1) is None
+    environment = {"MASTER_ADDR": "no such host.invalid", "MASTER_PORT": "1"}
+    choose_interface(environment)
+    assert "GLOO_SOCKET_IFNAME" not in environment

@@ -10,7 +10,7 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.array_folder import HEADER_BYTES
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.store import write_graph
-from l2g2g.patches import store_writer
+from l2g2g.patches import store as store_module
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.patches.store import has_patches, open_patches, write_patches
@@ -36,8 +36,8 @@ def make_graph(kind="dense", weighted=False, seed=0, num_nodes=300, num_edges=12
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(store_writer, "_ENTRIES_AT_ONCE", 101)
-    monkeypatch.setattr(store_writer, "_FEATURE_BYTES_AT_ONCE", 500)
+    monkeypatch.setattr(store_module, "_ENTRIES_AT_ONCE", 101)
+    monkeypatch.setattr(store_module, "_FEATURE_BYTES_AT_ONCE", 500)
 
 
 def cut(graph, num_patches, **options):

@@ -7,8 +7,8 @@ import pytest
 
 from l2g2g.config import make_config
 from l2g2g.graphs.splits import Pairs, split_links
-from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import fit_inputs
+from l2g2g.models.structure import DegreeTerm
 from l2g2g.runs import training
 from l2g2g.runs.direct import DirectWeights, choose_width, fit_direct
 from l2g2g.runs.embed import embed_graph

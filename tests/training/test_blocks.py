@@ -12,12 +12,10 @@ from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.held_out import drop_entries
 from l2g2g.graphs.splits import keep_all, split_edges
 from l2g2g.graphs.store import write_graph
-from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder_input import prepare_input
-from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import scale_features
+from l2g2g.models.encoding import prepare_input
 from l2g2g.models.inputs import InputMap, fit_inputs
+from l2g2g.models.preprocessing import FeatureStatistics, scale_features
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
@@ -176,7 +174,7 @@ def inputs_and_features(graph, scaling="centred"):
 
 
 def make_model(features, *, num_encoders=1, centred=True, **options):
-    mean, scale = FeatureFacts.of(features).centre() if centred else (None, 1.0)
+    mean, scale = FeatureStatistics.of(features).centre() if centred else (None, 1.0)
     return Autoencoder(
         features.shape[1],
         4,
@@ -194,10 +192,10 @@ def test_what_is_known_of_all_features(stored):
     inputs, features = inputs_and_features(graph)
     blocks = [*InputRows(graph, inputs).blocks()]
     parts = (rows[low : low + 7] for rows in blocks for low in range(0, 120, 7))
-    facts = FeatureFacts.of_blocks(parts, features.shape[1])
+    facts = FeatureStatistics.of_blocks(parts, features.shape[1])
     assert (facts.num_rows, facts.num_entries) == (120, np.count_nonzero(dense(features)))
     mean, scale = facts.centre()
-    expected_mean, expected_scale = FeatureFacts.of(features).centre()
+    expected_mean, expected_scale = FeatureStatistics.of(features).centre()
     np.testing.assert_allclose(mean, expected_mean, rtol=1e-6, atol=1e-9)
     assert scale == pytest.approx(expected_scale, rel=1e-9)
 
@@ -207,7 +205,7 @@ def test_what_is_known_of_all_features(stored):
 )
 def test_inputs_are_fitted_by_passes_as_in_memory(stored, monkeypatch, options):
     """Compared by inner products of rows: eigenvectors may change their signs, and their order."""
-    monkeypatch.setattr(feature_blocks, "BLOCK_BYTES", 700)  # several blocks
+    monkeypatch.setattr("l2g2g.models.features.BLOCK_BYTES", 700)  # several blocks
     graph, whole = stored[0], stored[0].to_graph()
     found = fit_inputs(RowSource(TrainingRows(graph, block_arcs=SMALL_BLOCKS)), **options)
     expected = fit_inputs(RowSource(TrainingRows(whole)), **options)
@@ -353,7 +351,7 @@ def test_a_pass_over_the_whole_graph_layer_by_layer(stored, monkeypatch, options
     graph = stored[0]
     inputs, features = inputs_and_features(graph)
     whole = graph.to_graph()
-    mean, scale = FeatureFacts.of(features).centre()
+    mean, scale = FeatureStatistics.of(features).centre()
     model = Autoencoder(
         features.shape[1],
         4,
@@ -366,7 +364,7 @@ def test_a_pass_over_the_whole_graph_layer_by_layer(stored, monkeypatch, options
         torch.nn.init.normal_(parameter, std=0.5, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = model.encode(prepare_input(whole.adjacency, features, propagate_once=False))[0]
-    monkeypatch.setattr(feature_blocks, "BLOCK_BYTES", 700)  # several blocks
+    monkeypatch.setattr("l2g2g.models.features.BLOCK_BYTES", 700)  # several blocks
     rows = share_rows(TrainingRows(graph, block_arcs=SMALL_BLOCKS), LOCAL)
     found = RowPass(RowBatch(rows, InputRows(graph, inputs).of_range(0, 120)))(model)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -11,7 +11,7 @@ from l2g2g.config import make_config
 from l2g2g.graphs.block_model import BlockModel
 from l2g2g.graphs.splits import keep_all
 from l2g2g.methods import METHODS
-from l2g2g.models.features import scale_features
+from l2g2g.models.preprocessing import scale_features
 from l2g2g.patches.overlap import whole_graph
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.evaluate import evaluate_graph

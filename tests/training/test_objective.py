@@ -10,7 +10,7 @@ import torch
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.feature_facts import FeatureFacts
+from l2g2g.models.preprocessing import FeatureStatistics
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.objective import (
@@ -57,7 +57,7 @@ def batches_of(split, patch_set, *, sparse=False, **options):
 
 def make_model(split, *, seed=1, **options):
     """A model that uses all that the default does: skip, centred features, a bias that is not zero."""
-    mean, scale = FeatureFacts.of(split.train.features).centre()
+    mean, scale = FeatureStatistics.of(split.train.features).centre()
     centre = {"feature_mean": torch.from_numpy(mean), "feature_scale": scale}
     model = Autoencoder(
         split.train.num_features, DIM, hidden=8, learn_bias=True, skip=True, seed=seed, **centre, **options

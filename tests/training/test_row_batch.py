@@ -12,11 +12,9 @@ import torch
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import split_links
 from l2g2g.graphs.store import write_graph
-from l2g2g.models import feature_blocks
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import scale_features
 from l2g2g.models.inputs import InputMap, fit_source
+from l2g2g.models.preprocessing import FeatureStatistics, scale_features
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency
 from l2g2g.parallel.communicator import LOCAL
@@ -58,7 +56,7 @@ def stored(request, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(feature_blocks, "BLOCK_BYTES", 700)
+    monkeypatch.setattr("l2g2g.models.features.BLOCK_BYTES", 700)
 
 
 class Case:
@@ -84,7 +82,7 @@ class Case:
         self.options = PairOptions(negative_sampling=sampling, weighted=graph.weighted)
 
     def make_model(self):
-        mean, scale = FeatureFacts.of(self.features).centre()
+        mean, scale = FeatureStatistics.of(self.features).centre()
         options = {"feature_mean": torch.from_numpy(mean), "feature_scale": scale, "seed": 2, **self.model_options}
         model = Autoencoder(self.features.shape[1], 4, **options)
         for parameter in model.parameters():

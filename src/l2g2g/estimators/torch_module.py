@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from l2g2g.errors import InputError, MissingAttributeError
 from l2g2g.graphs.graph import Graph
-from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.encoding import EncoderInput
 from l2g2g.models.features import as_input
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.runs.fitted import Fitted

@@ -6,11 +6,10 @@ from torch import Tensor, nn
 
 from l2g2g.core.randomness import Purpose, torch_generator
 from l2g2g.models.decoders import DECODERS
-from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.encoders import ENCODERS
 from l2g2g.models.encoders.base import Activation, Encoder
-from l2g2g.models.encoding import Encoding
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.encoding import EncoderInput, Encoding
+from l2g2g.models.losses import NonEdges, ScoredEdges
 
 
 class Autoencoder(nn.Module):

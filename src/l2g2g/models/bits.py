@@ -1,4 +1,4 @@
-"""Bits: rows of zeros and one value each, eight columns a byte, where that makes native products quicker."""
+"""Bits: dense rows with one distinct non-zero value each, packed eight columns to a byte for faster native products."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 from l2g2g.core import blank_table, native
 
-_LEAST_DENSITY = 1 / 6  # above it a byte holds more than one entry, which a product adds as one
+_LEAST_DENSITY = 1 / 6  # above it a byte holds more than one entry, which a product adds in one step
 _ROWS = 4096  # rows that are packed at once
 
 
 @dataclass(frozen=True, eq=False)
 class BitRows:
-    """A constant matrix of zeros and values[r] in row r.
+    """A constant matrix whose non-zero entries in row r are all factor · values[r].
 
     Attributes:
         bits: (num_rows, num_bytes) uint8, the first column in the lowest bit, padded with zeros.
         values: (num_rows,) float32; None where all are 1.
-        num_columns: Columns.
-        factor: What all entries are multiplied with.
+        num_columns: Number of columns.
+        factor: Factor of all entries.
     """
 
     bits: np.ndarray
@@ -32,7 +32,7 @@ class BitRows:
     def pack(
         cls, starts: np.ndarray, ends: np.ndarray, indices: np.ndarray, values: np.ndarray | None, num_columns: int
     ) -> BitRows | None:
-        """The entries of a sparse matrix as bits; None where these would not be quicker, or rows have several values.
+        """Pack the entries of a sparse matrix; None where bits are not faster, or a row has several values.
 
         Arguments as in `SparseMatrix`.
         """
@@ -52,14 +52,14 @@ class BitRows:
             is_set = np.zeros((len(lengths[here]), 8 * num_bytes), np.bool_)
             is_set[rows, indices[entries]] = True
             if np.count_nonzero(is_set) != len(rows):
-                return None  # an entry stands there twice
+                return None  # repeated entries
             if values is not None and not np.array_equal(values[entries], own[here][rows]):
                 return None
             bits[here] = np.packbits(is_set, axis=1, bitorder="little")
         return cls(bits, None if values is None else own, num_columns)
 
     def dropped(self, node_hashes: np.ndarray, key: int, threshold: int, factor: float) -> BitRows:
-        """The entries that dropout keeps, times a factor. Arguments as in `sparse.Dropout`."""
+        """Return a copy with dropout; kept entries are multiplied by factor. Arguments as in `sparse.Dropout`."""
         kept = np.empty_like(self.bits)
         native().drop_bits(self.bits, node_hashes, key, threshold, kept)
         return BitRows(kept, self.values, self.num_columns, self.factor * factor)
@@ -67,12 +67,12 @@ class BitRows:
     def multiply(
         self, table: np.ndarray, added: np.ndarray | None, out: np.ndarray, row_scale: np.ndarray | None
     ) -> np.ndarray:
-        """out = row_scale · (rows @ table + added). table: (num_columns, width), out: (num_rows, width) float32."""
+        """Write row_scale · (rows @ table + added), (num_rows, width), to out. table: (num_columns, width) float32."""
         native().multiply_bits(self.bits, self.values, table, out, self.factor, row_scale, added, scale_added=True)
         return out
 
     def multiply_transposed(self, table: np.ndarray) -> np.ndarray:
-        """(num_columns, width) transpose of the rows times table, (num_rows, width) float32."""
+        """Return rowsᵀ @ table, (num_columns, width). table: (num_rows, width) float32."""
         out = blank_table(self.num_columns, table.shape[1])
         native().multiply_bits_transposed(self.bits, self.values, table, out, self.factor)
         return out

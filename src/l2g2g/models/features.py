@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from l2g2g.core import blank_table, hash_nodes, native, num_parts, reference, zero_table
 from l2g2g.core.randomness import Purpose, share_threshold, stream_key
-from l2g2g.graphs.adjacency import use_small_indices
 from l2g2g.graphs.graph import Features
 from l2g2g.models.sparse import (
     ConstantMatrix,
@@ -26,52 +26,10 @@ from l2g2g.models.sparse import (
     sum_rows,
 )
 
-FeatureScaling = Literal["centred", "unit", "raw", "binary"]
 STORAGE = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+BLOCK_BYTES = 1 << 25
 _ROWS = 1 << 14  # rows of 16-bit features that are widened at a time
 _FEW_ENTRIES = 8  # of a row: then two products are quicker than one whose result is taken apart
-
-
-def scale_features(features: Features, scaling: FeatureScaling) -> Features:
-    """Scale features: `raw` leaves them, `binary` marks positive sparse entries, the others make rows of length 1.
-
-    Example:
-        >>> scale_features(np.array([[3.0, 4.0]], np.float32), "unit")
-        array([[0.6, 0.8]], dtype=float32)
-    """
-    if scaling in ("unit", "centred"):
-        return normalise_rows(features)
-    if scaling == "binary" and sp.issparse(features):
-        marked = (features.data > 0).astype(np.float32)
-        return sp.csr_array((marked, features.indices, features.indptr), shape=features.shape)
-    return features
-
-
-def normalise_rows(features: Features) -> Features:
-    """Scale every row to length 1; a row of zeros stays as it is."""
-    if sp.issparse(features):
-        squared = np.square(features.data, dtype=np.float64)  # float32 would overflow beyond 1e19
-        squares = sp.csr_array((squared, features.indices, features.indptr), shape=features.shape).sum(axis=1)
-        lengths = np.sqrt(np.maximum(squares, 1e-24))
-        data = (features.data / np.repeat(lengths, np.diff(features.indptr))).astype(np.float32)
-        return sp.csr_array((data, features.indices, features.indptr), shape=features.shape)
-    scaled = np.empty(features.shape, np.float32)
-    for low in range(0, len(features), _ROWS):
-        rows = features[low : low + _ROWS].astype(np.float64)  # the squares of large entries are beyond float32
-        scaled[low : low + _ROWS] = rows / np.maximum(np.sqrt(np.square(rows).sum(axis=1, keepdims=True)), 1e-12)
-    return scaled
-
-
-def append_columns(rows: Features, columns: np.ndarray) -> Features:
-    """(num_rows, num_features + width) float32 rows with more columns beside them; sparse rows stay sparse.
-
-    columns: (num_rows, width).
-    """
-    if not sp.issparse(rows):
-        return np.concatenate([rows, columns], axis=1, dtype=np.float32)
-    joined = sp.csr_array(sp.hstack([rows, sp.csr_array(columns)], format="csr"))
-    joined.sort_indices()
-    return use_small_indices(joined)
 
 
 def as_input(features: Features, device: torch.device | str, storage: str = "float32") -> Tensor | SparseMatrix:
@@ -243,3 +201,107 @@ def _reads_once(rows: SparseMatrix, one: np.ndarray, two: np.ndarray) -> bool:
     if rows.bits is not None:
         return False
     return rows.entries_per_row >= _FEW_ENTRIES and (one.shape[1], two.shape[1]) == native().two_widths
+
+
+def block_bounds(low: int, high: int, num_columns: int, block_bytes: int | None = None) -> list[tuple[int, int]]:
+    """Ranges of rows that have about this size as dense float32."""
+    step = max(1, (block_bytes or BLOCK_BYTES) // (4 * max(1, num_columns)))
+    return [(start, min(start + step, high)) for start in range(low, high, step)]
+
+
+class FeatureReader:
+    """Rows of features as the encoder reads them, in memory where they fit.
+
+    Args:
+        read: Gives the rows of the nodes low:high.
+        low, high: The nodes that are wanted.
+        num_columns: Columns that the encoder reads.
+        num_stored: Columns of a row as it is stored.
+        keep_bytes: Blocks are kept in memory until they have this size together.
+        storage, device: As in `FeatureTable`.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int, int], Features],
+        low: int,
+        high: int,
+        num_columns: int,
+        *,
+        num_stored: int = 0,
+        keep_bytes: int = 0,
+        storage: str = "float32",
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.low, self.high, self.num_columns = low, high, num_columns
+        self._read, self._storage, self._device = read, storage, device
+        self._bounds = block_bounds(low, high, max(num_columns, num_stored))
+        self._bytes_left, self._kept = keep_bytes, dict[int, FeatureTable]()
+        self._block_bytes = 4 * num_columns * max((stop - start for start, stop in self._bounds), default=0)
+
+    def fits(self, num_blocks: int) -> bool:
+        """Whether copies of so many blocks fit what is left."""
+        return num_blocks * self._block_bytes <= self._bytes_left
+
+    def blocks(self) -> Iterator[tuple[slice, FeatureTable]]:
+        """(rows counted from `low`, their features) of all blocks in order."""
+        for start, stop in self._bounds:
+            table = self._kept.get(start)
+            if table is None:
+                nodes = np.arange(start, stop, dtype=np.int32)
+                table = FeatureTable.build(self._read(start, stop), nodes, self._device, self._storage)
+                size = table.num_bytes
+                if size <= self._bytes_left:
+                    self._kept[start] = table
+                    self._bytes_left -= size
+            yield slice(start - self.low, stop - self.low), table
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBlocks:
+    """X of a range of nodes, some of its entries dropped; see `ConstantMatrix`.
+
+    Attributes:
+        reader: Gives the rows.
+        dropout, seed, epoch: As in `FeatureTable.dropped`.
+    """
+
+    reader: FeatureReader
+    dropout: float = 0.0
+    seed: int = 0
+    epoch: int = 0
+    in_one_block: ClassVar[bool] = False
+    _dropped: dict[int, Tensor] = field(default_factory=dict)
+
+    def dropped(self, fraction: float, *, seed: int, epoch: int) -> FeatureBlocks:
+        """The features with a fraction of the entries set to zero and the rest scaled up."""
+        return FeatureBlocks(self.reader, fraction, seed, epoch)
+
+    def product(self, dense: Tensor, added: Tensor | None = None) -> Tensor:
+        """(num_rows, width) X times dense, (num_columns, width), and (width,) added."""
+        dense = dense.detach()
+        result = dense.new_empty(self.reader.high - self.reader.low, dense.shape[1])
+        bias = None if added is None else added.detach()
+        for here, rows in self._blocks():
+            result[here] = FeatureRows(rows).multiply(dense, bias)
+        return result
+
+    def transposed_product(self, dense: Tensor) -> Tensor:
+        """(num_columns, width) the transpose of X times dense, (num_rows, width)."""
+        dense = dense.detach().contiguous()
+        total = dense.new_zeros(self.reader.num_columns, dense.shape[1])
+        for here, rows in self._blocks():
+            if isinstance(rows, SparseMatrix):
+                total += rows.transposed_product(dense[here])
+            else:
+                total += rows.to(dense.dtype).t() @ dense[here]
+        return total
+
+    def _blocks(self) -> Iterator[tuple[slice, Tensor | SparseMatrix]]:
+        for here, table in self.reader.blocks():
+            rows: Tensor | SparseMatrix | None = self._dropped.get(here.start)
+            if rows is None:
+                rows = table.dropped(self.dropout, seed=self.seed, epoch=self.epoch)
+                if self.dropout and isinstance(rows, Tensor) and self.reader.fits(len(self._dropped) + 1):
+                    self._dropped[here.start] = rows  # for the gradient
+            yield here, rows

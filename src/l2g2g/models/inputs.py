@@ -11,12 +11,16 @@ from torch import Tensor
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features
-from l2g2g.models.compression import compress_features, principal_map
-from l2g2g.models.degree_term import DegreeTerm
-from l2g2g.models.feature_facts import FeatureFacts
-from l2g2g.models.features import FeatureScaling, append_columns, scale_features
+from l2g2g.models.preprocessing import (
+    FeatureScaling,
+    FeatureStatistics,
+    append_columns,
+    compress_features,
+    principal_map,
+    scale_features,
+)
 from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import StructureMap, blend_factor, fit_products, scale_rows
+from l2g2g.models.structure import DegreeTerm, StructureMap, blend_factor, fit_products, scale_rows
 from l2g2g.parallel.communicator import Communicator
 
 
@@ -174,8 +178,8 @@ def fit_inputs(
         inputs = replace(inputs, centre=centre, projection=projection)
     if structure is None:
         return inputs
-    facts = FeatureFacts.of_blocks(source.read_features(inputs)(), inputs.num_columns)
-    structural = FeatureFacts.of(structure.found_rows)
+    facts = FeatureStatistics.of_blocks(source.read_features(inputs)(), inputs.num_columns)
+    structural = FeatureStatistics.of(structure.found_rows)
     if structure.span is not None:
         structural = structural.total(SharedRows(source.communicator))
     factor = blend_factor(facts.centre()[1], structural.centre()[1])

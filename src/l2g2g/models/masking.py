@@ -1,9 +1,9 @@
-"""Masking: edges hidden from the encoder for an epoch, which it then learns to predict.
+"""Masking: edges hidden from the encoder for an epoch, which it learns to predict.
 
-Nodes lie in groups, and edges between groups are hidden, each with the same chance. Random edges: every node is a
-group of its own. Patches drawn anew: nodes, or whole clusters, are assigned to a few groups, and all edges between
-these are hidden. Whether an edge is hidden depends on (seed, epoch) and its two nodes alone: it is hidden in every
-patch that holds it and in both directions, whichever patch, batch or rank looks.
+Edges between groups of nodes are hidden, each with the same probability. To hide random edges every node is a group of
+its own; to redraw patches, nodes or whole clusters are assigned to a few groups and all edges between these are hidden.
+The mask of an edge depends only on (seed, epoch) and its two nodes: all patches, batches and ranks hide it alike, in
+both directions.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from l2g2g.models.sparse import SparseMatrix
 
 
 def draw_groups(nodes: np.ndarray, num_groups: int, *, seed: int, epoch: int) -> np.ndarray:
-    """(num_rows,) int32 random group of every node in this epoch, the same wherever a node has a row."""
+    """Draw the (num_rows,) int32 group of every node for an epoch; all rows of a node get the same group."""
     words = hash_nodes(nodes.astype(np.int32), stream_key(seed, Purpose.MASK_GROUPS, epoch))
     return ((words.astype(np.uint64) * np.uint64(num_groups)) >> np.uint64(32)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class MaskDraw:
-    """What decides which edges an epoch hides.
+    """The mask of one epoch.
 
     Attributes:
-        key: Of the stream of random numbers.
-        hidden, scored: Hashes of pairs below these are hidden, and scored; scored is at most hidden.
+        key: Key of the stream of random numbers.
+        hidden, scored: An edge is hidden, or scored, if its hash is below this number; scored ≤ hidden.
         nodes: (num_columns,) int32 node numbers of the columns.
-        groups: (num_columns,) int32 only edges between groups are hidden; None for every node its own.
+        groups: (num_columns,) int32, only edges between groups are hidden; None for one group per node.
     """
 
     key: int
@@ -49,7 +49,7 @@ class MaskDraw:
     def of_epoch(
         cls, hidden: float, scored: float, nodes: np.ndarray, groups: np.ndarray | None, *, seed: int, epoch: int
     ) -> MaskDraw:
-        """hidden, scored: shares of the edges between groups."""
+        """Make the mask of an epoch. hidden, scored: Fractions of the edges between groups."""
         key = stream_key(seed, Purpose.MASK, epoch)
         return cls(key, share_threshold(hidden), share_threshold(scored), nodes, groups)
 
@@ -68,7 +68,7 @@ def split_entries(
     """Sort the entries of every row: visible ones first, scored ones last.
 
     adjacency: (num_rows, num_columns) all edges of some rows. indptr: (num_rows + 1,) its rows, without gaps.
-    first_row: the column of the node of the first row; the others follow. memory: where the result is written.
+    memory: Arrays for the result of the native kernel. first_row: Column of the node of the first row.
 
     Returns:
         Columns, values or None, ends of the visible and starts of the scored entries of every row, and
@@ -85,7 +85,7 @@ def split_entries(
     between = np.ones(len(rows), bool)
     if draw.groups is not None:
         between = draw.groups[own] != draw.groups[adjacency.indices]
-    # What is visible first, then what is neither, then what is scored.
+    # 0 visible, 1 hidden, 2 hidden and scored.
     place = np.where(between & (words < draw.scored), 2, np.where(between & (words < draw.hidden), 1, 0))
     order = np.lexsort((place, rows))
     visible = np.bincount(rows[place == 0], minlength=len(starts))
@@ -101,7 +101,7 @@ def split_entries(
 
 
 def split_memory(adjacency: SparseMatrix) -> SplitMemory:
-    """Memory for `split_entries`."""
+    """Allocate memory for `split_entries`."""
     num_rows = len(adjacency.starts)
     return (
         np.zeros_like(adjacency.indices),
@@ -113,23 +113,18 @@ def split_memory(adjacency: SparseMatrix) -> SplitMemory:
 
 
 def split_rows(adjacency: SparseMatrix, indptr: np.ndarray, draw: MaskDraw, first_row: int) -> SparseMatrix:
-    """The visible entries of some rows; arguments as in `split_entries`."""
+    """Return the visible entries of some rows; arguments as in `split_entries`."""
     indices, values, visible_ends, _, _ = split_entries(adjacency, indptr, draw, split_memory(adjacency), first_row)
-    visible = replace(adjacency, ends=visible_ends, indices=indices, values=values)
-    if native() is not None:  # a kernel made the pattern
-        vars(visible)["csr"] = native().Csr(visible.starts, visible_ends, indices, values, visible.num_columns, True)
-    return visible
+    return replace(adjacency, ends=visible_ends, indices=indices, values=values, is_checked=True)
 
 
 class EdgeMask:
-    """Hides edges of some stacked patches.
-
-    What an epoch gets is written where that of the last one was.
+    """Hides edges of some stacked patches. Each epoch reuses the memory of the last one.
 
     Args:
         adjacency: (num_rows, num_rows) block-diagonal, symmetric, without diagonal.
         nodes: (num_rows,) node numbers of the rows.
-        weighted: Whether the values of the adjacency count; otherwise all are 1.
+        weighted: Use the values of the adjacency; otherwise all are 1.
         device: Where products are computed.
     """
 
@@ -140,6 +135,7 @@ class EdgeMask:
         self.indices = np.ascontiguousarray(adjacency.indices, dtype=np.int32)
         self.values = np.ascontiguousarray(adjacency.data, dtype=np.float32) if weighted else None
         self.nodes, self.device = nodes.astype(np.int32), torch.device(device)
+        self._adjacency = SparseMatrix(self.indptr[:-1], self.indptr[1:], self.indices, self.values, len(self.nodes))
         self._last: tuple[tuple[Any, ...], tuple[SparseMatrix, Arcs]] | None = None
 
     def split(
@@ -151,14 +147,14 @@ class EdgeMask:
         epoch: int,
         groups: np.ndarray | None = None,
     ) -> tuple[SparseMatrix, Arcs]:
-        """(Â of the visible edges, the edges that are scored) of an epoch.
+        """Return Â of the visible edges of an epoch, and its scored edges with their weights.
 
-        hidden: share of the edges between groups that is hidden. scored: share that is scored, all of them hidden.
-        groups: (num_rows,) int32; None for the nodes. The weights of the arcs are those of the edges, or all 1.
+        hidden: Fraction of the edges between groups to hide. scored: Fraction to score; these are hidden too.
+        groups: (num_rows,) int32; None for one group per node.
         """
         draw = MaskDraw.of_epoch(hidden, scored, self.nodes, groups, seed=seed, epoch=epoch)
         asked = (draw.key, draw.hidden, draw.scored, None if groups is None else groups.tobytes())
-        if self._last is not None and self._last[0] == asked:  # the encoder and the loss ask for the same
+        if self._last is not None and self._last[0] == asked:  # the encoder and the loss use the same
             return self._last[1]
         indices, values, visible_ends, scored_starts, scale = split_entries(
             self._adjacency, self.indptr, draw, self._memory
@@ -175,17 +171,12 @@ class EdgeMask:
             loops=True,
             symmetric_pattern=True,
             device=self.device,
+            is_checked=True,
         )
-        if native() is not None:
-            vars(visible)["csr"] = native().Csr(starts, visible_ends, indices, values, len(starts), True)
         weights, kind = (np.ones(1, np.float32), "all") if values is None else (values, "pair")
         arcs = Arcs(scored_starts, ends, indices, weights, kind, is_checked=True)  # type: ignore[arg-type]
         self._last = asked, (visible, arcs)
         return visible, arcs
-
-    @cached_property
-    def _adjacency(self) -> SparseMatrix:
-        return SparseMatrix(self.indptr[:-1], self.indptr[1:], self.indices, self.values, len(self.nodes))
 
     @cached_property
     def _memory(self) -> SplitMemory:
@@ -202,9 +193,9 @@ def hidden_pairs(
     epoch: int,
     groups: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(num_pairs,) bool, which pairs of a list are hidden. A smaller fraction gives a subset.
+    """Return (num_pairs,) True for hidden pairs of a list. A smaller fraction hides a subset.
 
-    rows, columns: (num_pairs,). nodes: (num_rows,) int32. groups: as in `EdgeMask.split`.
+    rows, columns: (num_pairs,). nodes: (num_rows,) int32. groups: As in `EdgeMask.split`.
     """
     words = hash_pairs(nodes[rows], nodes[columns], stream_key(seed, Purpose.MASK, epoch))
     chosen = words < share_threshold(fraction)

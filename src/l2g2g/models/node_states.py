@@ -16,7 +16,7 @@ from torch import Tensor
 
 from l2g2g.graphs.graph import Features
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder_input import EncoderInput, prepare_input
+from l2g2g.models.encoding import EncoderInput, prepare_input
 from l2g2g.models.local_rows import Rows
 from l2g2g.models.sparse import sum_weights
 
@@ -113,7 +113,7 @@ def encode_states(
 def whole_states(model: Autoencoder, inputs: EncoderInput, patch: int = 0) -> Parts:
     """The messages of every step of the encoder of one patch, of all its rows."""
     encoder = model.encoder_of(patch)
-    messages = encoder.encode_beside(inputs.features, encoder.propagation.of_graph(inputs.propagation))[1]
+    messages = encoder.encode_beside(inputs.features, encoder.propagation_of(inputs.propagation))[1]
     for step, message in enumerate(messages):
         yield f"{LAYER}{step}", message.cpu().contiguous().numpy()
 

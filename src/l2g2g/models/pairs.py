@@ -20,7 +20,7 @@ class PairList:
     Attributes:
         rows, columns: (num_pairs,) int32.
         weights: float32 weights in the loss: (1,) of all pairs, (num_rows,) by the row of a pair, or (num_pairs,).
-        kind: Which of these: all, row or pair.
+        kind: The one of these three: all, row or pair.
     """
 
     rows: np.ndarray
@@ -30,12 +30,12 @@ class PairList:
 
     @property
     def num_pairs(self) -> int:
-        """Pairs."""
+        """Number of pairs."""
         return len(self.rows)
 
     @property
     def listed(self) -> PairList:
-        """Itself."""
+        """The list itself, as `Arcs` and `NegativeDraws` have it."""
         return self
 
     @property
@@ -46,12 +46,12 @@ class PairList:
         return self.weights[self.rows] if self.kind == "row" else self.weights
 
     def select(self, chosen: np.ndarray) -> PairList:
-        """Some of the pairs. chosen: (num_pairs,) bool."""
+        """Return some of the pairs. chosen: (num_pairs,) bool."""
         weights = self.weights[chosen] if self.kind == "pair" else self.weights
         return PairList(self.rows[chosen], self.columns[chosen], weights, self.kind)
 
     def join(self, other: PairList) -> PairList:
-        """The pairs of both, each with its weight."""
+        """Return the pairs of both lists, each with its weight."""
         parts = self, other
         return PairList(
             np.concatenate([part.rows for part in parts]),
@@ -63,14 +63,14 @@ class PairList:
 
 @dataclass(frozen=True, eq=False)
 class Arcs:
-    """Pairs in both directions, as rows of a symmetric CSR pattern that may have gaps between its rows.
+    """Pairs in both directions, as a symmetric CSR pattern that may have gaps between its rows.
 
     Attributes:
-        starts, ends: (num_rows,) int64, the entries of each row.
+        starts, ends: (num_rows,) int64 range of entries of each row.
         indices: (num_entries,) int32 columns.
-        weights: float32 weights of the arcs, half of those of the pairs: (1,), (num_rows,) or (num_entries,).
-        kind: Which of these: all, row or pair.
-        is_checked: Whether a kernel made the pattern, so that it need not be checked.
+        weights: float32 weights of the arcs, half the weight of a pair: (1,), (num_rows,) or (num_entries,).
+        kind: The one of these three: all, row or pair.
+        is_checked: A kernel made the pattern, so that it need not be checked.
     """
 
     starts: np.ndarray
@@ -82,7 +82,7 @@ class Arcs:
 
     @property
     def num_pairs(self) -> int:
-        """Arcs: every pair twice where both of its rows are here."""
+        """Number of arcs: every pair counts twice if both of its rows are here."""
         return int((self.ends - self.starts).sum())
 
     @cached_property
@@ -101,7 +101,7 @@ class Arcs:
 
 
 def row_entries(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, entries) of all entries of a CSR pattern whose rows may have gaps between them."""
+    """List the (rows, entries) of a CSR pattern that may have gaps between its rows."""
     lengths = ends - starts
     before = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(np.arange(len(starts)), lengths)

@@ -1,7 +1,7 @@
-"""Sparse: products with constant sparse matrices, and their gradients.
+"""Sparse: products with constant sparse matrices, differentiable in the other factor.
 
-torch's own autograd for sparse matrices would build gradients of the matrices themselves; here the matrices are
-constant, so each backward is again one plain product.
+The matrices are constant, so that each backward pass is one more product; torch's autograd for sparse matrices would
+also build their gradients.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from torch import Tensor
 from l2g2g.core import blank_table, native, num_parts, reference, zero_table
 from l2g2g.models.bits import BitRows
 
-# torch says so once per process; users can do nothing about it.
+# torch warns once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
 
-_FEW_COLUMNS = 256  # sums over so many columns stay in the nearest cache: no transpose is made
-_WIDEST = 512  # columns of a table that a native kernel takes
+FEW_COLUMNS = 256  # sums over at most so many columns stay in the nearest cache: no transpose is made
+WIDEST = 512  # most columns of a table that a native kernel takes
 
 
 class ConstantMatrix(Protocol):
-    """A matrix that is only multiplied with, wherever its entries are.
+    """A constant matrix, known by its products.
 
     Attributes:
-        in_one_block: Whether all entries are in memory of one process, as a `SparseMatrix`.
+        in_one_block: True for a `SparseMatrix`, whose entries are all in the memory of one process.
     """
 
     in_one_block: ClassVar[bool]
 
     def product(self, dense: Tensor, added: Tensor | None = None) -> Tensor:
-        """The matrix times dense, and something added; without gradient. Arguments as in `multiply`."""
+        """Return matrix @ dense + added without gradient. Arguments as in `multiply`."""
 
     def transposed_product(self, dense: Tensor) -> Tensor:
-        """The transpose times dense."""
+        """Return the transpose of the matrix @ dense."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dropout:
-    """Entries of a sparse matrix that are left out: those whose hash of (node of the row, column) is too small.
+    """Dropout of matrix entries, decided by a hash of (node of the row, column).
 
     Attributes:
-        node_hashes: uint32 hashes of the rows' nodes, see `core.reference.hash_nodes`.
-        key: Of the stream of random numbers.
-        threshold: Hashes below it are left out.
-        factor: What the other entries are multiplied with.
-        by_column: Whether the nodes are those of the columns: the dropout of a transpose.
+        node_hashes: (num_rows,) uint32 hashes of the nodes of the rows, see `core.reference.hash_nodes`.
+        key: Key of the stream of random numbers.
+        threshold: Entries with a hash below it become zero.
+        factor: Factor of the other entries.
+        by_column: The nodes belong to the columns, as in a transpose.
     """
 
     node_hashes: np.ndarray
@@ -64,20 +64,21 @@ class Dropout:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A constant sparse matrix: row_scale · (pattern with values + identity where `loops`) · column_scale.
+    """A constant sparse matrix: diag(row_scale) · (pattern with values + identity where `loops`) · diag(column_scale).
 
     Attributes:
-        starts, ends: (num_rows,) int64, the entries of each row; between the rows there may be others.
+        starts, ends: (num_rows,) int64 range of entries of each row; the array may hold others in between.
         indices: (num_entries,) int32 columns.
         values: (num_entries,) float32; None where all are 1.
-        num_columns: Columns.
-        row_scale: (num_rows,) float32 factor of the rows; None for 1.
-        column_scale: (num_columns,) float32 factor of the columns; None for 1. The same array where both are alike.
-        loops: Whether the identity is added.
-        symmetric_pattern: Whether the pattern with its values is its own transpose.
-        dropout: Entries that are left out; None for none.
-        whole: The matrix that `dropout` thins; None without dropout.
+        num_columns: Number of columns.
+        row_scale: (num_rows,) float32; None for 1.
+        column_scale: (num_columns,) float32; None for 1. The same array as `row_scale` where both are equal.
+        loops: Add the identity.
+        symmetric_pattern: The pattern with its values is its own transpose.
+        dropout: Dropout of entries; None for none.
+        whole: The matrix before dropout; None without dropout.
         device: Where products are computed.
+        is_checked: A kernel or a reader checked the pattern, so that native kernels need not.
     """
 
     starts: np.ndarray
@@ -92,13 +93,14 @@ class SparseMatrix:
     dropout: Dropout | None = None
     whole: SparseMatrix | None = None
     device: torch.device = torch.device("cpu")  # noqa: RUF009
+    is_checked: bool = False
     in_one_block: ClassVar[bool] = True
 
     @classmethod
     def from_scipy(
         cls, matrix: sp.csr_array, device: torch.device | str = "cpu", *, symmetric: bool = False
     ) -> SparseMatrix:
-        """Take over a scipy CSR matrix."""
+        """Make a matrix from scipy CSR."""
         indptr = matrix.indptr.astype(np.int64)
         indices = np.ascontiguousarray(matrix.indices, dtype=np.int32)
         values = np.ascontiguousarray(matrix.data, dtype=np.float32)
@@ -116,9 +118,9 @@ class SparseMatrix:
     def propagation(
         cls, adjacency: sp.csr_array, device: torch.device | str = "cpu", *, weighted: bool | None = None
     ) -> SparseMatrix:
-        """Â = D^(-1/2) (A + I) D^(-1/2) of a symmetric adjacency without diagonal, sharing its memory.
+        """Make Â = D^(-1/2) (A + I) D^(-1/2) of a symmetric adjacency without diagonal, sharing its memory.
 
-        weighted: whether its values are not all 1; None to look.
+        weighted: False if all values are 1; None to look.
         """
         indptr = adjacency.indptr.astype(np.int64)
         if weighted is None:
@@ -145,7 +147,7 @@ class SparseMatrix:
 
     @property
     def num_entries(self) -> int:
-        """Entries that the matrix holds in memory."""
+        """Number of entries in memory, also those between the rows."""
         return len(self.indices)
 
     @property
@@ -161,17 +163,17 @@ class SparseMatrix:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the matrix is its own transpose."""
+        """Return True if the matrix is its own transpose."""
         return self.symmetric_pattern and self.row_scale is self.column_scale
 
     @cached_property
     def csr(self) -> Any:
         """The pattern as the native kernels take it."""
-        return native().Csr(self.starts, self.ends, self.indices, self.values, self.num_columns)
+        return native().Csr(self.starts, self.ends, self.indices, self.values, self.num_columns, self.is_checked)
 
     @cached_property
     def bits(self) -> BitRows | None:
-        """The same as bits, where products are quicker so; of features, not of graphs."""
+        """The matrix as bits, where that makes products faster: for features, not for graphs; otherwise None."""
         if native() is None or self.symmetric_pattern or self.loops or not self._is_unscaled:
             return None
         if self.whole is None or self.dropout is None:
@@ -187,7 +189,7 @@ class SparseMatrix:
 
     @cached_property
     def transpose(self) -> SparseMatrix:
-        """The transpose as a matrix of its own; itself where it is symmetric."""
+        """The transpose; the matrix itself where it is symmetric."""
         if self.symmetric:
             return self
         if self.symmetric_pattern:
@@ -198,17 +200,14 @@ class SparseMatrix:
 
     @cached_property
     def mean(self) -> SparseMatrix:
-        """D^(-1) A of the same pattern, without loops: the mean over the entries of a row, 0 for an empty row."""
+        """D^(-1) A of the same pattern, without loops: the mean over the neighbours, 0 for a node without any."""
         if not self.symmetric_pattern or self.dropout is not None:
             raise ValueError("a mean over neighbours needs the pattern of a graph")
         scale = invert_degrees(sum_weights(self.starts, self.ends, self.values))
         return self._with_pattern(row_scale=scale, column_scale=None, loops=False)
 
     def _with_pattern(self, **changes: Any) -> SparseMatrix:
-        """The same pattern with other factors; its arrays are shared and not checked again.
-
-        Quicker than `replace`: every epoch makes a few.
-        """
+        """Return a copy with other factors that shares the checked pattern; faster than `replace`."""
         found = object.__new__(SparseMatrix)
         vars(found).update({name: vars(self)[name] for name in _FIELDS} | changes)
         if native() is not None:
@@ -216,7 +215,7 @@ class SparseMatrix:
         return found
 
     def compact(self) -> SparseMatrix:
-        """The same without the entries between its rows."""
+        """Return a copy without the entries between its rows."""
         lengths = self.ends - self.starts
         if lengths.sum() == len(self.indices):
             return self
@@ -229,7 +228,7 @@ class SparseMatrix:
         return replace(self, starts=ends - lengths, ends=ends, indices=self.indices[chosen], values=values)
 
     def thinned(self, dropout: Dropout) -> SparseMatrix:
-        """The same with some entries left out; no longer symmetric, because both directions are drawn apart."""
+        """Return a copy with dropout. It is not symmetric, because both directions are drawn apart."""
         if self.loops:
             raise ValueError("dropout is for features, not for a propagation with loops")
         return self._with_pattern(dropout=dropout, symmetric_pattern=False, whole=self)
@@ -250,7 +249,7 @@ class SparseMatrix:
         return torch.from_numpy(multiply_transposed_table(self, dense.detach().contiguous().numpy()))
 
     def to_scipy(self) -> sp.csr_array:
-        """All of it as a scipy matrix: loops, scale and dropout are in the values."""
+        """Return a scipy CSR matrix with loops, scales and dropout in its values."""
         matrix = self._pattern_to_scipy()
         if self.loops:
             matrix = sp.csr_array(matrix + sp.eye_array(*self.shape, dtype=np.float32, format="csr"))
@@ -261,7 +260,7 @@ class SparseMatrix:
         return matrix if matrix.has_sorted_indices else matrix.sorted_indices()
 
     def _pattern_to_scipy(self) -> sp.csr_array:
-        """Entries, values and dropout; memory is shared where rows have no gaps between them."""
+        """Return entries, values and dropout; shares memory if the rows have no gaps between them."""
         lengths = self.ends - self.starts
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         has_gaps = indptr[-1] != self.num_entries or not np.array_equal(indptr[:-1], self.starts)
@@ -278,7 +277,7 @@ class SparseMatrix:
 
     @cached_property
     def tensor(self) -> Tensor:
-        """All of it as a torch CSR tensor on the device: what the reference multiplies with."""
+        """`to_scipy` as a torch CSR tensor on the device, for products without native kernels."""
         return to_torch_csr(self.to_scipy(), self.device)
 
     @cached_property
@@ -291,26 +290,21 @@ _FIELDS = tuple(each.name for each in fields(SparseMatrix))
 
 
 def to_torch_csr(matrix: sp.csr_array, device: torch.device | str = "cpu") -> Tensor:
-    """A torch CSR tensor with the entries of a scipy CSR matrix."""
+    """Convert a scipy CSR matrix to a torch CSR tensor, without checking its invariants."""
     parts = matrix.indptr, matrix.indices, matrix.data
     indptr, indices, values = (torch.from_numpy(part).to(device) for part in parts)
-    return csr_tensor(indptr, indices, values, matrix.shape)
-
-
-def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A torch CSR tensor without the cost of checking its invariants again."""
-    return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False)
+    return torch.sparse_csr_tensor(indptr, indices, values, matrix.shape, check_invariants=False)
 
 
 def runs_native(*tensors: Tensor) -> bool:
-    """Whether the native kernels compute with these: float32 on the CPU."""
+    """Return True if the native kernels take these tensors: float32 on the CPU."""
     return native() is not None and all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
 
 
 def multiply(matrix: ConstantMatrix, dense: Tensor, added: Tensor | None = None) -> Tensor:
-    """Constant times dense, and something added. matrix: (rows, columns), dense: (columns, width) -> (rows, width).
+    """Return matrix @ dense + added in one pass, differentiable in dense and added.
 
-    added: (width,) or (rows, width); it costs nothing where a pass of its own would.
+    matrix: (rows, columns). dense: (columns, width). added: (width,) or (rows, width).
     """
     return _Multiply.apply(matrix, dense, added)
 
@@ -339,17 +333,16 @@ def multiply_table(
     row_scale: np.ndarray | None = None,
     out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(rows, width) sparse @ table + added by the native kernel.
+    """Return sparse @ table + added, (rows, width), by the native kernel.
 
-    table: (columns, width) float32. added: (1, width) or (rows, width). is_scaled: the rows of the table have the
-    column scale already. row_scale: (rows,) factor of the result, for matrices without a scale of their own.
-    out: where the result is written; None for new memory.
+    table: (columns, width) float32. added: (1, width) or (rows, width). is_scaled: The table already contains the
+    column scale. row_scale: (rows,) factor of the sum, for a matrix without scales. out: Memory for the result.
     """
     width = table.shape[1]
-    if width > _WIDEST:
+    if width > WIDEST:
         parts = []
-        for low in range(0, width, _WIDEST):
-            here = slice(low, low + _WIDEST)
+        for low in range(0, width, WIDEST):
+            here = slice(low, low + WIDEST)
             rest = None if added is None else np.ascontiguousarray(added[:, here])
             part = np.ascontiguousarray(table[:, here])
             parts.append(multiply_table(sparse, part, rest, is_scaled=is_scaled, row_scale=row_scale))
@@ -374,10 +367,10 @@ def multiply_two_tables(
     added: Sequence[np.ndarray | None] = (None, None),
     row_scale: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(row_scale · (factor · sparse @ one + added), factor · sparse @ two + added) by one native pass over the matrix.
+    """Return row_scale · (factor · sparse @ one + added[0]) and factor · sparse @ two + added[1] in one native pass.
 
-    one, two: (columns, width) float32 of the widths `native().two_widths`. added: (width,) of each; None for nothing.
-    sparse: without factors or loops of its own.
+    sparse: Without scales and loops. one, two: (columns, width) float32 of the widths `native().two_widths`.
+    added: (width,) each; None for nothing.
     """
     outs = blank_table(len(sparse.starts), one.shape[1]), blank_table(len(sparse.starts), two.shape[1])
     native().multiply_two(sparse.csr, one, two, *outs, factor, *added, row_scale, **_dropped(sparse))
@@ -385,20 +378,20 @@ def multiply_two_tables(
 
 
 def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """(rows, width) the rows of a table, each times its factor, by the native kernel."""
+    """Multiply each row of a table by its scale, by the native kernel."""
     scaled = blank_table(*table.shape)
     native().move_rows(table, scaled, None, scale)
     return scaled
 
 
 def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.ndarray:
-    """(columns, width) transpose(sparse) @ table by the native kernels. table: (rows, width) float32."""
+    """Return transpose(sparse) @ table, (columns, width), by the native kernels. table: (rows, width) float32."""
     if sparse.bits is None and (
-        sparse.symmetric_pattern or not sparse._is_unscaled or sparse.num_columns > _FEW_COLUMNS
+        sparse.symmetric_pattern or not sparse._is_unscaled or sparse.num_columns > FEW_COLUMNS
     ):
         return multiply_table(sparse.transpose, table)
-    if table.shape[1] > _WIDEST:
-        slices = [table[:, low : low + _WIDEST] for low in range(0, table.shape[1], _WIDEST)]
+    if table.shape[1] > WIDEST:
+        slices = [table[:, low : low + WIDEST] for low in range(0, table.shape[1], WIDEST)]
         return np.concatenate([multiply_transposed_table(sparse, np.ascontiguousarray(part)) for part in slices], 1)
     if sparse.bits is not None:
         return sparse.bits.multiply_transposed(table)
@@ -408,8 +401,8 @@ def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.nda
 
 
 def sum_rows(table: np.ndarray) -> np.ndarray:
-    """(width,) sum of the rows of a table by the native kernel."""
-    if table.shape[1] > _WIDEST:
+    """Return the (width,) sum of the rows of a table, by the native kernel."""
+    if table.shape[1] > WIDEST:
         return table.sum(0)
     sums = zero_table(num_parts(len(table)), table.shape[1])
     native().sum_rows(table, sums)
@@ -417,7 +410,7 @@ def sum_rows(table: np.ndarray) -> np.ndarray:
 
 
 def add_parts(parts: np.ndarray) -> np.ndarray:
-    """The sum over the first axis, in order; the first part is written over."""
+    """Sum over the first axis, in order and in place of the first part."""
     total: np.ndarray = parts[0]
     for part in parts[1:]:
         total += part
@@ -425,12 +418,12 @@ def add_parts(parts: np.ndarray) -> np.ndarray:
 
 
 def _dropped(sparse: SparseMatrix) -> dict[str, Any]:
-    """The dropout of a matrix as the native kernels take it."""
+    """Return the dropout of a matrix as keyword arguments of the native kernels."""
     return {} if sparse.dropout is None else vars(sparse.dropout)
 
 
 def sum_weights(starts: np.ndarray, ends: np.ndarray, values: np.ndarray | None) -> np.ndarray:
-    """(num_rows,) float64 sums of the values of each row's entries, or their number where values are None."""
+    """Return (num_rows,) float64 sums of the values of each row, or their number where values are None."""
     if values is None:
         return (ends - starts).astype(np.float64)
     before = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
@@ -438,14 +431,14 @@ def sum_weights(starts: np.ndarray, ends: np.ndarray, values: np.ndarray | None)
 
 
 def invert_degrees(degrees: np.ndarray) -> np.ndarray:
-    """(num_rows,) float32 1 / degree, 0 where it is 0."""
+    """Return (num_rows,) float32 1 / degree, 0 for a degree of 0."""
     return np.divide(1.0, degrees, out=np.zeros(len(degrees)), where=degrees > 0).astype(np.float32)
 
 
 def normalise_adjacency(adjacency: sp.csr_array) -> sp.csr_array:
-    """Â = D^(-1/2) (A + I) D^(-1/2) as a scipy matrix, columns in order. D counts the self-loop.
+    """Return Â = D^(-1/2) (A + I) D^(-1/2) as a scipy matrix with ascending columns. D counts the self-loop.
 
-    adjacency: (num_nodes, num_nodes); loops it has already count beside the new ones.
+    adjacency: (num_nodes, num_nodes); existing loops count in addition to the new ones.
     """
     loops = sp.eye_array(*adjacency.shape, dtype=adjacency.dtype, format="csr")
     matrix = sp.csr_array(adjacency + loops)

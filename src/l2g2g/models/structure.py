@@ -10,12 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
+from l2g2g.core import one_torch_thread
 from l2g2g.core.randomness import Purpose, mix_words, random_words, stream_key, torch_generator
-from l2g2g.core.torch_threads import one_torch_thread
-from l2g2g.models.components import large_components
 from l2g2g.models.eigenvectors import Eigenvectors, leading_eigenvectors, lowest_direction
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import normalise_adjacency, to_torch_csr
+from l2g2g.parallel.questions import ask_by_rank
 
 _FEW_NUMBERS = 1_000_000
 _DRAWN_ROWS = 1 << 12  # a multiple of 16
@@ -324,6 +324,62 @@ def scale_rows(columns: np.ndarray, row_power: float) -> np.ndarray:
 def blend_factor(feature_factor: float, structure_factor: float) -> float:
     """What structural columns are multiplied with, so that rows differ as much by them as by the features.
 
-    Both factors are those of `FeatureFacts.centre`.
+    Both factors are those of `FeatureStatistics.centre`.
     """
     return float(np.float32(structure_factor / feature_factor))
+
+
+def large_components(components: np.ndarray, share: float, shared: SharedRows) -> tuple[np.ndarray, int]:
+    """Whether the component of each node of this rank is large, and how many nodes are in such ones.
+
+    components: (num_owned,) as `find_components` gives them. share: of all nodes, that make a component large; the
+    largest always is. Each component is counted by one rank.
+    """
+    communicator = shared.communicator
+    labels, places, counts = np.unique(components, return_inverse=True, return_counts=True)
+    rows = np.stack([labels, counts], axis=1).astype(np.int64)
+    question, order = ask_by_rank(communicator, shared.kind, rows, labels % communicator.size)
+    received, found = np.unique(question.received[:, 0], return_inverse=True)
+    sizes = np.bincount(found, question.received[:, 1], len(received))
+    (num_nodes,) = shared.sums(float(len(components)))
+    largest = -shared.lowest(-float(sizes.max(initial=0)))
+    is_large = sizes >= min(share * num_nodes, largest)
+    (num_large,) = shared.sums(float(sizes[is_large].sum()))
+    told = question.answer(is_large[found].astype(np.uint8))[order]
+    return told.astype(bool)[places], int(num_large)
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeTerm:
+    """A function of the degree: one weight for no neighbour, one for a single one, and a parabola of the log-degree.
+
+    Attributes:
+        weights: (4,) float64, of the columns of `basis`.
+        mean, spread: Of the log-degrees of the nodes that the weights were fitted on.
+        degrees: (num_nodes,) numbers of neighbours of the nodes of training.
+    """
+
+    weights: np.ndarray
+    mean: float
+    spread: float
+    degrees: np.ndarray
+
+    @classmethod
+    def blank(cls, degrees: np.ndarray) -> DegreeTerm:
+        """Weights 0, for nodes of these degrees."""
+        logs = np.log1p(degrees.astype(np.float64))
+        return cls(np.zeros(4), float(logs.mean()), max(float(logs.std()), 1e-6), degrees)
+
+    def basis(self, degrees: np.ndarray) -> np.ndarray:
+        """(num_rows, 4) float64 columns that are weighted. degrees: (num_rows,)."""
+        logs = (np.log1p(degrees.astype(np.float64)) - self.mean) / self.spread
+        return np.stack([degrees == 0, degrees == 1, logs, logs**2], axis=1).astype(np.float64)
+
+    def of(self, degrees: np.ndarray) -> np.ndarray:
+        """(num_rows,) float32 the term of nodes with so many neighbours; beyond those of training as at the end."""
+        known = degrees.clip(self.degrees.min(initial=0), self.degrees.max(initial=0))
+        return (self.basis(known) @ self.weights).astype(np.float32)
+
+    def with_degrees(self, degrees: np.ndarray) -> DegreeTerm:
+        """The same function for the nodes of another graph. degrees: (num_nodes,)."""
+        return replace(self, degrees=degrees)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
+import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from l2g2g.errors import InputError, WorkerError
-from l2g2g.parallel.network import choose_interface
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from torch.distributed import Store
 
 USUAL_TIMEOUT = 600.0
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
 _POLL = 0.01  # seconds between two checks which ranks have come
 _FIRST_REPORTS = 0.5  # seconds for which the other ranks let the first one report
 
@@ -322,3 +324,44 @@ def _no_answer(place: Place, timeout: float, error: RuntimeError) -> WorkerError
         f"another rank {what}, rank {place.rank} of {place.size} cannot go on; start the job again, "
         f"with --resume where it has a --run-dir"
     )
+
+
+def choose_interface(environment: MutableMapping[str, str]) -> None:
+    """Set GLOO_SOCKET_IFNAME to the interface that reaches the other ranks, unless the user has set it.
+
+    By default gloo takes the address of the host name, which on many hosts is the loopback address or none.
+    """
+    if environment.get("GLOO_SOCKET_IFNAME"):
+        return
+    own = own_address(environment["MASTER_ADDR"], int(environment["MASTER_PORT"]))
+    name = None if own is None else interface_of(own)
+    if name is not None:
+        environment["GLOO_SOCKET_IFNAME"] = name
+
+
+def own_address(host: str, port: int) -> str | None:
+    """Return the IPv4 address from which this machine reaches a host, by its routing table; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, port))
+        except OSError:
+            return None
+        return str(probe.getsockname()[0])
+
+
+def interface_of(address: str) -> str | None:
+    """Return the name of the interface with an IPv4 address; None if the system does not tell."""
+    try:
+        import fcntl
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            for _, name in socket.if_nameindex():
+                try:
+                    answer = fcntl.ioctl(asked.fileno(), _GET_ADDRESS, struct.pack("256s", name[:15].encode()))
+                except OSError:  # an interface without an address
+                    continue
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
+    except (ImportError, OSError):
+        return None
+    return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from l2g2g.config import Config
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.graph_store import GraphStore
-from l2g2g.models.row_propagation import columns_at_once
+from l2g2g.models.local_rows import columns_at_once
 from l2g2g.models.spectral import MOST_BASELINE_EDGES, spectral_bytes
 from l2g2g.models.structure import BYTES_PER_NUMBER, MORE_VECTORS
 from l2g2g.runs.environment import available_memory, resident_memory

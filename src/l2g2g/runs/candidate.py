@@ -18,10 +18,10 @@ from l2g2g.evaluation.links import score_pairs
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.feature_facts import FeatureFacts
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.node_states import Parts, encode_states, node_degrees, whole_states
+from l2g2g.models.preprocessing import FeatureStatistics
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.parallel.communicator import Communicator
 from l2g2g.patches.overlap import PatchSet
@@ -362,7 +362,7 @@ class Candidates:
         mean, scale = None, 1.0
         if config.feature_scaling == "centred":
             blocks = inputs.blocks(rank_span(inputs.graph, self.communicator))
-            facts = FeatureFacts.of_blocks(blocks, inputs.num_columns)
+            facts = FeatureStatistics.of_blocks(blocks, inputs.num_columns)
             mean, scale = facts.total(SharedRows(self.communicator)).centre()
             if float(mean @ mean) < 1e-9 and abs(scale - 1) < 1e-3:  # compressed features are centred already
                 mean, scale = None, 1.0

@@ -20,8 +20,8 @@ from l2g2g.evaluation.links import fetch_ends, link_scores
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.product import ProductDecoder
-from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.structure import DegreeTerm
 from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.runs.preparation import FeatureCounts, should_compress
 

@@ -70,7 +70,7 @@ def _encode_in_patch(
     neighbours = np.unique(new.to_known[members][:, nodes].indices)  # places in the patch; other rows are not read
     part = new.select(members, nodes[neighbours])
     encoder = fitted.model.encoder_of(patch)
-    matrix = replace(encoder.propagation.of_new_nodes(part, states.degrees[start + neighbours]), device=device)
+    matrix = replace(encoder.propagation_of_new(part, states.degrees[start + neighbours]), device=device)
     frame, own = fitted.frame, slice(patch, patch + 1)
     with torch.no_grad():
         layers = [layer[start + neighbours] for layer in states.layers]

@@ -19,7 +19,7 @@ from l2g2g.graphs.read_edges import EdgeTable, read_parquet_edges, read_text_edg
 from l2g2g.graphs.text_tables import is_text_file
 from l2g2g.models.decoders import read_decoder
 from l2g2g.models.decoders.base import Decoder
-from l2g2g.models.decoders.inner import InnerDecoder
+from l2g2g.models.decoders.factors import InnerDecoder
 from l2g2g.neighbours.factors import METRICS, ScoreFactors, factors_by, factors_of
 from l2g2g.neighbours.index import NeighbourIndex
 from l2g2g.neighbours.learned import nearest_learned, top_learned_links

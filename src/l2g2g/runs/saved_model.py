@@ -12,10 +12,9 @@ from torch import Tensor
 from l2g2g.alignment.frame import Frame
 from l2g2g.config import Config
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.node_states import NodeStates, Parts
-from l2g2g.models.structure import StructureMap
+from l2g2g.models.structure import DegreeTerm, StructureMap
 from l2g2g.runs.artefact import Artefact
 from l2g2g.runs.fitted import Fitted, make_autoencoder
 

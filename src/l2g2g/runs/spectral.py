@@ -15,7 +15,7 @@ from l2g2g.evaluation.links import judge_scores
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.decoders.signed import SignedDecoder
+from l2g2g.models.decoders.factors import SignedDecoder
 from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import StructureMap, scale_rows

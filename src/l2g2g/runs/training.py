@@ -20,9 +20,9 @@ from l2g2g.graphs.graph_store import GraphStore, fingerprint
 from l2g2g.graphs.splits import LinkSplit, Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.base import Decoder
-from l2g2g.models.degree_term import DegreeTerm
 from l2g2g.models.inputs import InputMap, fit_inputs
 from l2g2g.models.shared_rows import SharedRows
+from l2g2g.models.structure import DegreeTerm
 from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.budget import check_memory

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from l2g2g.models.encoder_input import EncoderInput, prepare_input
+from l2g2g.models.encoding import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs

@@ -15,7 +15,7 @@ from torch import Tensor
 from l2g2g.alignment.solve import Start
 from l2g2g.alignment.streaming import pair_distances
 from l2g2g.alignment.synchronise import Frame, apply_frame, synchronise
-from l2g2g.core.torch_threads import one_torch_thread
+from l2g2g.core import one_torch_thread
 from l2g2g.errors import InputError
 from l2g2g.methods import AlignGradient, Schedule
 from l2g2g.models.autoencoder import Autoencoder

@@ -20,8 +20,8 @@ from l2g2g.core import hash_nodes, kernels, native
 from l2g2g.core.randomness import Purpose, random_words, scale_words, share_threshold, stream_key, stream_keys
 from l2g2g.core.reference import draw_units
 from l2g2g.graphs.adjacency import BACK, FORTH
+from l2g2g.models.losses import NonEdges, ScoredEdges
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
 from l2g2g.models.sampling import (
     TARGET_WEIGHTS,

@@ -16,10 +16,9 @@ from l2g2g.alignment.synchronise import Frame, apply_frame
 from l2g2g.core.randomness import gaussian_numbers
 from l2g2g.methods import Alignment, PairChoice, Scope
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder_input import EncoderInput
+from l2g2g.models.encoding import EncoderInput
 from l2g2g.models.local_rows import LocalRows
-from l2g2g.models.losses import gaussian_divergence
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.losses import NonEdges, ScoredEdges, gaussian_divergence
 from l2g2g.models.pairs import row_entries
 from l2g2g.models.sampling import first_arrivals, sample_nodes_by_degree
 from l2g2g.models.shared_rows import SharedRows

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import torch
 
 from l2g2g.graphs.adjacency import restrict
+from l2g2g.models.losses import NonEdges, ScoredEdges
 from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges
 from l2g2g.models.pairs import Arcs, PairList, row_entries
 from l2g2g.models.sampling import NegativeDraws, NegativePlan, plan_negatives
 from l2g2g.parallel.node_index import NodeIndex

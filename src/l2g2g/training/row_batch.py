@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.encoder_input import EncoderInput
-from l2g2g.models.feature_blocks import FeatureBlocks
-from l2g2g.models.local_rows import LocalRows
+from l2g2g.models.encoding import EncoderInput
+from l2g2g.models.features import FeatureBlocks
+from l2g2g.models.local_rows import LocalRows, RowPropagation, VisibleRows
 from l2g2g.models.masking import MaskDraw, draw_groups
-from l2g2g.models.row_propagation import RowPropagation, VisibleRows
 from l2g2g.training.batches import Batch
 from l2g2g.training.heap import return_freed_memory
 

@@ -14,12 +14,10 @@ from torch import Tensor
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.components import find_components
-from l2g2g.models.encoder_input import EncoderInput, prepare_input
-from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
+from l2g2g.models.encoding import EncoderInput, prepare_input
+from l2g2g.models.features import FeatureBlocks, FeatureReader, block_bounds
 from l2g2g.models.inputs import InputMap
-from l2g2g.models.local_rows import LocalRows
-from l2g2g.models.row_propagation import RowPropagation, VisibleRows
+from l2g2g.models.local_rows import LocalRows, RowPropagation, VisibleRows, find_components
 from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, sum_weights
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.training.rows import NodeRows, TrainingRows, rank_span, share_rows

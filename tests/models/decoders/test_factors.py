@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from l2g2g.models.autoencoder import Autoencoder
-from l2g2g.models.decoders.asymmetric import AsymmetricDecoder
-from l2g2g.models.decoders.cosine import CosineDecoder
-from l2g2g.models.decoders.distance import DistanceDecoder
-from l2g2g.models.decoders.inner import InnerDecoder
-from l2g2g.models.decoders.signed import SignedDecoder
+from l2g2g.models.decoders.factors import (
+    AsymmetricDecoder,
+    CosineDecoder,
+    DistanceDecoder,
+    InnerDecoder,
+    SignedDecoder,
+)
 from l2g2g.models.pairs import Arcs, PairList
 
 

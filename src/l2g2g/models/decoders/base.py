@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from l2g2g.models.losses import all_pairs_loss
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges, reconstruction_loss
+from l2g2g.models.losses import NonEdges, ScoredEdges, all_pairs_loss, reconstruction_loss
 
 _PAIRS_PER_SLICE = 1 << 18
 

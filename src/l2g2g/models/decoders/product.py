@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from l2g2g.core import blank_table, native
 from l2g2g.models.decoders.base import Decoder
-from l2g2g.models.pair_loss import NonEdges, ScoredEdges
+from l2g2g.models.losses import NonEdges, ScoredEdges
 from l2g2g.models.sparse import runs_native
 
 _SLICE = 4096  # pairs whose products stay in the second-level cache

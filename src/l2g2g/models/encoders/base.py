@@ -11,15 +11,15 @@ from abc import ABC
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from l2g2g.models.encoder_input import EncoderInput
-from l2g2g.models.encoding import Encoding
+from l2g2g.graphs.graph import NewNodes
+from l2g2g.models.encoding import EncoderInput, Encoding, PropagationMatrix
 from l2g2g.models.features import FeatureRows
-from l2g2g.models.propagation import SYMMETRIC, Propagation
-from l2g2g.models.sparse import ConstantMatrix, multiply
+from l2g2g.models.sparse import ConstantMatrix, SparseMatrix, multiply
 
 Activation = Literal["relu", "elu"]
 ACTIVATIONS = {"relu": torch.relu, "elu": functional.elu}
@@ -41,12 +41,10 @@ class Encoder(nn.Module, ABC):
         feature_scale: Factor of the features after that.
 
     Attributes:
-        propagation: Which matrix a step multiplies with.
         reads_own_rows: Whether a step reads rows that are not propagated; then Â X instead of X is not enough.
         tables_per_layer: Tables that a layer holds for every node, for estimates of memory.
     """
 
-    propagation: ClassVar[Propagation] = SYMMETRIC
     reads_own_rows: ClassVar[bool] = False
     tables_per_layer: ClassVar[int] = 1
 
@@ -122,10 +120,21 @@ class Encoder(nn.Module, ABC):
         hidden = summed.relu_() if in_place else self.activation(summed)
         return hidden, self._add_hidden(direct, hidden) if self.residual else direct
 
+    def propagation_of(self, symmetric: PropagationMatrix) -> ConstantMatrix:
+        """Return P, (num_rows, num_rows), for the edges of Â."""
+        return symmetric
+
+    def propagation_of_new(self, new: NewNodes, known_degrees: np.ndarray) -> SparseMatrix:
+        """Return the rows of P of new nodes, (num_new, num_known + num_new), in the grown graph.
+
+        known_degrees: As in `NewNodes.propagation`.
+        """
+        return SparseMatrix.from_scipy(new.propagation(known_degrees))
+
     def forward(self, inputs: EncoderInput) -> Tensor:
         """Encode. Returns (num_rows, dim), or (num_rows, 2 dim) with mean and log-deviation if variational."""
         self._check(inputs)
-        matrix = self.propagation.of_graph(inputs.propagation)
+        matrix = self.propagation_of(inputs.propagation)
         features = self.feature_rows(inputs.features)
         return self._run(features, lambda _, message, added: multiply(matrix, message, added), inputs.propagated)
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from l2g2g.models.convolutions import Convolution, Network, can_convolve, convolve
-from l2g2g.models.encoder_input import EncoderInput
 from l2g2g.models.encoders.base import Encoder
-from l2g2g.models.encoding import Encoding, add_gradient
+from l2g2g.models.encoding import EncoderInput, Encoding, add_gradient
 from l2g2g.models.sparse import SparseMatrix
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from l2g2g.core.torch_threads import one_torch_thread
+from l2g2g.core import one_torch_thread
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from l2g2g.models.compression import compress_features, principal_map
+from l2g2g.models.preprocessing import append_columns, compress_features, principal_map
 
 
 def some_features(num_rows=200, num_features=30):
@@ -52,3 +52,12 @@ def test_blocks_make_no_difference():
     features = some_features()
     for one, other in zip(map_of(features, 6), map_of(features, 6, height=1000), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_column_stands_last(sparse):
+    rows = np.array([[1, 0], [0, 2], [0, 0]], np.float32)
+    found = append_columns(sp.csr_array(rows) if sparse else rows, np.array([[5], [0], [7]], np.float32))
+    assert sp.issparse(found) == sparse
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found.toarray() if sparse else found, [[1, 0, 5], [0, 2, 0], [0, 0, 7]])

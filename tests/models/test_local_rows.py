@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import connected_components
 
-from l2g2g.graphs.graph import RowBlock
-from l2g2g.models.feature_blocks import FeatureBlocks, FeatureReader, block_bounds
-from l2g2g.models.local_rows import LocalRows, balance_rows
+from l2g2g.graphs.graph import Graph, RowBlock
+from l2g2g.models.features import FeatureBlocks, FeatureReader, block_bounds
+from l2g2g.models.local_rows import LocalRows, RowPropagation, VisibleRows, balance_rows, find_components
 from l2g2g.models.masking import EdgeMask, MaskDraw
-from l2g2g.models.row_propagation import RowPropagation, VisibleRows
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.sparse import SparseMatrix
+from l2g2g.models.structure import large_components
+from l2g2g.training.rows import TrainingRows, rank_span, share_rows
 
 from ..parallel.threads import run_ranks
 
@@ -87,7 +90,7 @@ def test_a_matrix_without_the_entries_between_its_rows():
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("keep_bytes", [0, 10**6])
 def test_products_with_features_in_blocks(monkeypatch, sparse, keep_bytes):
-    monkeypatch.setattr("l2g2g.models.feature_blocks.BLOCK_BYTES", 60)
+    monkeypatch.setattr("l2g2g.models.features.BLOCK_BYTES", 60)
     features = np.arange(55, dtype=np.float32).reshape(11, 5) % 7
     reads = []
 
@@ -122,7 +125,41 @@ def test_columns_of_a_large_table_are_multiplied_part_by_part(backend, monkeypat
         )
         return matrix.product(table[low:high], torch.ones(40)), asked
 
-    monkeypatch.setattr("l2g2g.models.row_propagation._MOST_COPIED", 4 * 3 * 20)
+    monkeypatch.setattr("l2g2g.models.local_rows._MOST_COPIED", 4 * 3 * 20)
     found = run_ranks(num_ranks, work)
     assert all(asked == [16, 16, 8] for _, asked in found)
     np.testing.assert_allclose(np.concatenate([rows for rows, _ in found]), whole(False) @ table.numpy() + 1, atol=1e-5)
+
+
+def shuffled_path(num_nodes, generator):
+    order = generator.permutation(num_nodes)
+    return np.stack([order[:-1], order[1:]])
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["paths", "sparse", "no edge between ranks"])
+def test_ranks_find_the_components_of_one_process(num_ranks, kind):
+    generator = np.random.default_rng(0)
+    if kind == "paths":  # zigzag between the ranges of nodes of all ranks
+        ends = np.concatenate([shuffled_path(60, generator), 60 + shuffled_path(30, generator)], axis=1)
+    elif kind == "sparse":
+        ends = generator.integers(0, 90, (2, 70))
+    else:
+        ends = np.stack([np.arange(0, 90, 2), np.arange(1, 90, 2)])
+    graph = Graph.from_arcs(*ends, None, num_nodes=95)
+    _, expected = connected_components(sp.csr_array(graph.adjacency), directed=False)
+    sizes = np.bincount(expected)
+    is_large = (sizes >= min(0.3 * 95, sizes.max()))[expected]
+
+    def work(communicator):
+        low, high = rank_span(graph, communicator)
+        found = find_components(share_rows(TrainingRows(graph, block_arcs=13), communicator))
+        return low, high, found, large_components(found, 0.3, SharedRows(communicator))
+
+    parts = run_ranks(num_ranks, work)
+    labels = np.concatenate([part[2] for part in parts])
+    pairs = np.unique(np.stack([labels, expected]), axis=1)
+    assert pairs.shape[1] == len(sizes) == len(np.unique(labels))
+    for low, high, _, (large, num_large) in parts:
+        assert large.tolist() == is_large[low:high].tolist()
+        assert num_large == is_large.sum()
