@@ -1,4 +1,4 @@
-"""Stochastic block models, of single edges or of Poisson counts: the best possible score of such a graph is known."""
+"""Stochastic block models, of single edges or Poisson counts, which know the best possible score of a graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from l2g2g.graphs.graph import Cleaning, Features, Graph
 
 @dataclass(frozen=True, eq=False)
 class BlockModel:
-    """Nodes in blocks; two nodes are joined with the probability that their blocks give, independently.
+    """Joins two nodes independently with the probability that their blocks give.
 
     Attributes:
         block_sizes: (num_blocks,) number of nodes in each block.
@@ -49,7 +49,7 @@ class BlockModel:
 
     @classmethod
     def planted(cls, num_blocks: int, block_size: int, inside: float, outside: float) -> BlockModel:
-        """Equal blocks with one probability inside every block and one between any two."""
+        """Create equal blocks with one probability inside every block and one between any two."""
         probabilities = np.full((num_blocks, num_blocks), outside)
         np.fill_diagonal(probabilities, inside)
         return cls(np.full(num_blocks, block_size), probabilities)
@@ -66,50 +66,50 @@ class BlockModel:
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """(num_nodes,) block of each node; nodes are numbered block after block."""
+        """(num_nodes,) block of each node; nodes are numbered block by block."""
         return np.repeat(np.arange(self.num_blocks), self.block_sizes)
 
     @property
     def expected_num_edges(self) -> float:
-        """Mean number of undirected edges."""
+        """Expected number of undirected edges."""
         first, second, num_pairs = self._block_pairs()
         return float((num_pairs * self.probabilities[first, second]).sum())
 
     def edge_probability(self, sources: ArrayLike, targets: ArrayLike) -> np.ndarray:
-        """(num_pairs,) probability of an edge between each source and target; 0 for a node and itself."""
+        """Return the (num_pairs,) probability of each edge; 0 for a node and itself."""
         sources, targets = np.asarray(sources), np.asarray(targets)
         probability = self.probabilities[self.labels[sources], self.labels[targets]]
         return np.where(sources == targets, 0.0, probability)
 
     def sample(self, seed: int | np.random.Generator = 0, name: str = "block model") -> Graph:
-        """Draw one graph exactly, in time that grows with its edges and not with its pairs.
+        """Draw a graph exactly, in time that grows with its edges and not with its pairs.
 
-        The number of edges of each block pair is binomial; given the number, the edges are a uniform
-        set of distinct pairs. That is the same distribution as one coin per pair.
-
-        Returns:
-            A graph with one-hot blocks as CSR features, blocks as labels, and this model attached.
+        The number of edges of each block pair is binomial; given the number, the edges are a uniform set of distinct
+        pairs. This is the same distribution as one coin per pair. The graph has one-hot blocks as CSR features, blocks
+        as labels, and this model attached.
         """
         generator = np.random.default_rng(seed)
         first, second, num_pairs = self._block_pairs()
         counts = generator.binomial(num_pairs, self.probabilities[first, second])
         chosen, block_pair = _draw_distinct(num_pairs, counts, generator)
         sources, targets = self._endpoints(chosen, first[block_pair], second[block_pair])
-        return _graph_of(self, sources, targets, self._one_hot_blocks(), self.labels, name)
+        values, rows = np.ones(self.num_nodes, np.float32), np.arange(self.num_nodes + 1, dtype=np.int32)
+        one_hot = sp.csr_array((values, self.labels.astype(np.int32), rows), shape=(self.num_nodes, self.num_blocks))
+        return _graph_of(self, sources, targets, one_hot, self.labels, name)
 
     def _block_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Each unordered pair of blocks with the number of node pairs it holds."""
+        """Return each unordered pair of blocks, and the number of node pairs in it."""
         first, second = np.triu_indices(self.num_blocks)
         sizes = self.block_sizes
         num_pairs = np.where(first == second, sizes[first] * (sizes[first] - 1) // 2, sizes[first] * sizes[second])
         return first, second, num_pairs
 
     def _endpoints(self, chosen: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Node numbers of the pair with number `chosen` inside the block pair (first, second).
+        """Return the nodes of the pairs with numbers `chosen` inside the block pairs (first, second).
 
-        Between two blocks pair number c is (c mod n, c // n). Inside one block of n nodes the pair is
-        {i, i + 1 + c // n mod n} with i = c mod n: every distance round the circle of nodes once, and
-        only half a round for the last distance of an even n. No square root, so no rounding.
+        Between two blocks pair c is (c mod n, c // n). Inside a block of n nodes it is {i, i + 1 + c // n mod n} with
+        i = c mod n: every distance round the circle of nodes once, and half a round for the last distance of an even n.
+        No square root is needed, so nothing is rounded.
         """
         starts = (np.cumsum(self.block_sizes) - self.block_sizes).astype(np.int32)
         sizes = self.block_sizes[first].astype(np.int32)
@@ -120,19 +120,14 @@ class BlockModel:
         other = np.where(first == second, around, quotient)
         return starts[first] + remainder, starts[second] + other
 
-    def _one_hot_blocks(self) -> sp.csr_array:
-        num_nodes = self.num_nodes
-        values, rows = np.ones(num_nodes, np.float32), np.arange(num_nodes + 1, dtype=np.int32)
-        return sp.csr_array((values, self.labels.astype(np.int32), rows), shape=(num_nodes, self.num_blocks))
-
 
 def _draw_distinct(
     sizes: np.ndarray, counts: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each group g draw counts[g] distinct numbers below sizes[g], uniformly.
+    """Draw counts[g] distinct numbers below sizes[g] for each group g, uniformly.
 
-    Repeats are thrown away and only the missing ones drawn again, which is exactly drawing one by one
-    and rejecting repeats. Where more than half of a group is wanted, the others are drawn instead.
+    Repeats are rejected and only the missing numbers are drawn again. Where more than half of a group is wanted, the
+    complement is drawn.
 
     Returns:
         (total,) numbers and (total,) their groups.
@@ -157,27 +152,23 @@ def _draw_distinct(
 
 
 def sorted_distinct(numbers: np.ndarray) -> np.ndarray:
-    """The distinct numbers in order; sorts in place, and much faster than `np.unique` for millions."""
+    """Return the distinct numbers in order; sorts in place, and is much faster than `np.unique` for millions."""
     numbers.sort()
     return numbers[np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]]
 
 
 @dataclass(frozen=True, eq=False)
 class PoissonBlockModel:
-    """Nodes belong to blocks by weights; edges fall as Poisson events, and repeated ones are merged.
+    """Draws edges as Poisson events from weighted memberships in blocks; repeated edges are merged.
 
-    Nodes u and v are joined with probability 1 − exp(−λ), λ = m_u B m_vᵀ, independently of all other pairs. A node's
-    weights say how many edges it draws (degree correction) and where (one block, or several that overlap).
+    Nodes u and v are joined with probability 1 − exp(−λ), λ = m_u B m_vᵀ, independently of all other pairs. The weights
+    of a node say how many edges it draws (degree correction) and in which blocks.
 
     Attributes:
         memberships: (num_nodes, num_blocks) CSR of weights, at least one positive in every row.
-        rates: (num_blocks, num_blocks) symmetric, not negative: B.
+        rates: (num_blocks, num_blocks) symmetric and not negative: B.
 
     Example:
-        >>> model = PoissonBlockModel(sp.csr_array(np.kron(np.eye(2), np.ones((40, 1)))), np.array([[0.2, 0.01]] * 2))
-        Traceback (most recent call last):
-        ...
-        l2g2g.errors.InputError: block rates must be symmetric, because edges have no direction
         >>> model = PoissonBlockModel(sp.csr_array(np.kron(np.eye(2), np.ones((40, 1)))), 0.2 * np.eye(2))
         >>> model.edge_probability([0, 0, 0], [1, 50, 0]).round(4).tolist()
         [0.1813, 0.0, 0.0]
@@ -204,16 +195,16 @@ class PoissonBlockModel:
 
     @property
     def num_events(self) -> float:
-        """Mean number of events: edges before repeated ones and self-loops are gone."""
+        """Expected number of events: edges before repeated ones and self-loops are removed."""
         weights = np.asarray(self.memberships.sum(axis=0)).ravel()
         return float(weights @ self.rates @ weights / 2)
 
     def scaled_to(self, num_events: float) -> PoissonBlockModel:
-        """The same model with so many events on average."""
+        """Return the model with this expected number of events."""
         return PoissonBlockModel(self.memberships, self.rates * (num_events / self.num_events))
 
     def edge_probability(self, sources: ArrayLike, targets: ArrayLike) -> np.ndarray:
-        """(num_pairs,) probability of an edge between each source and target; 0 for a node and itself."""
+        """Return the (num_pairs,) probability of each edge; 0 for a node and itself."""
         sources, targets = np.asarray(sources), np.asarray(targets)
         rate = np.empty(len(sources))
         for low in range(0, len(sources), 1 << 16):
@@ -226,6 +217,7 @@ class PoissonBlockModel:
         self,
         seed: int | np.random.Generator = 0,
         *,
+        edges: tuple[np.ndarray, np.ndarray] | None = None,
         num_edges: int | None = None,
         features: Features | None = None,
         labels: np.ndarray | None = None,
@@ -233,25 +225,11 @@ class PoissonBlockModel:
     ) -> Graph:
         """Draw a graph, in time that grows with its edges and not with its pairs.
 
-        num_edges: keep exactly so many edges, a uniform choice of those drawn. All probabilities then shrink alike,
-        so that `edge_probability` still ranks pairs as nothing better can.
+        edges: from `draw_edges`; drawn here where they are None. num_edges: keep a uniform choice of this size. All
+        probabilities then shrink alike, so the ranking by `edge_probability` stays the best possible.
         """
         generator = np.random.default_rng(seed)
-        edges = self.draw_edges(generator)
-        return self.graph_of(edges, generator, num_edges=num_edges, features=features, labels=labels, name=name)
-
-    def graph_of(
-        self,
-        edges: tuple[np.ndarray, np.ndarray],
-        generator: np.random.Generator,
-        *,
-        num_edges: int | None,
-        features: Features | None,
-        labels: np.ndarray | None,
-        name: str,
-    ) -> Graph:
-        """The graph of edges that were drawn, or of a uniform choice of them."""
-        sources, targets = edges
+        sources, targets = self.draw_edges(generator) if edges is None else edges
         if num_edges is not None:
             if len(sources) < num_edges:
                 raise InputError(f"{name}: {len(sources):,} edges drawn, {num_edges:,} wanted; raise the rates")
@@ -260,7 +238,7 @@ class PoissonBlockModel:
         return _graph_of(self, sources, targets, features, labels, name)
 
     def draw_edges(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Each edge once, (sources, targets) with source < target, sorted."""
+        """Draw each edge once as (sources, targets), source < target, sorted."""
         columns = sp.csc_array(self.memberships)
         weights = np.asarray(self.memberships.sum(axis=0)).ravel()
         first, second = np.triu_indices(len(weights))
@@ -281,7 +259,6 @@ def _graph_of(
     labels: np.ndarray | None,
     name: str,
 ) -> Graph:
-    """The graph of edges that a model drew, each given once."""
     adjacency = symmetric_adjacency(sources, targets, None, model.num_nodes)
     if adjacency.nnz == 0:
         raise InputError(f"{name}: the block model drew no edge; raise its probabilities, rates or sizes")
@@ -290,10 +267,10 @@ def _graph_of(
 
 
 def _draw_members(columns: sp.csc_array, blocks: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """(num_draws,) one node of each block, by weight. columns: (num_nodes, num_blocks)."""
+    """Draw one node of each block by weight. columns: (num_nodes, num_blocks)."""
     passed = np.concatenate([[0.0], np.cumsum(columns.data)])
     starts, ends = passed[columns.indptr[:-1]], passed[columns.indptr[1:]]
     height = starts[blocks] + generator.random(len(blocks)) * (ends - starts)[blocks]
     place = np.searchsorted(passed, height, side="right") - 1
-    # Rounding may step over the border of a block by one.
+    # Rounding may leave the block by one.
     return columns.indices[np.clip(place, columns.indptr[blocks], columns.indptr[blocks + 1] - 1)]
