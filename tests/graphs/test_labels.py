@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from l2g2g.errors import InputError
-from l2g2g.graphs.checks import check_labels, number_classes
+from l2g2g.graphs.checks import check_labels, find_classes
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.read import read_graph
 
@@ -64,5 +64,5 @@ def test_text_and_several_labels_in_an_archive(tmp_path):
 
 
 def test_classes_are_numbered_in_their_order():
-    assert number_classes(np.array([7, -3, 3, 7])).tolist() == [1, -1, 0, 1]
-    assert number_classes(np.array(["b", "", "a"], dtype=object)).tolist() == [1, -1, 0]
+    assert find_classes(np.array([7, -3, 3, 7]))[1].tolist() == [1, -1, 0, 1]
+    assert find_classes(np.array(["b", "", "a"], dtype=object))[1].tolist() == [1, -1, 0]

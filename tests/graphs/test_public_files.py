@@ -67,7 +67,7 @@ def test_a_file_with_another_sum_is_not_kept(cache, published):
 
 def test_a_known_sum_need_not_be_given(cache, published, monkeypatch):
     address, digest = SOURCES["cora"].address, hashlib.sha256(published.read_bytes()).hexdigest()
-    with pytest.raises(InputError, match="the sum of cora is not known here; add --sha256 SUM"):
+    with pytest.raises(InputError, match="the SHA-256 of cora is not known; add --sha256 SUM"):
         fetch_dataset("cora")
     monkeypatch.setitem(SOURCES, "cora", PublicSource(address, digest))
     assert fetch_dataset("cora").read_bytes() == published.read_bytes()

@@ -36,7 +36,7 @@ def test_degrees_are_heavy_tailed_and_edges_stay_inside_communities(graph):
 
 
 def test_features_carry_a_weak_signal():
-    model = StandIn(3000, 9000, 64, num_blocks=2, signal=0.15)
+    model = StandIn(3000, 9000, 64, num_blocks=2, description="small")
     graph = model.sample(0, "small")
     centres = np.stack([graph.features[graph.labels == block].mean(axis=0) for block in (0, 1)])
     guess = (graph.features @ (centres[1] - centres[0])) > (centres.sum(axis=0) / 2) @ (centres[1] - centres[0])

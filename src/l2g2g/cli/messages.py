@@ -21,11 +21,11 @@ screen = Console(stderr=True)
 def describe_graph(loaded: GraphStore, silent: bool) -> None:
     """Say what was read."""
     if not silent:
-        from l2g2g.graphs.checks import number_classes
+        from l2g2g.graphs.checks import find_classes
 
         cleaned, labels, classes = loaded.cleaning.describe(), loaded.labels, ""
         if labels is not None:
-            numbers = number_classes(labels)
+            numbers = find_classes(labels)[1]
             num_unknown = int((numbers < 0).sum())
             classes = f", {numbers.max(initial=-1) + 1:,} classes"
             classes += f" ({num_unknown:,} nodes without a label)" if num_unknown else ""

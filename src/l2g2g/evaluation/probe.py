@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from l2g2g.errors import NumericalError
-from l2g2g.graphs.checks import number_classes
+from l2g2g.graphs.checks import find_classes
 
 _STREAM = 0x960BE  # keeps these draws apart from those of the splits
 PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)
@@ -66,7 +66,7 @@ def probe_labels(
     if not np.isfinite(embedding).all():
         raise NumericalError("some vectors are not finite numbers; lower the learning rate (--lr)")
     generator = np.random.default_rng([seed, _STREAM])
-    classes = number_classes(labels)
+    classes = find_classes(labels)[1]
     nodes = np.flatnonzero(classes >= 0)
     if len(nodes) > max_nodes:
         nodes = np.sort(generator.choice(nodes, max_nodes, replace=False))

@@ -1,4 +1,4 @@
-"""Adjacency matrices: arcs in both directions joined, cleaned and restricted."""
+"""Adjacency matrices: join both directions of arcs, clean and restrict them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import scipy.sparse as sp
 
 from l2g2g.core import kernels
 
-FORTH, BACK = np.uint8(1), np.uint8(2)  # bits: the arc row → column of an entry exists, and column → row
+FORTH, BACK = np.uint8(1), np.uint8(2)  # bits of directions: row → column, column → row
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What was changed on the way in, in numbers.
+    """Numbers of what was changed when a graph was read.
 
     Attributes:
         num_arcs_read: Rows of the input, before cleaning.
-        num_self_loops: Arcs from a node to itself, dropped.
+        num_self_loops: Self-loops, dropped.
         num_duplicates: Arcs that repeat an edge in the same direction, merged (weights are summed).
-        num_reversed: Edges that were given in both directions, joined into one (the heavier weight counts).
+        num_reversed: Edges given in both directions, joined into one (with the heavier weight).
         num_isolated: Nodes without any edge, kept.
     """
 
@@ -31,7 +31,7 @@ class Cleaning:
     num_isolated: int = 0
 
     def describe(self) -> str:
-        """Say in one line what was cleaned, or an empty string if nothing was."""
+        """Describe the changes in one line; an empty string if nothing was changed."""
         parts = [
             (self.num_self_loops, "self-loops dropped"),
             (self.num_duplicates, "duplicate edges merged"),
@@ -42,14 +42,14 @@ class Cleaning:
 
 
 def sort_columns(matrix: sp.csr_array) -> sp.csr_array:
-    """The columns of every row in ascending order, in place where it can be."""
+    """Sort the columns of every row, in place where possible."""
     matrix = sp.csr_array(matrix)
     matrix.sort_indices()
     return use_small_indices(matrix)
 
 
 def use_small_indices(matrix: sp.csr_array) -> sp.csr_array:
-    """Use int32 indices where they fit, as the sparse kernels want them."""
+    """Use int32 indices where they fit, as the sparse kernels need them."""
     if max(matrix.nnz, *matrix.shape) < 2**31 and matrix.indices.dtype != np.int32:
         matrix.indices = matrix.indices.astype(np.int32)
         matrix.indptr = matrix.indptr.astype(np.int32)
@@ -59,13 +59,13 @@ def use_small_indices(matrix: sp.csr_array) -> sp.csr_array:
 def clean_arcs(
     sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int, *, keep_arcs: bool
 ) -> tuple[sp.csr_array, sp.csr_array | None, Cleaning]:
-    """(adjacency, arcs where these are kept, what was changed)."""
+    """Return the symmetric adjacency, the arcs if keep_arcs, and what was changed."""
     loops = sources == targets
     num_self_loops = int(loops.sum())
     if num_self_loops:
         sources, targets = sources[~loops], targets[~loops]
         weights = None if weights is None else weights[~loops]
-    # Where all weights are 1 a byte stands for each while directions are joined, which takes most memory of reading.
+    # Without weights a byte per arc is enough while directions are joined, where reading takes most memory.
     values = np.ones(len(sources), np.bool_) if weights is None else weights
     index_type = np.int32 if num_nodes < 2**31 else np.int64
     ends = (part.astype(index_type, copy=False) for part in (sources, targets))
@@ -89,7 +89,7 @@ def clean_arcs(
 
 
 def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
-    """The arcs whose two nodes the adjacency joins."""
+    """Return the arcs between nodes that the adjacency joins."""
     pattern = sp.csr_array((np.ones_like(adjacency.data), adjacency.indices, adjacency.indptr), shape=arcs.shape)
     kept = sp.csr_array(arcs.multiply(pattern))
     kept.sort_indices()
@@ -99,9 +99,10 @@ def restrict(arcs: sp.csr_array, adjacency: sp.csr_array) -> sp.csr_array:
 def find_directions(
     arcs: sp.csr_array, rows: np.ndarray, columns: np.ndarray, *, weighted: bool
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """(num_pairs,) uint8 which of the arcs row → column (FORTH) and column → row (BACK) exist.
+    """Look up arcs between pairs of nodes. Returns (num_pairs,) uint8 directions and (num_pairs,) float32 weights.
 
-    weighted: also the weights of the arcs row → column; otherwise None.
+    A direction has the bit FORTH if the arc row → column exists and BACK if column → row does. weighted: also return
+    the weights of the arcs row → column; otherwise None.
     """
     indptr, indices = arcs.indptr.astype(np.int64), arcs.indices.astype(np.int32, copy=False)
     ends = rows.astype(np.int64), columns.astype(np.int64)
@@ -115,7 +116,7 @@ def find_directions(
 def select_arcs(
     indptr: np.ndarray, indices: np.ndarray, directions: np.ndarray, weights: np.ndarray | None, num_columns: int
 ) -> sp.csr_array:
-    """(num_rows, num_columns) CSR of the arcs row → column among the entries of a symmetric CSR.
+    """Return the (num_rows, num_columns) CSR of the arcs row → column among the entries of a symmetric CSR.
 
     directions, weights: (num_entries,) as in `RowBlock`.
     """
@@ -128,7 +129,7 @@ def select_arcs(
 def symmetric_adjacency(
     sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, num_nodes: int
 ) -> sp.csr_array:
-    """(num_nodes, num_nodes) CSR adjacency of undirected edges, each given once and none a self-loop."""
+    """Return the (num_nodes, num_nodes) CSR of undirected edges, each given once, without self-loops."""
     values = np.ones(len(sources), np.float32) if weights is None else weights.astype(np.float32)
     rows, columns = np.concatenate([sources, targets]), np.concatenate([targets, sources])
     adjacency = sp.coo_array((np.concatenate([values, values]), (rows, columns)), shape=(num_nodes, num_nodes)).tocsr()

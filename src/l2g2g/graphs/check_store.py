@@ -35,9 +35,8 @@ def check_store(directory: str | Path) -> StoredGraph:
         )
     sums: np.ndarray = np.zeros(graph.num_nodes, np.uint64)
     for block in graph.row_blocks(weights=True, directions=True):
-        rows = np.repeat(np.arange(block.low, block.high), np.diff(block.indptr))
-        _check_rows(graph, rows, block)
-        _add_up(sums, rows, block)
+        _check_rows(graph, block.rows, block)
+        _add_up(sums, block.rows, block)
     if sums.any():
         node = int(np.argmax(sums != 0))
         raise InputError(

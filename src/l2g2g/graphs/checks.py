@@ -1,4 +1,4 @@
-"""Checks of arrays that become a graph: node numbers, weights, features and labels."""
+"""Checks of arrays before they become a graph: node numbers, weights, features and labels."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from l2g2g.graphs.adjacency import use_small_indices
 from l2g2g.graphs.node_ids import as_node_ids
 
 Features: TypeAlias = Any  # np.ndarray or sp.csr_array; scipy publishes no types
-# Node numbers far beyond the number of arcs are ids of another kind; a row for each would fill the memory.
-_LARGEST_SPARE = 10_000_000
-_SPARE_NODES_PER_ARC = 100
+_MAX_ISOLATED, _MAX_ISOLATED_PER_ARC = 10_000_000, 100
 
 
 def check_node_numbers(
@@ -24,9 +22,9 @@ def check_node_numbers(
     name: str,
     first_row: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Refuse node numbers that are negative, not integers, or beyond num_nodes; name the row.
+    """Refuse node numbers that are negative, not integers, or beyond num_nodes.
 
-    first_row: how many rows came before, where these are a part of the whole.
+    first_row: number of rows before these, for the error.
     """
     sources, targets = np.asarray(sources), np.asarray(targets)
     if sources.shape != targets.shape or sources.ndim != 1:
@@ -48,8 +46,8 @@ def check_node_numbers(
 
 
 def check_num_nodes(num_nodes: int, num_arcs: int, name: str) -> None:
-    """Refuse node numbers that cannot be meant as such."""
-    if num_nodes > _LARGEST_SPARE + _SPARE_NODES_PER_ARC * num_arcs:
+    """Refuse node numbers far beyond the number of arcs: they are ids of another kind."""
+    if num_nodes > _MAX_ISOLATED + _MAX_ISOLATED_PER_ARC * num_arcs:
         raise InputError(
             f"{name}: node number {num_nodes - 1} among only {num_arcs:,} edges; number the nodes from 0, "
             f"or give an edge list or table, where ids may be any integers or names"
@@ -57,7 +55,7 @@ def check_num_nodes(num_nodes: int, num_arcs: int, name: str) -> None:
 
 
 def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
-    """Refuse weights that are not positive finite numbers; name the row."""
+    """Return float32 weights; refuse any that are not positive and finite."""
     weights = np.asarray(weights)
     if weights.shape != (num_arcs,):
         raise InputError(f"{name}: {num_arcs:,} edges but weights of shape {weights.shape}; give one weight per edge")
@@ -75,9 +73,9 @@ def check_weights(weights: np.ndarray, num_arcs: int, name: str) -> np.ndarray:
 def check_features(
     features: Features | sp.sparray | sp.spmatrix, num_nodes: int, name: str, first_row: int = 0
 ) -> Features:
-    """Float32 features, dense or CSR; refuse a wrong number of rows, a wrong type, NaN and Inf.
+    """Return float32 features, dense or CSR; refuse a wrong shape or type, NaN and Inf.
 
-    first_row: how many rows came before, where these are a part of the whole.
+    first_row: number of rows before these, for the error.
     """
     is_sparse = sp.issparse(features)
     dtype = features.dtype if hasattr(features, "dtype") else np.asarray(features).dtype
@@ -103,7 +101,7 @@ def check_features(
         return use_small_indices(matrix)
     with np.errstate(over="ignore", invalid="ignore"):
         dense = np.ascontiguousarray(features, dtype=np.float32)
-        total = dense.sum(dtype=np.float64)  # far cheaper than looking at every number
+        total = dense.sum(dtype=np.float64)  # much cheaper than a test of every number
     if not np.isfinite(total) and not np.isfinite(dense).all():
         row, column = np.argwhere(~np.isfinite(dense))[0]
         where = f"feature row {first_row + row}, column {column}"
@@ -112,9 +110,9 @@ def check_features(
 
 
 def check_labels(labels: np.ndarray, num_nodes: int, name: str) -> np.ndarray:
-    """(num_nodes,) one class per node as int64, or as strings in an object array; anything else is refused.
+    """Return (num_nodes,) labels as int64, or as strings in an object array; refuse anything else.
 
-    A negative integer or an empty text says that the class of a node is not known.
+    A negative integer or an empty text marks an unknown class.
 
     Example:
         >>> check_labels(np.array([0.0, 2.0, -1.0]), 3, "graph").tolist()
@@ -128,7 +126,7 @@ def check_labels(labels: np.ndarray, num_nodes: int, name: str) -> np.ndarray:
     if labels.dtype.kind == "b":
         return labels.astype(np.int64)
     if labels.dtype.kind == "f":
-        # Also false for NaN and Inf; beyond 2^53 a float no longer tells neighbouring integers apart.
+        # False for NaN and Inf too; beyond 2^53 floats cannot hold every integer.
         whole = (np.abs(labels) < 2.0**53) & (np.floor(labels) == labels)
         if not whole.all():
             row = int(np.argmin(whole))
@@ -141,18 +139,13 @@ def check_labels(labels: np.ndarray, num_nodes: int, name: str) -> np.ndarray:
     return as_node_ids(labels, f"{name}: labels")
 
 
-def number_classes(labels: np.ndarray) -> np.ndarray:
-    """(num_nodes,) class numbers from 0 on, in the order of the labels; -1 where the class is not known.
+def find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (num_classes,) distinct labels in order, and (num_nodes,) class numbers, -1 for unknown classes.
 
     Example:
-        >>> number_classes(np.array(["b", "", "a", "b"], dtype=object)).tolist()
+        >>> find_classes(np.array(["b", "", "a", "b"], dtype=object))[1].tolist()
         [1, -1, 0, 1]
     """
-    return find_classes(labels)[1]
-
-
-def find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(num_classes,) the distinct labels in their order, and (num_nodes,) class numbers, -1 where one is not known."""
     known = labels >= 0 if labels.dtype.kind in "iu" else labels != ""
     numbers = np.full(len(labels), -1, np.int64)
     classes, numbers[known] = np.unique(labels[known], return_inverse=True)

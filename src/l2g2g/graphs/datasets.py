@@ -1,4 +1,4 @@
-"""Named graphs: generated ones, and real ones, which are found in a data folder or fetched into the cache."""
+"""Named graphs: generated ones, and real ones from a data folder or the download cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class PublicSource:
-    """Where a graph is published: one archive with the sum it is known by, or a page with GraphSAINT's files."""
+    """Address of a published archive and its SHA-256, where known, or of a page with a GraphSAINT folder."""
 
     address: str
     sha256: str | None = None
@@ -49,13 +49,13 @@ SOURCES = {
 
 
 def cache_folder() -> Path:
-    """Where fetched graphs lie, and where they are found without --data-dir."""
+    """Return the folder of downloaded graphs."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "l2g2g"
 
 
 def manual_steps(name: str) -> str:
-    """What a person does to get a graph."""
+    """Describe how to get a graph by hand."""
     source = SOURCES.get(name)
     if source is None:
         return f"give the folder that holds {name}.npz with --data-dir"
@@ -72,13 +72,13 @@ def manual_steps(name: str) -> str:
 
 
 def fetch_dataset(name: str, sha256: str | None = None, folder: Path | None = None) -> Path:
-    """Fetch a published archive into the cache, and keep it only if its SHA-256 is the given one, or the known one."""
+    """Download a published archive into the cache; keep it only if its SHA-256 is the given or the known one."""
     source = SOURCES.get(name)
     if source is None or source.is_folder:
         raise InputError(f"{name!r} cannot be fetched as one file; {manual_steps(name)}")
     sha256 = sha256 or source.sha256
     if sha256 is None:
-        raise InputError(f"the sum of {name} is not known here; add --sha256 SUM of the file that you trust")
+        raise InputError(f"the SHA-256 of {name} is not known; add --sha256 SUM of a file that you trust")
     if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise InputError(f"--sha256 is {sha256!r}; give the 64 hexadecimal digits of the file's SHA-256")
     folder = folder or cache_folder()
@@ -99,7 +99,7 @@ def fetch_dataset(name: str, sha256: str | None = None, folder: Path | None = No
 
 
 def _download(address: str, target: Path) -> str:
-    """Write what is at the address. Returns its SHA-256."""
+    """Download a file. Returns its SHA-256."""
     digest = hashlib.sha256()
     with urllib.request.urlopen(address, timeout=60) as answer, target.open("wb") as file:
         while block := answer.read(_BLOCK):
@@ -110,16 +110,12 @@ def _download(address: str, target: Path) -> str:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One line of the list of datasets.
+    """One entry of the list of datasets.
 
     Attributes:
-        name: What `load_dataset` takes.
-        kind: "block model" or "stand-in" (generated), or "file" (read from the data folder or the cache).
-        num_nodes: Number of nodes; None where only reading the file would tell.
-        num_edges: Number of undirected edges; the expected number for a block model.
-        num_features: Number of feature columns, 0 for none.
-        description: What the graph is.
-        available: Whether `load_dataset` can give it now.
+        kind: "block model" or "stand-in" (generated), or "file" (in the data folder or the cache).
+        num_nodes, num_edges, num_features: None where only reading the file tells; expected edges of a block model.
+        available: True if `load_dataset` can load it now.
     """
 
     name: str
@@ -131,30 +127,20 @@ class DatasetInfo:
     available: bool
 
 
-@dataclass(frozen=True)
-class _PlantedSettings:
-    block_size: int
-    inside: float
-    outside: float
-    description: str
-    num_blocks: int = 100
-
-    def model(self) -> BlockModel:
-        return BlockModel.planted(self.num_blocks, self.block_size, self.inside, self.outside)
-
-
-# Table 2 of the paper gives 99,231 edges for SBM-Large-Sparse. Its stated p_out = 1e-4 would give
-# about 545,000, p_out = 1e-5 gives 99,450: the name stands for what the authors must have run.
+# Table 2 of the paper gives 99,231 edges for SBM-Large-Sparse. The stated p_out = 1e-4 gives about 545,000, and
+# p_out = 1e-5 gives 99,450, which the authors must have run.
 _BLOCK_MODELS = {
-    "sbm-small": _PlantedSettings(100, 0.02, 1e-4, "block model of the paper, 100 blocks of 100"),
-    "sbm-large-sparse": _PlantedSettings(
-        1000, 1e-3, 1e-5, "block model of the paper, p_out = 1e-5 as its Table 2 implies (the text says 1e-4)"
+    "sbm-small": (BlockModel.planted(100, 100, 0.02, 1e-4), "block model of the paper, 100 blocks of 100"),
+    "sbm-large-sparse": (
+        BlockModel.planted(100, 1000, 1e-3, 1e-5),
+        "block model of the paper, p_out = 1e-5 as its Table 2 implies (the text says 1e-4)",
     ),
-    "sbm-large-sparse-stated": _PlantedSettings(
-        1000, 1e-3, 1e-4, "the same with the p_out = 1e-4 that the text states"
+    "sbm-large-sparse-stated": (
+        BlockModel.planted(100, 1000, 1e-3, 1e-4),
+        "the same with the p_out = 1e-4 that the text states",
     ),
-    "sbm-large": _PlantedSettings(1000, 0.02, 1e-4, "block model of the paper, 100 blocks of 1000"),
-    "sbm-large-dense": _PlantedSettings(1000, 0.1, 0.002, "block model of the paper, mean degree 298"),
+    "sbm-large": (BlockModel.planted(100, 1000, 0.02, 1e-4), "block model of the paper, 100 blocks of 1000"),
+    "sbm-large-dense": (BlockModel.planted(100, 1000, 0.1, 0.002), "block model of the paper, mean degree 298"),
 }
 # name: nodes, undirected edges, features, description
 _KNOWN_FILES = {
@@ -171,14 +157,14 @@ _KNOWN_FILES = {
 
 
 def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *, directed: bool = False) -> Graph:
-    """Give the graph that goes by this name.
+    """Load or generate the graph of this name.
 
     Args:
         name: A block model (`sbm-small`, `hetero-nested`, ...), a stand-in (`reddit-like`, `yelp-like`, or
-            `sized-N-M-F` with N nodes, M edges and F features), or the name of a file `NAME.npz` or of GraphSAINT's
-            folder `NAME/` in data_dir or in the cache, with hyphens or underscores.
+            `sized-N-M-F` with N nodes, M edges and F features), or the name of a file `NAME.npz` or a GraphSAINT folder
+            `NAME/` in data_dir or in the cache, with hyphens or underscores.
         data_dir: Folder of real graphs.
-        seed: Of the random draw, for generated graphs.
+        seed: Seed of generated graphs.
         directed: Keep the directions of a file's edges; generated graphs have none.
 
     Example:
@@ -190,9 +176,8 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *
     if wanted in _BLOCK_MODELS or wanted in VARIANTS or stand_in is not None:
         if directed:
             raise InputError(f"{wanted}: its edges have no direction; leave --directed out")
-        if wanted in _BLOCK_MODELS:
-            return _BLOCK_MODELS[wanted].model().sample(seed, name=wanted)
-        return (stand_in or VARIANTS[wanted]).sample(seed, name=wanted)
+        model = _BLOCK_MODELS[wanted][0] if wanted in _BLOCK_MODELS else stand_in or VARIANTS[wanted]
+        return model.sample(seed, name=wanted)
     files = _files_by_name(data_dir)
     if wanted in files:
         path = files[wanted]
@@ -207,22 +192,16 @@ def load_dataset(name: str, data_dir: str | Path | None = None, seed: int = 0, *
 
 
 def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
-    """All names that `load_dataset` knows, with sizes; files are listed but not read."""
+    """List all names that `load_dataset` knows, with sizes; files are listed but not read."""
     files = _files_by_name(data_dir)
     generated = [
         DatasetInfo(
-            name=name,
-            kind="block model",
-            num_nodes=settings.num_blocks * settings.block_size,
-            num_edges=round(settings.model().expected_num_edges),
-            num_features=settings.num_blocks,
-            description=settings.description,
-            available=True,
+            name, "block model", model.num_nodes, round(model.expected_num_edges), model.num_blocks, description, True
         )
-        for name, settings in _BLOCK_MODELS.items()
+        for name, (model, description) in _BLOCK_MODELS.items()
     ]
     generated += [
-        DatasetInfo(name, "block model", NUM_NODES, NUM_EDGES, NUM_BLOCKS, variant.description, available=True)
+        DatasetInfo(name, "block model", NUM_NODES, NUM_EDGES, NUM_BLOCKS, variant.description, True)
         for name, variant in VARIANTS.items()
     ]
     generated += [
@@ -230,16 +209,17 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
         for name, item in STAND_INS.items()
     ]
     known = [DatasetInfo(name, "file", *facts, available=name in files) for name, facts in _KNOWN_FILES.items()]
+    listed = {info.name for info in generated + known}
     others = [
-        DatasetInfo(name, "file", None, None, None, path.name, available=True)
+        DatasetInfo(name, "file", None, None, None, path.name, True)
         for name, path in sorted(files.items())
-        if name not in _KNOWN_FILES and name not in {item.name for item in generated}
+        if name not in listed
     ]
     return generated + known + others
 
 
 def normalise_name(name: str) -> str:
-    """A name as it is listed.
+    """Return a name as it is listed.
 
     Example:
         >>> normalise_name("Cora_ML ")
@@ -249,7 +229,7 @@ def normalise_name(name: str) -> str:
 
 
 def _files_by_name(data_dir: str | Path | None) -> dict[str, Path]:
-    """Archives and GraphSAINT's folders, in the data folder before the cache."""
+    """Find archives and GraphSAINT folders; the data folder wins over the cache."""
     folders = [cache_folder()]
     if data_dir is not None:
         if not Path(data_dir).is_dir():
@@ -257,21 +237,13 @@ def _files_by_name(data_dir: str | Path | None) -> dict[str, Path]:
         folders.append(Path(data_dir))
     found: dict[str, Path] = {}
     for folder in folders:
-        archives = sorted(folder.glob("*.npz"))
-        nested = sorted(path for path in folder.glob("*") if path.is_dir() and is_graphsaint_folder(path))
-        found |= {normalise_name(path.stem): path for path in archives}
-        found |= {normalise_name(path.name): path for path in nested}
+        found |= {normalise_name(path.stem): path for path in sorted(folder.glob("*.npz"))}
+        found |= {normalise_name(path.name): path for path in sorted(folder.glob("*")) if is_graphsaint_folder(path)}
     return found
 
 
 def _unknown_name(name: str, wanted: str, files: dict[str, Path]) -> str:
-    names = [
-        *_BLOCK_MODELS,
-        *VARIANTS,
-        *STAND_INS,
-        *_KNOWN_FILES,
-        *(file for file in files if file not in _KNOWN_FILES),
-    ]
+    names = list(dict.fromkeys([*_BLOCK_MODELS, *VARIANTS, *STAND_INS, *_KNOWN_FILES, *files]))
     close = difflib.get_close_matches(wanted, names, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
     return f"{name!r} is neither a file nor a dataset; {remedy}"

@@ -1,4 +1,4 @@
-"""Graph: one graph with optional features, checked and cleaned on the way in."""
+"""Graph: nodes and edges in memory with optional features, checked and cleaned; and new nodes that join it later."""
 
 from __future__ import annotations
 
@@ -31,32 +31,31 @@ from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 
 if TYPE_CHECKING:
-    from l2g2g.graphs.store import StoredGraph
+    pass
 
-_RULE_ENTRIES = 1 << 20  # of the graph looked at once where edges are held out
+_RULE_ENTRIES = 1 << 20  # entries per block where edges are held out
 
 
 class EdgeModel(Protocol):
-    """A model that generates graphs and knows how likely each edge was."""
+    """A model that generates graphs and knows the probability of each edge."""
 
     def edge_probability(self, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """(num_pairs,) probability of an edge between each source and target."""
+        """Return the (num_pairs,) probability of an edge between each source and target."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Consecutive rows of an adjacency matrix in memory.
+    """Consecutive rows low:high of an adjacency matrix in memory.
 
     Attributes:
-        low, high: These rows.
-        indptr: (high - low + 1,) int64, from 0.
-        indices: int32 columns, ascending in each row.
-        first_entry: Entries of the matrix before these.
-        weights: (num_entries,) float32; None where every weight is 1, or where they were not requested.
+        indptr: (high - low + 1,) int64, starting at 0.
+        indices: (num_entries,) int32 columns, ascending in each row.
+        first_entry: Number of entries of the matrix before these rows.
+        weights: (num_entries,) float32; None where all weights are 1, or where they were not requested.
         directions: (num_entries,) uint8, FORTH where the arc row → column exists, BACK where column → row does; None
             for an undirected graph, or where they were not requested.
-        arc_weights: (num_entries,) float32 weight of the arc row → column, 0 where there is none; None where there are
-            no directions, or every weight is 1.
+        arc_weights: (num_entries,) float32 weight of the arc row → column, 0 without one; None without directions or
+            where all weights are 1.
     """
 
     low: int
@@ -75,22 +74,26 @@ class RowBlock:
         return sum(part.nbytes for part in arrays if part is not None)
 
     def arcs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(sources, targets, places) of the arcs row → column of a directed graph, places among the entries."""
+        """Return (sources, targets, places) of the arcs row → column of a directed graph, places among the entries."""
         assert self.directions is not None
-        places = np.flatnonzero(self.directions & FORTH)
-        rows = np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))
-        return rows[places], self.indices[places].astype(np.int64), places
+        return self._at(np.flatnonzero(self.directions & FORTH))
 
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(sources, targets, places) of the entries above the diagonal: each edge once, places among the entries."""
-        rows = np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))
-        places = np.flatnonzero(self.indices > rows)
-        return rows[places], self.indices[places].astype(np.int64), places
+        """Return (sources, targets, places) of the entries above the diagonal: each edge once."""
+        return self._at(np.flatnonzero(self.indices > self.rows))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(num_entries,) int64 row of each entry."""
+        return np.repeat(np.arange(self.low, self.high), np.diff(self.indptr))
+
+    def _at(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.rows[places], self.indices[places].astype(np.int64), places
 
 
 @dataclass(frozen=True, eq=False)
 class NewNodes:
-    """New nodes beside known ones. Edges between known nodes are not among it.
+    """New nodes with their edges to known nodes and to each other.
 
     Attributes:
         to_known: (num_new, num_known) CSR weights of the edges to known nodes.
@@ -116,7 +119,7 @@ class NewNodes:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(num_new, num_known), what scikit-learn asks for."""
+        """(num_new, num_known), which scikit-learn asks for."""
         return self.num_new, self.num_known
 
     @property
@@ -125,10 +128,10 @@ class NewNodes:
         return np.diff(self.to_known.indptr) + np.diff(self.among.indptr)
 
     def propagation(self, known_degrees: np.ndarray, *, loops: bool = True) -> sp.csr_array:
-        """(num_new, num_known + num_new) their rows of Â = D^(-1/2) (A + I) D^(-1/2) of the grown graph.
+        """Return the (num_new, num_known + num_new) rows of Â = D^(-1/2) (A + I) D^(-1/2) of the grown graph.
 
-        known_degrees: (num_known,) sums of weights of the known nodes before, a loop of weight 1 counted.
-        loops: False for their rows of D^(-1/2) A D^(-1/2), D without loops.
+        known_degrees: (num_known,) sums of weights of the known nodes before, a loop of weight 1 included.
+        loops: False for the rows of D^(-1/2) A D^(-1/2), D without loops.
         """
         among = self.among + sp.eye_array(self.num_new) if loops else self.among
         both = sp.csr_array(sp.hstack([self.to_known, among], format="csr"))
@@ -143,7 +146,7 @@ class NewNodes:
         return found
 
     def select(self, members: np.ndarray, known: np.ndarray) -> NewNodes:
-        """Some of them beside some of the known nodes, by number. Features are left out."""
+        """Select some of the new nodes and some of the known nodes, by number, without features."""
         to_known = sp.csr_array(self.to_known[members][:, known])
         return NewNodes(to_known, sp.csr_array(self.among[members][:, members]), None, self.name)
 
@@ -156,15 +159,15 @@ class Graph:
         adjacency: (num_nodes, num_nodes) symmetric CSR, columns sorted, no diagonal, float32 weights
             (all 1 where the graph has none), int32 indices where they fit.
         features: (num_nodes, num_features) float32, dense or CSR; None for a graph without features.
-        node_ids: (num_nodes,) integers or strings; None means that a node is its row number.
+        node_ids: (num_nodes,) integers or strings; None where the id of a node is its row number.
         labels: (num_nodes,) class of each node as int64 or text, where known (see `check_labels`).
         name: What messages and results call this graph.
-        weighted: Whether edge weights were given.
-        cleaning: What was changed on the way in.
-        block_model: The model that generated the graph, where one did.
-        arcs: (num_nodes, num_nodes) CSR of the weights of the arcs, for a graph that is read as directed; None
-            otherwise. `adjacency` joins their directions: patches are cut from it and encoders propagate over it.
-        columns: What the columns of the feature table became, where they were not all plain numbers.
+        weighted: True if edge weights were given.
+        cleaning: What was changed when the graph was read.
+        block_model: The model that generated the graph, if any.
+        arcs: (num_nodes, num_nodes) CSR weights of the arcs of a directed graph; None for an undirected one.
+            `adjacency` joins both directions: patches are cut from it and encoders propagate over it.
+        columns: How the columns of the feature table were read, unless all are plain numbers.
 
     Example:
         >>> graph = Graph.from_arcs([0, 1, 1, 2], [1, 0, 2, 2])
@@ -183,6 +186,8 @@ class Graph:
     arcs: sp.csr_array | None = None
     columns: FeatureColumns | None = None
 
+    resident, stored, rule = True, None, None  # of `GraphStore`: in memory, with all edges
+
     def __repr__(self) -> str:
         """One line; the arrays are in the attributes."""
         size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
@@ -192,7 +197,7 @@ class Graph:
 
     @property
     def directed(self) -> bool:
-        """Whether edges have a direction."""
+        """True if edges have a direction."""
         return self.arcs is not None
 
     @property
@@ -212,45 +217,30 @@ class Graph:
 
     @property
     def num_features(self) -> int:
-        """Number of feature columns, 0 for a graph without features."""
+        """Number of feature columns, 0 without features."""
         return 0 if self.features is None else self.features.shape[1]
 
     @property
-    def resident(self) -> bool:
-        """Whether all of it is in memory: yes."""
-        return True
-
-    @property
-    def stored(self) -> StoredGraph | None:
-        """The store that it is read from: none."""
-        return None
-
-    @property
-    def rule(self) -> HeldOutRule | None:
-        """Which edges of the stored graph are left out here: none."""
-        return None
-
-    @property
     def has_sparse_features(self) -> bool:
-        """Whether features are CSR."""
+        """True if features are CSR."""
         return bool(sp.issparse(self.features))
 
     @property
     def entries_per_row(self) -> float:
-        """Numbers that a feature row holds: its columns, of sparse features its entries on average."""
+        """Numbers in a feature row: the columns, or the mean number of entries of sparse features."""
         features: Any = self.features
         return features.nnz / self.num_nodes if self.has_sparse_features else float(self.num_features)
 
     def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(num_nodes, num_nodes) the adjacency matrix, in which at least the rows of these nodes are complete."""
+        """Return the (num_nodes, num_nodes) adjacency matrix; at least the rows of these nodes are complete."""
         return self.adjacency
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
+        """Return the (len(nodes), num_nodes) rows of the adjacency matrix."""
         return self.adjacency[nodes]
 
     def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
+        """Return directions and arc weights of the entries of `read_adjacency_of`, as in `RowBlock`."""
         if self.arcs is None:
             return None, None
         rows = self.adjacency[nodes]
@@ -258,18 +248,18 @@ class Graph:
         return find_directions(self.arcs, sources, rows.indices, weighted=self.weighted)
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
-        """(len(nodes), num_features) feature rows, dense or CSR."""
+        """Return the (len(nodes), num_features) feature rows, dense or CSR."""
         if self.features is None:
             raise InputError(f"{self.name}: the graph has no features")
         whole = isinstance(nodes, slice) and nodes.indices(self.num_nodes) == (0, self.num_nodes, 1)
         return self.features if whole else self.features[nodes]
 
     def to_graph(self) -> Graph:
-        """The whole graph in memory: itself."""
+        """Return the whole graph in memory: itself."""
         return self
 
     def without(self, rule: HeldOutRule | None, num_edges: int) -> Graph:
-        """The same nodes without the edges that a rule holds out."""
+        """Return the same nodes without the num_edges that a rule holds out."""
         if rule is None:
             return self
         places = [
@@ -287,39 +277,37 @@ class Graph:
         return np.diff(self.adjacency.indptr)
 
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Each undirected edge once, as (sources, targets) with source < target."""
+        """Return each undirected edge once, as (sources, targets) with source < target."""
         rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
-        upper = rows < self.adjacency.indices
-        return rows[upper], self.adjacency.indices[upper]
+        is_upper = rows < self.adjacency.indices
+        return rows[is_upper], self.adjacency.indices[is_upper]
 
     def row_blocks(
         self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
     ) -> Iterator[RowBlock]:
-        """All rows of the adjacency matrix in order, about num_entries of its entries at a time, as of a store."""
+        """Yield all rows of the adjacency matrix in order, about num_entries entries at a time."""
         indptr, low = self.adjacency.indptr, 0
         while low < self.num_nodes:
             high = max(low + 1, int(np.searchsorted(indptr, int(indptr[low]) + num_entries, side="right")) - 1)
-            first, last = int(indptr[low]), int(indptr[high])
-            values = self.adjacency.data[first:last] if weights and self.weighted else None
-            bounds = indptr[low : high + 1].astype(np.int64) - first
-            indices = self.adjacency.indices[first:last].astype(np.int32, copy=False)
-            ways: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+            block = self.row_block(low, high)
+            if not weights:
+                block = replace(block, weights=None)
             if directions and self.arcs is not None:
-                rows = np.repeat(np.arange(low, high), np.diff(bounds))
-                ways = find_directions(self.arcs, rows, indices, weighted=self.weighted)
-            yield RowBlock(low, high, bounds, indices, first, values, *ways)
+                ways, arc_weights = find_directions(self.arcs, block.rows, block.indices, weighted=self.weighted)
+                block = replace(block, directions=ways, arc_weights=arc_weights)
+            yield block
             low = high
 
     def row_start(self, row: int) -> int:
-        """Entries before a row."""
+        """Return the number of entries before a row."""
         return int(self.adjacency.indptr[row])
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
-        """(2,) where blocks of rows begin and end: all rows are one block."""
+        """Return the (2,) first and last bound of rows: all rows are one block."""
         return np.array([0, self.num_nodes])
 
     def row_block(self, low: int, high: int) -> RowBlock:
-        """Rows low:high of the adjacency matrix, with weights where there are some; views where that is possible."""
+        """Return the rows low:high of the adjacency matrix with their weights; views where possible."""
         adjacency = self.adjacency
         first, last = int(adjacency.indptr[low]), int(adjacency.indptr[high])
         bounds = adjacency.indptr[low : high + 1].astype(np.int64) - first
@@ -327,29 +315,29 @@ class Graph:
         return RowBlock(low, high, bounds, indices, first, adjacency.data[first:last] if self.weighted else None)
 
     def edge_weights(self) -> np.ndarray:
-        """(num_edges,) weights in the order of `edges`."""
+        """Return the (num_edges,) weights in the order of `edges`."""
         rows = np.repeat(np.arange(self.num_nodes), self.degrees)
         return self.adjacency.data[rows < self.adjacency.indices]
 
     def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
-        """The same nodes and features with other edges (each undirected edge given once).
+        """Return the same nodes and features with other edges, each undirected edge given once.
 
-        Of a directed graph the arcs between joined nodes stay.
+        A directed graph keeps the arcs between joined nodes.
         """
         return self.with_adjacency(symmetric_adjacency(sources, targets, weights, self.num_nodes))
 
     def with_adjacency(self, adjacency: sp.csr_array) -> Graph:
-        """The same with the edges as they are in a Graph."""
+        """Return the same nodes and features with another adjacency matrix."""
         arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
         return replace(self, adjacency=adjacency, arcs=arcs)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(num_nodes, num_nodes): to scikit-learn a graph is a matrix of pairs."""
+        """(num_nodes, num_nodes): scikit-learn sees a graph as a matrix of pairs."""
         return self.num_nodes, self.num_nodes
 
     def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
-        """What scikit-learn's cross-validation cuts out of a matrix of pairs.
+        """Select what scikit-learn's cross-validation cuts out of a matrix of pairs.
 
         `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
         their edges to known ones and to each other.
@@ -366,7 +354,7 @@ class Graph:
         return NewNodes(sort_columns(chosen[:, columns]), sort_columns(chosen[:, rows]), features, self.name)
 
     def induce(self, nodes: np.ndarray) -> Graph:
-        """The graph of some nodes, in the given order, with the edges between them."""
+        """Return the graph of some nodes, in the given order, with the edges between them."""
         features, node_ids, labels = (
             None if part is None else part[nodes] for part in (self.features, self.node_ids, self.labels)
         )
@@ -387,7 +375,7 @@ class Graph:
         return to_pyg(self, embedding)
 
     def renamed(self, name: str) -> Graph:
-        """The same graph under another name."""
+        """Return the same graph with another name."""
         return replace(self, name=name)
 
     @classmethod
@@ -405,11 +393,11 @@ class Graph:
         block_model: EdgeModel | None = None,
         directed: bool = False,
     ) -> Graph:
-        """Build a graph from arcs between node numbers; directions are joined, self-loops dropped.
+        """Build a graph from arcs between node numbers; join their directions and drop self-loops.
 
         sources, targets: (num_arcs,) node numbers. weights: (num_arcs,) positive and finite.
-        An edge given twice in one direction has its weights summed; given in both directions, the
-        heavier direction counts. directed: keep the directions too, in `arcs`.
+        Weights of an edge given twice in one direction are summed; of an edge given in both directions the heavier one
+        counts. directed: also keep the directions, in `arcs`.
         """
         sources, targets = check_node_numbers(sources, targets, num_nodes, name)
         if num_nodes is None:

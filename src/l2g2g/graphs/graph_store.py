@@ -1,6 +1,6 @@
 """Graph store: the one interface to the rows and features of a graph, in memory (one block) or on disk.
 
-`Graph` holds arrays, `StoredGraph` reads files, `TrainingGraph` leaves out held-out edges wherever it reads a store.
+`Graph` holds arrays, `StoredGraph` reads files, and `TrainingGraph` leaves out held-out edges of a stored graph.
 Runs ask for rows and features and for whether these are resident, never for a type.
 """
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 _KEY = "fingerprint"
-_ROWS_AT_ONCE = 1 << 20  # wider copies of all would take as much memory as the graph
+_ROWS_AT_ONCE = 1 << 20  # a wider copy of all rows would take as much memory as the graph
 
 
 class EdgeSource(Protocol):
-    """The rows of a symmetric adjacency matrix, read in order: what splits, non-edges and spectral vectors need."""
+    """Rows of a symmetric adjacency matrix, read in order: what splits, non-edges and spectral vectors need."""
 
     @property
     def name(self) -> str:
@@ -43,14 +43,14 @@ class EdgeSource(Protocol):
 
     @property
     def directed(self) -> bool:
-        """Whether edges have a direction."""
+        """True if edges have a direction."""
 
     def row_blocks(self, num_entries: int = ..., *, directions: bool = False) -> Iterator[RowBlock]:
-        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+        """Yield all rows of the adjacency matrix in order, about num_entries entries at a time."""
 
 
 class GraphStore(EdgeSource, Protocol):
-    """Rows of the symmetric adjacency matrix and of the features of a graph, and what is known of it."""
+    """Rows of the symmetric adjacency matrix and of the features of a graph."""
 
     @property
     def num_features(self) -> int:
@@ -58,39 +58,39 @@ class GraphStore(EdgeSource, Protocol):
 
     @property
     def weighted(self) -> bool:
-        """Whether edge weights were given."""
+        """True if edge weights were given."""
 
     @property
     def cleaning(self) -> Cleaning:
-        """What was changed on the way in."""
+        """What was changed when the graph was read."""
 
     @property
     def columns(self) -> FeatureColumns | None:
-        """What the columns of the feature table became, where they were not all plain numbers."""
+        """How the columns of the feature table were read, unless all are plain numbers."""
 
     @property
     def block_model(self) -> EdgeModel | None:
-        """The model that generated the graph, where one did and this process knows it."""
+        """The model that generated the graph, if any and known in this process."""
 
     @property
     def resident(self) -> bool:
-        """Whether all of it is in memory."""
+        """True if all of it is in memory."""
 
     @property
     def stored(self) -> StoredGraph | None:
-        """The store that it is read from, with all edges; None where it is resident."""
+        """The store that it is read from, with all edges; None if it is resident."""
 
     @property
     def rule(self) -> HeldOutRule | None:
-        """Which edges of the stored graph are left out here; None for none."""
+        """The rule for the edges of the store that are held out; None for none."""
 
     @property
     def has_sparse_features(self) -> bool:
-        """Whether features are CSR."""
+        """True if features are CSR."""
 
     @property
     def entries_per_row(self) -> float:
-        """Numbers that a feature row holds: its columns, of sparse features its entries on average."""
+        """Numbers in a feature row: the columns, or the mean number of entries of sparse features."""
 
     @property
     def degrees(self) -> np.ndarray:
@@ -107,64 +107,60 @@ class GraphStore(EdgeSource, Protocol):
     def row_blocks(
         self, num_entries: int = ..., *, weights: bool = False, directions: bool = False
     ) -> Iterator[RowBlock]:
-        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+        """Yield all rows of the adjacency matrix in order, about num_entries entries at a time."""
 
     def row_start(self, row: int) -> int:
-        """Entries before a row; edges that are held out may be among them."""
+        """Return the number of entries before a row, held-out edges included."""
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
-        """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end; one block in memory."""
+        """Return the (num_blocks + 1,) bounds of blocks of rows of about num_entries entries; one block in memory."""
 
     def row_block(self, low: int, high: int) -> RowBlock:
-        """Rows low:high of the adjacency matrix, with weights where there are some."""
+        """Return the rows low:high of the adjacency matrix with their weights."""
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
+        """Return the (len(nodes), num_nodes) rows of the adjacency matrix. Ascending nodes are fastest."""
 
     def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Directions and weights of the arcs of the entries of `read_adjacency_of`, as in `RowBlock`."""
+        """Return directions and arc weights of the entries of `read_adjacency_of`, as in `RowBlock`."""
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
-        """(len(nodes), num_features) feature rows, dense or CSR. Ascending nodes read best."""
+        """Return the (len(nodes), num_features) feature rows, dense or CSR. Ascending nodes are fastest."""
 
     def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(num_nodes, num_nodes) the adjacency matrix, in which at least the rows of these nodes are complete."""
+        """Return the (num_nodes, num_nodes) adjacency matrix; at least the rows of these nodes are complete."""
 
     def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
-        """The same nodes without the edges that a rule holds out. num_edges: how many are left."""
+        """Return the same nodes without the edges that a rule holds out. num_edges: how many are left."""
 
     def to_graph(self) -> Graph:
-        """The whole graph in memory."""
+        """Read the whole graph into memory."""
 
 
 def fingerprint(graph: GraphStore) -> dict[str, Any]:
-    """Sizes, and a SHA-256 of edges, features and ids each, so that a difference can be named; of a store its own.
+    """Return sizes and a SHA-256 each of edges, features and ids, to name a difference; for a store its own SHA-256.
 
-    A store that ranks wrote of a graph in memory has the fingerprint of that, so that one process can go on with what
-    several began. Names, where the graph was read from and its labels do not count: training sees none of them.
+    A store that ranks wrote of a graph in memory has the fingerprint of that graph, so that one process can resume
+    their run. Names, sources and labels do not count, because training does not see them.
     """
-    if graph.stored is None:
-        return _describe(graph.to_graph())
-    known = (graph.stored.source or {}).get(_KEY)
-    return dict(known) if isinstance(known, dict) else {"store": graph.stored.sha256}
+    if graph.stored is not None:
+        known = (graph.stored.source or {}).get(_KEY)
+        return dict(known) if isinstance(known, dict) else {"store": graph.stored.sha256}
+    whole = graph.to_graph()
+    return {
+        "num_nodes": whole.num_nodes,
+        "num_edges": whole.num_edges,
+        "num_features": whole.num_features,
+        "directed": whole.directed,
+        "edges": _hash(whole.adjacency, whole.arcs),
+        "features": None if whole.features is None else _hash(whole.features),
+        "node_ids": None if whole.node_ids is None else _hash(whole.node_ids),
+    }
 
 
 def as_source(graph: Graph) -> dict[str, Any]:
-    """What the store of a graph in memory is to say of its source."""
+    """Return what the store of a graph in memory says of its source."""
     return {_KEY: fingerprint(graph)}
-
-
-def _describe(graph: Graph) -> dict[str, Any]:
-    features = graph.features
-    return {
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
-        "num_features": graph.num_features,
-        "directed": graph.directed,
-        "edges": _hash(graph.adjacency, graph.arcs),
-        "features": None if features is None else _hash(features),
-        "node_ids": None if graph.node_ids is None else _hash(graph.node_ids),
-    }
 
 
 def _hash(*parts: Any) -> str:
@@ -184,13 +180,13 @@ def _hash(*parts: Any) -> str:
             for low in range(0, len(array), _ROWS_AT_ONCE):
                 rows = np.ascontiguousarray(array[low : low + _ROWS_AT_ONCE])
                 if rows.dtype.kind in "iu":
-                    rows = rows.astype("<i8", copy=False)  # the same numbers, however wide they are held
+                    rows = rows.astype("<i8", copy=False)  # equal for any integer width
                 digest.update(rows.data)
     return digest.hexdigest()
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items in the same order, the next one always on its way; memory for two of them.
+    """Yield the same items while a thread already reads the next one; two are in memory.
 
     Example:
         >>> list(read_ahead(iter("abc")))

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from l2g2g.errors import InputError
+from l2g2g.graphs.adjacency import sort_columns
 from l2g2g.graphs.checks import check_features, check_weights
 from l2g2g.graphs.graph import Features, NewNodes
 from l2g2g.graphs.graph_store import GraphStore
@@ -17,11 +18,11 @@ from l2g2g.graphs.store import read_node_ids
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """A graph whose nodes are known or new.
+    """A graph with known and new nodes.
 
     Attributes:
-        known: (num_nodes,) number of each node among the known ones, -1 for a new one.
-        new_nodes: The new ones, in the order of the graph.
+        known: (num_nodes,) number of each node among the known ones, -1 for a new node.
+        new_nodes: The new nodes, in the order of the graph.
     """
 
     known: np.ndarray
@@ -29,16 +30,16 @@ class Matched:
 
     @property
     def is_new(self) -> np.ndarray:
-        """(num_nodes,) whether each node is new."""
+        """(num_nodes,) True for new nodes."""
         return self.known < 0
 
 
 def match_nodes(graph: GraphStore, known_ids: np.ndarray | None, num_known: int, *, all_new: bool = False) -> Matched:
-    """Tell known nodes from new ones: by ids where the graph has them, otherwise by number, known nodes first.
+    """Find the new nodes by ids where the graph has them; otherwise known nodes come first, by number.
 
-    known_ids: (num_known,) ids, or None where the id of a node is its number. all_new: none of them is known.
+    known_ids: (num_known,) ids, or None where the id of a node is its number. all_new: no node is known.
     """
-    numbers, ids = np.arange(graph.num_nodes), None if all_new else read_node_ids(graph)
+    ids = None if all_new else read_node_ids(graph)
     if all_new:
         known = np.full(graph.num_nodes, -1)
     elif ids is not None:
@@ -49,25 +50,18 @@ def match_nodes(graph: GraphStore, known_ids: np.ndarray | None, num_known: int,
             f"the known nodes first, or say that no node of it is known (new_graph=True, --new-graph)"
         )
     else:
-        known = np.where(numbers < num_known, numbers, -1)
-    new = numbers[known < 0]
+        known = np.arange(graph.num_nodes)
+        known[num_known:] = -1
+    new, old = np.flatnonzero(known < 0), np.flatnonzero(known >= 0)
     rows = sp.csr_array(graph.read_adjacency_of(new))
-    place = np.full(graph.num_nodes, -1)
-    place[new] = np.arange(len(new))
-    entries = np.repeat(np.arange(len(new)), np.diff(rows.indptr))
-    is_known = known[rows.indices] >= 0
-    parts = []
-    for kept, columns, width in ((is_known, known, num_known), (~is_known, place, len(new))):
-        ends = (entries[kept], columns[rows.indices[kept]])
-        part = sp.csr_array((rows.data[kept], ends), shape=(len(new), width))
-        part.sort_indices()
-        parts.append(part)
+    renumbered = sp.csr_array((np.ones(len(old), np.float32), (old, known[old])), shape=(graph.num_nodes, num_known))
     features = graph.read_features(new) if graph.num_features else None
-    return Matched(known, NewNodes(parts[0], parts[1], features, graph.name))
+    new_nodes = NewNodes(sort_columns(rows @ renumbered), sort_columns(rows[:, new]), features, graph.name)
+    return Matched(known, new_nodes)
 
 
 def new_nodes_from_matrix(matrix: sp.csr_array, features: Features | None = None) -> NewNodes:
-    """New nodes from (num_new, num_known) weights of their edges to known nodes."""
+    """Create new nodes from (num_new, num_known) weights of their edges to known nodes."""
     matrix = sp.csr_array(matrix, dtype=np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()

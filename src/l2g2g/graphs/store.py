@@ -46,21 +46,11 @@ _ROWS_AT_ONCE = 1 << 18
 class StoredGraph:
     """A graph on disk; `open_graph` opens it. Rows are read into arrays of their own, never mapped.
 
-    Attributes:
-        directory: The store.
-        name: What messages and results call this graph.
-        num_nodes: Number of nodes, isolated ones included.
-        num_edges: Number of undirected edges.
-        num_features: Number of feature columns, 0 for a graph without features.
-        weighted: Whether edge weights were given.
-        cleaning: What was changed on the way in.
-        indptr: (num_nodes + 1,) int64 on disk.
-        indices: (2 num_edges,) int32 on disk, ascending in each row, no diagonal, both directions.
-        weights: (2 num_edges,) float32 on disk; None where every weight is 1.
-        num_arcs: Number of arcs; None for an undirected graph.
-        columns: What the columns of the feature table became, where they were not all plain numbers.
-        directions, arc_weights: (2 num_edges,) uint8 and float32 on disk, as in `RowBlock`.
-        block_model: The model that generated the graph, where this process knows it.
+    Attributes as of `GraphStore`, and on disk:
+        indptr: (num_nodes + 1,) int64.
+        indices: (2 num_edges,) int32, ascending in each row, no diagonal, both directions.
+        weights: (2 num_edges,) float32; None where all weights are 1.
+        directions, arc_weights: (2 num_edges,) uint8 and float32, as in `RowBlock`.
     """
 
     def __init__(self, directory: Path, folder: ArrayFolder) -> None:
@@ -76,8 +66,14 @@ class StoredGraph:
             self.source: dict[str, Any] | None = values["source"]
             self.num_arcs: int | None = None if values["num_arcs"] is None else int(values["num_arcs"])
             self.columns = read_columns(values, self.num_features)
+        self.directed = self.num_arcs is not None
         _check_arrays(folder, self.num_nodes, self.num_edges, self.num_features, self.weighted, self.directed)
-        self.block_model: EdgeModel | None = None  # of a generated graph that this run has written
+        self.resident = False
+        self.rule: HeldOutRule | None = None
+        self.block_model: EdgeModel | None = None  # known if this process generated the graph
+        self.sha256, self.num_bytes = folder.sha256, folder.num_bytes
+        self.has_node_ids = "ids" in arrays or "ids_offsets" in arrays
+        self.has_sparse_features = "features_indptr" in arrays
         self.indptr: StoredArray = arrays["indptr"]
         self.indices: StoredArray = arrays["indices"]
         self.weights: StoredArray | None = arrays.get("weights")
@@ -85,51 +81,21 @@ class StoredGraph:
         self.arc_weights: StoredArray | None = arrays.get("arc_weights")
 
     @property
-    def resident(self) -> bool:
-        """Whether all of it is in memory: no, it is read piece by piece."""
-        return False
-
-    @property
-    def directed(self) -> bool:
-        """Whether edges have a direction."""
-        return self.num_arcs is not None
-
-    @property
     def stored(self) -> StoredGraph:
         """The store that it is read from: itself."""
         return self
 
     @property
-    def rule(self) -> HeldOutRule | None:
-        """Which edges of the stored graph are left out here: none."""
-        return None
-
-    @property
     def entries_per_row(self) -> float:
-        """Numbers that a feature row holds: its columns, of sparse features its entries on average."""
+        """Numbers in a feature row: the columns, or the mean number of entries of sparse features."""
         if not self.has_sparse_features:
             return float(self.num_features)
         return len(self.arrays["features_data"]) / self.num_nodes
 
     @property
     def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours, read anew."""
+        """(num_nodes,) number of neighbours, read from disk."""
         return np.diff(self.indptr.read())
-
-    @property
-    def sha256(self) -> str:
-        """Of the manifest, which holds those of all arrays: patches remember which graph they were cut from."""
-        return self.folder.sha256
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes on disk."""
-        return self.folder.num_bytes
-
-    @property
-    def has_sparse_features(self) -> bool:
-        """Whether features are CSR."""
-        return "features_indptr" in self.arrays
 
     @property
     def feature_dtype(self) -> np.dtype | None:
@@ -137,22 +103,17 @@ class StoredGraph:
         name = "features_data" if self.has_sparse_features else "features"
         return self.arrays[name].dtype if name in self.arrays else None
 
-    @property
-    def has_node_ids(self) -> bool:
-        """Whether nodes have ids of their own; otherwise a node is its row number."""
-        return "ids" in self.arrays or "ids_offsets" in self.arrays
-
     def read_node_ids(self, low: int = 0, high: int | None = None) -> np.ndarray | None:
-        """Ids of the nodes low:high, integers or strings; None where a node is its row number."""
+        """Return the ids of the nodes low:high, integers or strings; None where a node is its row number."""
         return _read_names(self.arrays, "ids", low, high)
 
     @property
     def labels(self) -> np.ndarray | None:
-        """(num_nodes,) class of each node, read anew; None without labels."""
+        """(num_nodes,) class of each node, read from disk; None without labels."""
         return _read_names(self.arrays, "labels", 0, None)
 
     def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(num_nodes, num_nodes) the adjacency matrix with the rows of some nodes only, and with weights 1."""
+        """Return the (num_nodes, num_nodes) adjacency matrix with the rows of these nodes only, and weights 1."""
         wanted = np.zeros(self.num_nodes, bool)
         wanted[nodes] = True
         counts, indices = np.zeros(self.num_nodes, np.int64), [np.empty(0, np.int32)]
@@ -166,7 +127,7 @@ class StoredGraph:
     def row_blocks(
         self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
     ) -> Iterator[RowBlock]:
-        """All rows of the adjacency matrix in order, about num_entries of its entries at a time."""
+        """Yield all rows of the adjacency matrix in order, about num_entries entries at a time."""
         low = 0
         while low < self.num_nodes:
             indptr = self.indptr.read(low, min(low + _ROWS_AT_ONCE, self.num_nodes) + 1)
@@ -176,23 +137,23 @@ class StoredGraph:
             low += num_rows
 
     def row_start(self, row: int) -> int:
-        """Entries before a row."""
+        """Return the number of entries before a row."""
         return int(self.indptr.read(row, row + 1)[0])
 
     def row_bounds(self, num_entries: int) -> np.ndarray:
-        """(num_blocks + 1,) rows at which blocks of about num_entries entries begin and end."""
+        """Return the (num_blocks + 1,) bounds of blocks of rows of about num_entries entries."""
         rows, total = range(self.num_nodes + 1), self.row_start(self.num_nodes)
         inner = [bisect_left(rows, start, key=self.row_start) for start in range(num_entries, total, num_entries)]
         return np.unique(np.array([0, *inner, self.num_nodes]))
 
     def row_block(self, low: int, high: int) -> RowBlock:
-        """Rows low:high of the adjacency matrix, with weights where there are some."""
+        """Return the rows low:high of the adjacency matrix with their weights."""
         indptr = self.indptr.read(low, high + 1)
         check_offsets(indptr, len(self.indices), self.indptr.path)
         return self._read_block(low, indptr, weights=True, directions=True)
 
     def _read_block(self, low: int, indptr: np.ndarray, *, weights: bool, directions: bool) -> RowBlock:
-        """The rows from low on. indptr: (num_rows + 1,) where they begin and end among all entries."""
+        """Read the rows from low on. indptr: (num_rows + 1,) their bounds among all entries."""
         first, last = int(indptr[0]), int(indptr[-1])
         indices = self.indices.read(first, last)
         check_numbers(indices, self.num_nodes, self.indices.path)
@@ -201,7 +162,7 @@ class StoredGraph:
         return RowBlock(low, low + len(indptr) - 1, indptr - first, indices, first, *values)
 
     def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Directions and weights of the arcs of the entries of `read_adjacency_of`."""
+        """Return directions and arc weights of the entries of `read_adjacency_of`."""
         if self.directions is None:
             return None, None
         ranges = _bounds(self.indptr, nodes, len(self.indices))
@@ -209,41 +170,45 @@ class StoredGraph:
         return self.directions.take_ranges(*ranges), weights
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes. Ascending nodes read best."""
+        """Return the (len(nodes), num_nodes) rows of the adjacency matrix. Ascending nodes are fastest."""
         starts, ends = _bounds(self.indptr, nodes, len(self.indices))
         weights = None if self.weights is None else self.weights.take_ranges(starts, ends)
         indices = self.indices.take_ranges(starts, ends)
         return self._matrix(_joined(ends - starts), indices, weights)
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
-        """(len(nodes), num_features) feature rows, dense or CSR, float32 or float16. Ascending nodes read best."""
+        """Return the (len(nodes), num_features) feature rows, dense or CSR, float32 or float16."""
         if self.num_features == 0:
             raise InputError(f"{self.name}: the graph has no features")
-        if isinstance(nodes, slice):
-            low, high, _ = nodes.indices(self.num_nodes)
-            return self._feature_rows(low, high)
+        low, high, _ = nodes.indices(self.num_nodes) if isinstance(nodes, slice) else (0, 0, 1)
         if not self.has_sparse_features:
-            return self.arrays["features"].take(np.asarray(nodes, np.int64))
-        places = self.arrays["features_indices"]
-        starts, ends = _bounds(self.arrays["features_indptr"], nodes, len(places))
-        columns = places.take_ranges(starts, ends)
-        check_numbers(columns, self.num_features, places.path)
-        data = self.arrays["features_data"].take_ranges(starts, ends)
-        return sp.csr_array((data, columns, _joined(ends - starts)), shape=(len(starts), self.num_features))
+            dense = self.arrays["features"]
+            return dense.read(low, high) if isinstance(nodes, slice) else dense.take(np.asarray(nodes, np.int64))
+        indptr, indices, values = (self.arrays[f"features_{name}"] for name in ("indptr", "indices", "data"))
+        if isinstance(nodes, slice):
+            bounds = indptr.read(low, high + 1)
+            check_offsets(bounds, len(indices), indptr.path)
+            first, last = int(bounds[0]), int(bounds[-1])
+            columns, data, lengths = indices.read(first, last), values.read(first, last), np.diff(bounds)
+        else:
+            starts, ends = _bounds(indptr, nodes, len(indices))
+            columns, data, lengths = indices.take_ranges(starts, ends), values.take_ranges(starts, ends), ends - starts
+        check_numbers(columns, self.num_features, indices.path)
+        return sp.csr_array((data, columns, _joined(lengths)), shape=(len(lengths), self.num_features))
 
     def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
-        """The same nodes without the edges that a rule holds out: left out wherever rows are read."""
+        """Return the same nodes without the edges that a rule holds out, which are left out wherever rows are read."""
         return self if rule is None else TrainingGraph(self, rule, num_edges)
 
     def to_graph(self) -> Graph:
-        """The whole graph in memory."""
-        rows, arcs = self.row_block(0, self.num_nodes), None
-        adjacency = self._matrix(rows.indptr, rows.indices, rows.weights)
+        """Read the whole graph into memory."""
+        rows = self.row_block(0, self.num_nodes)
+        features = None if self.num_features == 0 else self.read_features(slice(None)).astype(np.float32, copy=False)
+        arcs = None
         if rows.directions is not None:
             arcs = select_arcs(rows.indptr, rows.indices, rows.directions, rows.arc_weights, self.num_nodes)
-        features = None if self.num_features == 0 else self.read_features(slice(None)).astype(np.float32, copy=False)
         return Graph(
-            adjacency,
+            self._matrix(rows.indptr, rows.indices, rows.weights),
             features,
             self.read_node_ids(),
             self.labels,
@@ -261,43 +226,23 @@ class StoredGraph:
             indptr = indptr.astype(np.int32)
         return sp.csr_array((weights, indices, indptr), shape=(len(indptr) - 1, self.num_nodes))
 
-    def _feature_rows(self, low: int, high: int) -> Features:
-        if not self.has_sparse_features:
-            return self.arrays["features"].read(low, high)
-        indptr = self.arrays["features_indptr"].read(low, high + 1)
-        check_offsets(indptr, len(self.arrays["features_indices"]), self.arrays["features_indptr"].path)
-        first, last = int(indptr[0]), int(indptr[-1])
-        columns = self.arrays["features_indices"].read(first, last)
-        check_numbers(columns, self.num_features, self.arrays["features_indices"].path)
-        data = self.arrays["features_data"].read(first, last)
-        return sp.csr_array((data, columns, (indptr - first).astype(np.int32)), shape=(high - low, self.num_features))
-
 
 class TrainingGraph(StoredGraph):
-    """What training may see of a stored graph: held-out edges are left out wherever rows are read.
+    """A stored graph without its held-out edges, which are left out wherever rows are read.
 
     Entries before a row, and the bounds of blocks of rows, are those of the whole graph.
-
-    Args:
-        whole: The graph with all its edges.
-        rule: Which of them are held out.
-        num_edges: How many are left.
     """
 
     def __init__(self, whole: StoredGraph, rule: HeldOutRule, num_edges: int) -> None:
         vars(self).update(vars(whole))
-        self.whole, self._rule, self.num_edges = whole, rule, num_edges
-        self._held_places: dict[tuple[int, int], np.ndarray] = {}  # found once: every edge has to be looked at
+        self.whole, self.rule, self.num_edges = whole, rule, num_edges
+        self._held: HeldOutRule = rule
+        self._held_places: dict[tuple[int, int], np.ndarray] = {}  # cached, because finding them hashes every edge
 
     @property
     def stored(self) -> StoredGraph:
         """The store that it is read from, with all edges."""
         return self.whole
-
-    @property
-    def rule(self) -> HeldOutRule:
-        """Which edges of the stored graph are left out here."""
-        return self._rule
 
     @cached_property
     def degrees(self) -> np.ndarray:
@@ -307,18 +252,18 @@ class TrainingGraph(StoredGraph):
     def row_blocks(
         self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
     ) -> Iterator[RowBlock]:
-        """All rows in order, about num_entries of the entries of the whole graph at a time."""
+        """Yield all rows in order, about num_entries entries of the whole graph at a time."""
         for block in self.whole.row_blocks(num_entries, weights=weights, directions=directions):
             yield self._drop(block)
 
     def row_block(self, low: int, high: int) -> RowBlock:
-        """Rows low:high of the adjacency matrix, with weights where there are some."""
+        """Return the rows low:high of the adjacency matrix with their weights."""
         return self._drop(self.whole.row_block(low, high))
 
     def _drop(self, block: RowBlock) -> RowBlock:
         here = (block.low, block.high)
         if here not in self._held_places:
-            places = self._rule.find(block.indptr, block.indices, np.arange(*here))
+            places = self._held.find(block.indptr, block.indices, np.arange(*here))
             self._held_places[here] = places.astype(np.int32)
         held = self._held_places[here]
         indptr, indices, weights = drop_entries(block.indptr, block.indices, block.weights, held)
@@ -326,49 +271,49 @@ class TrainingGraph(StoredGraph):
         return RowBlock(*here, indptr, indices, block.first_entry, weights, *ways)
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(len(nodes), num_nodes) rows of the adjacency matrix, in the order of nodes."""
+        """Return the (len(nodes), num_nodes) rows of the adjacency matrix."""
         rows = self.whole.read_adjacency_of(nodes)
-        indptr, indices, data = self._rule.drop(rows.indptr, rows.indices, rows.data, np.asarray(nodes))
+        indptr, indices, data = self._held.drop(rows.indptr, rows.indices, rows.data, np.asarray(nodes))
         return sp.csr_array((data, indices, indptr), shape=rows.shape)
 
     def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Directions and weights of the arcs of the entries of `read_adjacency_of`."""
+        """Return directions and arc weights of the entries of `read_adjacency_of`."""
         directions, weights = self.whole.read_directions_of(nodes)
         if directions is None:
             return None, None
         rows = self.whole.read_adjacency_of(nodes)
-        held = self._rule.find(rows.indptr, rows.indices, np.asarray(nodes))
+        held = self._held.find(rows.indptr, rows.indices, np.asarray(nodes))
         return np.delete(directions, held), None if weights is None else np.delete(weights, held)
 
     def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """(num_nodes, num_nodes) the adjacency matrix with the rows of some nodes only, and with weights 1."""
+        """Return the (num_nodes, num_nodes) adjacency matrix with the rows of these nodes only, and weights 1."""
         rows = self.whole.pattern_of(nodes)
-        indptr, indices, data = self._rule.drop(rows.indptr, rows.indices, rows.data, np.arange(self.num_nodes))
+        indptr, indices, data = self._held.drop(rows.indptr, rows.indices, rows.data, np.arange(self.num_nodes))
         return sp.csr_array((data, indices, indptr), shape=rows.shape)
 
     def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
-        """A graph of which edges are held out already: nothing more is."""
+        """Return this graph; its edges are already held out."""
         assert rule is None
         return self
 
     def to_graph(self) -> Graph:
-        """The training graph in memory."""
+        """Read the training graph into memory."""
         return self.whole.to_graph().without(self.rule, self.num_edges)
 
 
 def is_store(directory: str | Path) -> bool:
-    """Whether a directory is a finished store of a graph."""
+    """Return True for a directory with a finished store of a graph."""
     return is_folder_of(Path(directory) / GRAPH_FOLDER, KIND)
 
 
 def open_graph(directory: str | Path, *, verify: bool = False) -> StoredGraph:
-    """Open a store that `l2g2g prepare` or `write_graph` made. verify: read everything and check its SHA-256."""
+    """Open a store that `l2g2g prepare` or `write_graph` made. verify: check the SHA-256 of every array."""
     directory = Path(directory)
     return StoredGraph(directory, open_folder(directory / GRAPH_FOLDER, KIND, verify=verify))
 
 
 def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] | None = None) -> StoredGraph:
-    """Write a graph that is in memory as a store. source: what it was read from, to know it again."""
+    """Write a graph in memory as a store. source: what it was read from."""
     directory = Path(directory)
     with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         adjacency = graph.adjacency
@@ -383,7 +328,7 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
             if arc_weights is not None:
                 writer.save("arc_weights", arc_weights)
         if graph.features is not None:
-            save_features(writer, graph.features)
+            _save_features(writer, graph.features)
         for name, names in (("ids", graph.node_ids), ("labels", graph.labels)):
             if names is not None:
                 writer.save_names(name, blocks_of(names))
@@ -402,13 +347,12 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
 
 
 def store_values(*, cleaning: Cleaning, columns: FeatureColumns | None, **values: Any) -> dict[str, Any]:
-    """What the manifest of a graph says besides its arrays."""
+    """Return what the manifest of a graph says besides its arrays."""
     kept = None if columns is None else columns.to_dict()
     return {**values, "cleaning": asdict(cleaning), "columns": kept}
 
 
-def save_features(writer: FolderWriter, features: Features) -> None:
-    """Write features that are in memory, as they are."""
+def _save_features(writer: FolderWriter, features: Features) -> None:
     if sp.issparse(features):
         writer.save("features_indptr", features.indptr.astype(np.int64))
         writer.save("features_indices", features.indices.astype(np.int32, copy=False))
@@ -418,7 +362,7 @@ def save_features(writer: FolderWriter, features: Features) -> None:
 
 
 def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
-    """The feature columns of a manifest; KeyError, TypeError or ValueError where they do not fit."""
+    """Return the feature columns of a manifest; KeyError, TypeError or ValueError where they do not fit."""
     if values.get("columns") is None:
         return None
     columns = FeatureColumns.from_dict(values["columns"])
@@ -439,12 +383,10 @@ def _check_arrays(
     """Refuse arrays that do not fit each other."""
     check_array(folder, "indptr", "int64", num_nodes + 1)
     check_array(folder, "indices", "int32", 2 * num_edges)
-    if weighted:
-        check_array(folder, "weights", "float32", 2 * num_edges)
-    if directed:
-        check_array(folder, "directions", "uint8", 2 * num_edges)
-    if directed and weighted:
-        check_array(folder, "arc_weights", "float32", 2 * num_edges)
+    wanted = (("weights", "float32", weighted), ("directions", "uint8", directed))
+    for name, dtype, is_there in (*wanted, ("arc_weights", "float32", directed and weighted)):
+        if is_there:
+            check_array(folder, name, dtype, 2 * num_edges)
     if "features_indptr" in folder.arrays:
         check_array(folder, "features_indptr", "int64", num_nodes + 1)
         check_array(folder, "features_indices", "int32", None)
@@ -460,7 +402,7 @@ def _check_arrays(
 
 
 def _bounds(indptr: StoredArray, nodes: np.ndarray, num_entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the entries of these rows begin and end."""
+    """Return the (num_nodes,) places at which the entries of these rows begin and end."""
     nodes = np.asarray(nodes, np.int64)
     starts, ends = indptr.take(nodes), indptr.take(nodes + 1)
     if len(nodes) and (starts.min() < 0 or (ends < starts).any() or ends.max() > num_entries):
@@ -469,13 +411,13 @@ def _bounds(indptr: StoredArray, nodes: np.ndarray, num_entries: int) -> tuple[n
 
 
 def _joined(lengths: np.ndarray) -> np.ndarray:
-    """The indptr of rows of these lengths."""
+    """Return the indptr of rows of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32 if lengths.sum() < 2**31 else np.int64)
 
 
 @dataclass(frozen=True)
 class StoredIds:
-    """The ids of a graph on disk that has some."""
+    """The ids of a graph on disk, read in slices."""
 
     graph: StoredGraph
 
@@ -484,7 +426,7 @@ class StoredIds:
         return self.graph.num_nodes
 
     def __getitem__(self, part: slice) -> np.ndarray:
-        """Some ids, integers or text."""
+        """Read some ids, integers or text."""
         low, high, _ = part.indices(len(self))
         ids = self.graph.read_node_ids(low, high)
         assert ids is not None
@@ -495,13 +437,13 @@ NodeIds = np.ndarray | StoredIds
 
 
 def node_ids_of(graph: GraphStore) -> NodeIds | None:
-    """The ids of a graph in memory or on disk; None where a node is its row number."""
+    """Return the ids of a graph in memory or on disk; None where a node is its row number."""
     if graph.stored is None:
         return graph.to_graph().node_ids
     return StoredIds(graph.stored) if graph.stored.has_node_ids else None
 
 
 def read_node_ids(graph: GraphStore) -> np.ndarray | None:
-    """The same in memory."""
+    """Read the ids of a graph into memory; None where a node is its row number."""
     ids = node_ids_of(graph)
     return None if ids is None else ids[:]
