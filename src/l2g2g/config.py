@@ -13,6 +13,7 @@ from l2g2g.options import ByMethod, Option, option, read_options, suggest
 
 BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
 _FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
+_LEAST_TERM_DIM = 8  # of which a term of the degree takes two
 _WIDENED_SHARE, _MOST_WIDENED_EDGES = 0.4, 1_000_000
 _FALLING_EPOCHS = {5_000: 330, 20_000: 220}  # with a falling rate, of graphs of fewer edges
 MaskBy = Literal["edges", "nodes"]
@@ -187,6 +188,15 @@ class Config:
         help="Number of coordinates (at most a quarter) that are computed instead of trained: one from the degree, the "
         "others principal components of the features. Only with --encoder gcn and --decoder product.",
         when="Set it to 0 to have trained coordinates only.",
+    )
+    degree_term: bool = option(
+        True,
+        paper=False,
+        group="model",
+        rare=True,
+        help="Let the last two coordinates carry a function of the degree if validation shows a gain; the decoder is "
+        "signed then. Only with --decoder inner and at least 8 dimensions.",
+        when="Turn it off if every coordinate must be trained, or scores must be plain inner products.",
     )
     feature_dropout: float | None = option(
         None,
@@ -683,6 +693,19 @@ class Config:
         moved = self.rotates or self.translates or self.scale
         most = min(self.direct_width, self.dim // 4)
         return most if plain and not moved and not self.definition.variational and most >= 2 else 0
+
+    @property
+    def may_weigh_degrees(self) -> bool:
+        """Whether spectral vectors, or trained ones with an inner product, may have a term of the degree."""
+        return self.degree_term and self.dim >= _LEAST_TERM_DIM and self.can_be_signed
+
+    @property
+    def tries_degree_term(self) -> bool:
+        """Whether trained vectors may have one: one shared encoder, an inner product, patches that are not moved."""
+        plain = self.encoder == "gcn" and self.decoder == "inner" and self.skip and self.shares_encoder
+        moved = self.rotates or self.translates or self.scale
+        plain = plain and not (moved or self.residual or self.directed or self.definition.variational)
+        return plain and self.may_weigh_degrees and self.loss_pairs == "sampled"
 
     @property
     def trained_dim(self) -> int:

@@ -45,7 +45,7 @@ def trained(request, tmp_path_factory):
     part, name = request.param
     graph, folder = make_graph(is_directed(part, name)), tmp_path_factory.mktemp("contract")
     options = {"dim": DIM, "patches": 2, "epochs": EPOCHS, "directed": graph.directed or None, part: name}
-    options["structure"] = "none"  # spectral vectors have nothing that is trained
+    options |= {"structure": "none", "degree_term": False}  # spectral vectors have nothing that is trained
     model = L2G2G(seed=0, threads=1, run_dir=folder / "run", **options).fit(graph)
     return model, graph, options, folder / "run"
 

@@ -46,7 +46,7 @@ def test_a_grid_gets_spectral_vectors_which_beat_the_trained_ones(grid, method):
     assert scores["spectral"] > scores["trained"]
     assert row["chosen"]["row_power"] in (0.0, 0.5, 1.0)
     assert 0 < row["seconds"]["choose"] < row["seconds"]["total"]
-    assert trained["chosen"] == {"scorer": "vectors"}
+    assert "spectral" not in trained["chosen"]["validation_auc"]
     assert row["dim"] == run.embedding.shape[1] == 16
 
 
@@ -118,7 +118,7 @@ def test_the_first_look_at_a_graph_with_features_knows_signs(documents):
 
 @pytest.mark.slow
 def test_another_seed_chooses_the_same(grid):
-    rows = [evaluate_graph(grid, make_config("gae", seed=seed))[0] for seed in (1, 2)]
+    rows = [evaluate_graph(grid, make_config("gae", seed=seed, degree_term=False))[0] for seed in (1, 2)]
     assert [row["structure"] for row in rows] == ["spectral"] * 2
 
 
@@ -226,9 +226,8 @@ def test_the_better_score_wins_by_a_margin(grid):
     spectral = find_spectral(fit_structure(grid.adjacency, 16), 0, None, make_config("gae"))
     assert spectral.auc is None
     assert choose_vectors(Choice("none"), 0.8, spectral).structure == "none"
-    cases = ((0.81, 10**6, "spectral"), (0.801, 10**6, "blend"), (0.7, 10**6, "blend"), (0.81, 100, "blend"))
-    for auc, num_edges, wanted in cases:
-        judged = replace(spectral, auc=auc, num_edges=num_edges)
+    for auc, wanted in ((0.81, "spectral"), (0.801, "blend"), (0.7, "blend")):
+        judged = replace(spectral, auc=auc, num_edges=100)
         choice = choose_vectors(Choice("blend", {"spectral": auc}), 0.8, judged)
         assert choice.structure == wanted
         assert choice.scores == {"spectral": auc, "trained": 0.8}
@@ -261,12 +260,11 @@ def test_log_odds_of_a_known_score():
 
 
 def test_negatives_are_chosen_by_validation_and_the_better_training_goes_on(planted):
-    auto, _ = evaluate_graph(planted, make_config("gae", structure="none", negative_sampling="auto", epochs=40))
+    how = {"structure": "none", "epochs": 40, "degree_term": False}
+    auto, _ = evaluate_graph(planted, make_config("gae", negative_sampling="auto", **how))
     chosen = auto["chosen"]
     assert set(chosen["validation_auc"]) == {"uniform, short", "degree, short"}
-    forced, run = evaluate_graph(
-        planted, make_config("gae", structure="none", negative_sampling=chosen["negative_sampling"], epochs=40)
-    )
+    forced, run = evaluate_graph(planted, make_config("gae", negative_sampling=chosen["negative_sampling"], **how))
     assert auto["auc"] == forced["auc"]
     assert auto["epochs"] == forced["epochs"] == run.trained.history.num_epochs
 

@@ -17,6 +17,13 @@ from l2g2g.runs.training import run_split
 from l2g2g.training.rows import TrainingRows
 from l2g2g.training.whole_pass import RowSource
 
+
+@pytest.fixture
+def words(noisy):
+    """Rows of eleven words or so."""
+    return replace(noisy, features=(noisy.features > -1.5).astype(np.float32))
+
+
 SMALL = {"dim": 16, "patches": 3, "epochs": 8, "threads": 1, "structure": "none", "feature_width": 0}
 WEIGHTS = DirectWeights(0.7, 0.8, 1.5, -0.3, 2.0, (0.5, -0.25, 0.125, 1.0))
 
@@ -26,13 +33,13 @@ def pairs_of(graph):
 
 
 @pytest.mark.parametrize("scaling", ["centred", "unit"])
-def test_scores_are_those_of_the_training_and_what_is_added(noisy, monkeypatch, scaling):
-    split = split_links(noisy, seed=1)
+def test_scores_are_those_of_the_training_and_what_is_added(words, monkeypatch, scaling):
+    split = split_links(words, seed=1)
     config = make_config("l2g2g", "accurate", **SMALL, feature_scaling=scaling)
     seen = {}
 
     def weigh(model, vectors, term, validation, num_trained, *, seed):
-        sources, targets = pairs_of(noisy)
+        sources, targets = pairs_of(words)
         own = vectors.copy()
         own[:, num_trained:] = 0
         seen["trained"] = model.decoder.score(own, sources, targets)
@@ -41,10 +48,10 @@ def test_scores_are_those_of_the_training_and_what_is_added(noisy, monkeypatch, 
 
     monkeypatch.setattr(training, "fit_direct", weigh)
     run = run_split(split, config)
-    assert run.embedding.shape == (noisy.num_nodes, 16)
+    assert run.embedding.shape == (words.num_nodes, 16)
     assert seen["dim"] == 12
     assert seen["validation"] is split.validation
-    sources, targets = pairs_of(noisy)
+    sources, targets = pairs_of(words)
     found = fit_inputs(RowSource(TrainingRows(split.train)), scaling=scaling, feature_width=2, seed=0)
     directions = found.read_nodes(split.train.read_features(slice(None)), slice(None))
     term = DegreeTerm.blank(split.train.degrees)
@@ -57,10 +64,10 @@ def test_scores_are_those_of_the_training_and_what_is_added(noisy, monkeypatch, 
     assert run.chosen["validation_auc"]["direct"] == 0.8
 
 
-def test_weights_that_do_not_help_leave_the_scores_as_they_are(noisy, monkeypatch):
+def test_weights_that_do_not_help_leave_the_scores_as_they_are(words, monkeypatch):
     config = make_config("l2g2g", "accurate", **SMALL)
     monkeypatch.setattr(training, "fit_direct", lambda *_, **__: DirectWeights(0.8, 0.8))
-    run = run_split(split_links(noisy, seed=1), config)
+    run = run_split(split_links(words, seed=1), config)
     assert (run.embedding[:, 12:] == 0).all()
     assert run.chosen["direct"] is False
 

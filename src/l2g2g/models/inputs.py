@@ -11,6 +11,7 @@ from torch import Tensor
 
 from l2g2g.errors import InputError
 from l2g2g.graphs.graph import Features
+from l2g2g.models.number_columns import NumberScale
 from l2g2g.models.preprocessing import (
     FeatureScaling,
     FeatureStatistics,
@@ -36,7 +37,9 @@ class InputMap:
         structure_factor: What they are multiplied with beside features.
         structure_only: Whether features, where there are some, are not read.
         row_power: Power of their length by which rows of structural columns are divided.
-        degree_term: A last column made from the number of neighbours, where there is one.
+        degree_term: A last column made from the number of neighbours, where there is one. If only the structure is
+            read, the log-degrees among its columns tell these numbers.
+        numbers: How a table of numbers is read, in place of `scaling`; None for other features.
     """
 
     num_features: int
@@ -48,6 +51,7 @@ class InputMap:
     structure_only: bool = False
     row_power: float = 0.0
     degree_term: DegreeTerm | None = None
+    numbers: NumberScale | None = None
 
     @property
     def num_columns(self) -> int:
@@ -59,7 +63,7 @@ class InputMap:
 
     def with_degrees(self, find: Callable[[], np.ndarray]) -> InputMap:
         """The same for the nodes of another graph. find: gives their numbers of neighbours, (num_nodes,)."""
-        if self.degree_term is None:
+        if self.degree_term is None or self.structure_only:
             return self
         return replace(self, degree_term=self.degree_term.with_degrees(find()))
 
@@ -79,11 +83,15 @@ class InputMap:
         """(num_rows, num_columns) what the encoder reads of some nodes.
 
         features: (num_rows, num_features), as given. columns: (num_rows, width + 1) their structural columns.
-        degrees: (num_rows,) their numbers of neighbours; needed with a degree term.
+        degrees: (num_rows,) their numbers of neighbours; needed with a degree term beside features.
         """
         rows = self._read(features, columns)
         if self.degree_term is None:
             return rows
+        if self.structure_only:
+            assert self.structure is not None
+            assert columns is not None
+            degrees = self.structure.degrees_of(columns)
         assert degrees is not None
         return append_columns(rows, self.degree_term.of(degrees)[:, None])
 
@@ -92,7 +100,7 @@ class InputMap:
         if features is None or self.structure_only:
             assert columns is not None
             return columns
-        features = scale_features(features, self.scaling)
+        features = self.numbers.apply(features) if self.numbers is not None else scale_features(features, self.scaling)
         if self.centre is not None and self.projection is not None:
             features = compress_features(features, self.centre, self.projection)
         return features if columns is None else append_columns(features, columns * np.float32(self.structure_factor))
@@ -107,7 +115,8 @@ class InputMap:
         columns = None
         if self.structure is not None:
             columns = self.structure.rows_of(nodes)
-        return self.read(features, columns, None if self.degree_term is None else self.degree_term.degrees[nodes])
+        term = None if self.structure_only else self.degree_term
+        return self.read(features, columns, None if term is None else term.degrees[nodes])
 
 
 class InputSource(Protocol):
@@ -158,12 +167,14 @@ def fit_inputs(
     feature_width: int = 0,
     structure_width: int = 0,
     structure: StructureMap | None = None,
+    scales_numbers: bool = False,
     seed: int = 0,
 ) -> InputMap:
     """Find how a graph is read.
 
     feature_width: columns to which features are compressed; 0 for not. structure_width: columns made from the
     structure; 0 for none. A graph without features always needs some. structure: such columns, where they are found.
+    scales_numbers: whether the features are a table of numbers, whose columns are brought to one scale.
     """
     if structure_width and structure is None:
         structure = fit_source(source, structure_width, seed=seed)
@@ -172,7 +183,10 @@ def fit_inputs(
         if structure is None:
             raise InputError("a graph without features needs columns made from its structure")
         return InputMap(0, scaling, structure=structure)
-    inputs = InputMap(source.num_features, scaling)
+    numbers = None
+    if scales_numbers:
+        numbers = NumberScale.fit(source.read_features(InputMap(source.num_features, "raw"))())
+    inputs = InputMap(source.num_features, scaling, numbers=numbers)
     if feature_width:
         centre, projection = principal_map(source.read_features(inputs), feature_width, seed=seed)
         inputs = replace(inputs, centre=centre, projection=projection)

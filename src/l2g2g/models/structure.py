@@ -101,6 +101,13 @@ class StructureMap:
             nodes = np.searchsorted(self.nodes, nodes)
         return self.columns.take(nodes, axis=0)
 
+    def degrees_of(self, columns: np.ndarray) -> np.ndarray:
+        """Return (num_rows,) float64 numbers of neighbours that the log-degrees of some rows stand for.
+
+        columns: (num_rows, width + 1).
+        """
+        return np.rint(np.expm1(columns[:, -1].astype(np.float64) * self.degree_spread + self.degree_mean))
+
     @property
     def found_rows(self) -> np.ndarray:
         """(num_owned, width + 1) the rows that this rank found: each node is on one rank."""

@@ -16,6 +16,7 @@ from l2g2g.runs.spectral import LEAST_GAIN, SpectralVectors, find_spectral, need
 from l2g2g.training.loop import OnEpoch
 
 _TRIAL_EPOCHS = 15  # of the trainings with and without structural columns
+_TABLE_TRIAL_EPOCHS = 60  # where features are a table of numbers: few columns are behind at first and win in the end
 _NEGATIVE_EPOCHS = 30  # of the trainings with each kind of negatives: after 15 the one ahead often lost in the end
 # Some of an early lead of structural columns is lost. After 15 epochs with 16 columns UAI leads by at most 0.5 points,
 # Amazon Photo by 0.7 to 1.2, others by more than 2, and only these stay ahead. A learned decoder keeps what it gained.
@@ -39,6 +40,7 @@ _CANDIDATES = {
     "assembly whole": "last pass over the whole graph",
     "assembly mean": "mean of the patches",
     "direct": "with direct coordinates",
+    "degree term": "with a term of the degree",
 }
 
 
@@ -53,6 +55,7 @@ class Choice:
         assembly: mean or whole; None if it was not compared.
         negatives: uniform or degree; None if they were not compared.
         direct: True if direct coordinates are used; None if they were not compared.
+        degree_term: True if two coordinates carry a term of the degree; None if that was not compared.
     """
 
     structure: str = "none"
@@ -62,6 +65,7 @@ class Choice:
     assembly: str | None = None
     negatives: Literal["uniform", "degree"] | None = None
     direct: bool | None = None
+    degree_term: bool | None = None
 
     @classmethod
     def initial(cls, config: Config, spectral: SpectralVectors | None) -> Choice:
@@ -69,7 +73,8 @@ class Choice:
         scores = {} if spectral is None or spectral.auc is None else {"spectral": spectral.auc}
         if config.structure == "spectral":
             assert spectral is not None
-            return cls("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
+            found = cls("spectral", scores, spectral.row_power, spectral.eigenvalue_power)
+            return replace(found, degree_term=spectral.has_degree_term)
         return cls("none", scores) if config.structure == "auto" else cls(config.structure)
 
     def with_score(self, name: str, score: float | None) -> Choice:
@@ -90,6 +95,7 @@ class Choice:
             "assembly": self.assembly,
             "negative_sampling": self.negatives,
             "direct": self.direct,
+            "degree_term": self.degree_term,
         }
         decided = {name: value for name, value in decided.items() if value is not None}
         return {"vectors": vectors, "structure": self.structure, **decided, "validation_auc": self.scores}
@@ -103,6 +109,7 @@ class Choice:
         chosen += ["mean of the patches"] if self.assembly == "mean" else []
         chosen += ["negatives by degree"] if self.negatives == "degree" else []
         chosen += ["direct coordinates"] if self.direct else []
+        chosen += ["a term of the degree"] if self.degree_term else []
         return f"best on the validation edges: {', '.join(chosen)} (AUC in %: {scores})"
 
 
@@ -149,8 +156,9 @@ def _choose_structure(
         judges = validation is not None and config.epochs != 0
         spectral = _find_spectral(candidates, validation, config) if is_new and judges else None
         return candidates.begin(plain), Choice.initial(config, spectral), spectral
-    num_epochs = max(_TRIAL_EPOCHS, config.validate_every)
     candidate = candidates.begin(plain)
+    has_numbers = candidate.setting.inputs.inputs.numbers is not None
+    num_epochs = max(_TABLE_TRIAL_EPOCHS if has_numbers else _TRIAL_EPOCHS, config.validate_every)
     with candidates.clock.measure("train"):
         candidate.training.run(num_epochs, on_epoch=on_epoch)
     short = candidate.training.best_score
@@ -185,7 +193,8 @@ def _find_spectral(
     with clock.measure("choose" if columns.num_features else "partition"):
         structure = columns.rough_spectral() if rough else columns.for_spectral()
     with clock.measure("choose"):
-        return find_spectral(structure, columns.num_features, validation, config, candidates.communicator)
+        how: dict[str, Any] = {"tries_degrees": not rough}
+        return find_spectral(structure, columns.num_features, validation, config, candidates.communicator, **how)
 
 
 def _blend_trial(config: Config, num_features: int) -> Config:
@@ -259,11 +268,24 @@ def choose_assembly(choice: Choice, scores: dict[str, float]) -> Choice:
 
 
 def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVectors | None) -> Choice:
-    """Choose trained or spectral vectors after training. trained: validation AUC of the best epoch."""
+    """Choose trained or spectral vectors. trained: validation AUC of the best epoch, or with a term of the degree.
+
+    With a larger margin GAE and L2G2G, whose trainings differ a little, would more often choose differently.
+    """
     if trained is None or spectral is None or spectral.auc is None:
         return choice
-    choice = choice.with_score("trained", trained)
-    if spectral.auc <= trained + needed_gain(trained, spectral.num_edges):
+    choice = choice.with_score("trained", choice.scores.get("trained", trained))
+    if spectral.auc <= trained + LEAST_GAIN:
         return choice
     choice = replace(choice, row_power=spectral.row_power, eigenvalue_power=spectral.eigenvalue_power)
-    return replace(choice, structure="spectral", negatives=None)
+    has_term = spectral.has_degree_term
+    return replace(choice, structure="spectral", negatives=None, assembly=None, degree_term=has_term)
+
+
+def choose_degree_term(choice: Choice, plain: float, with_term: float) -> Choice:
+    """Choose whether two coordinates of trained vectors carry a term of the degree.
+
+    plain, with_term: validation AUC of one training, the latter cross-fitted, so a small gain counts.
+    """
+    helps = with_term > plain + LEAST_GAIN
+    return replace(choice, degree_term=helps).with_score("trained", plain).with_score("degree term", with_term)

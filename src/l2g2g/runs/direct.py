@@ -23,7 +23,7 @@ from l2g2g.models.decoders.product import ProductDecoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.structure import DegreeTerm
 from l2g2g.runs.fitted import make_autoencoder
-from l2g2g.runs.preparation import FeatureCounts, should_compress
+from l2g2g.runs.preparation import FeatureCounts, scales_numbers, should_compress
 
 DEGREE_COORDINATES = 2
 _LEAST_EDGES = 10  # validation edges below which nothing is fitted
@@ -38,6 +38,7 @@ def choose_width(counts: FeatureCounts | None, num_edges: int, config: Config) -
     if num_edges < _LEAST_EDGES or config.structure == "spectral" or config.epochs == 0:
         return 0
     has_words = counts is not None and counts.has_many_entries and not should_compress(counts, config)
+    has_words = has_words and not scales_numbers(counts, config)
     return config.most_direct if has_words else min(DEGREE_COORDINATES, config.most_direct)
 
 

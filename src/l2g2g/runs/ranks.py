@@ -23,6 +23,7 @@ from l2g2g.graphs.splits import LinkSplit, Pairs, PairShare, split_edges
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.local_rows import LocalRows
+from l2g2g.models.number_columns import NumberScale
 from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import StructureMap
 from l2g2g.parallel.communicator import Communicator
@@ -182,6 +183,8 @@ def _pack(inputs: InputMap) -> bytes:
     arrays = {"centre": inputs.centre, "projection": inputs.projection}
     numbers: list[Any] = [inputs.num_features, inputs.scaling, inputs.structure_factor]
     numbers += [inputs.structure_only, inputs.row_power]
+    if inputs.numbers is not None:
+        arrays |= {"number_centres": inputs.numbers.centres, "number_spreads": inputs.numbers.spreads}
     if structure is not None:
         arrays |= {"eigenvalues": structure.eigenvalues}
         numbers += [structure.degree_mean, structure.degree_spread]
@@ -200,7 +203,10 @@ def _unpack(data: bytes, found: StructureMap | None) -> InputMap:
         mean, spread = degrees
         structure = replace(found, eigenvalues=arrays["eigenvalues"], degree_mean=mean, degree_spread=spread)
     compression = arrays.get("centre"), arrays.get("projection")
-    return InputMap(num_features, scaling, *compression, structure, factor, only, power)
+    numbers = None
+    if "number_centres" in arrays:
+        numbers = NumberScale(arrays["number_centres"], arrays["number_spreads"])
+    return InputMap(num_features, scaling, *compression, structure, factor, only, power, numbers=numbers)
 
 
 def describe_messages(shard: Shard) -> dict[str, dict[str, Any]]:

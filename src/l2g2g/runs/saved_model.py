@@ -14,6 +14,7 @@ from l2g2g.config import Config
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.inputs import InputMap
 from l2g2g.models.node_states import NodeStates, Parts
+from l2g2g.models.number_columns import NumberScale
 from l2g2g.models.structure import DegreeTerm, StructureMap
 from l2g2g.runs.artefact import Artefact
 from l2g2g.runs.fitted import Fitted, make_autoencoder
@@ -54,6 +55,8 @@ def model_weights(fitted: Fitted) -> dict[str, Tensor]:
     inputs, structure = fitted.inputs, fitted.inputs.structure
     arrays = {"centre": inputs.centre, "projection": inputs.projection}
     arrays["eigenvalues"] = None if structure is None else structure.eigenvalues
+    if inputs.numbers is not None:
+        arrays |= {"number_centres": inputs.numbers.centres, "number_spreads": inputs.numbers.spreads}
     tensors = {f"model.{name}": value for name, value in fitted.model.state_dict().items()}
     tensors |= frame_weights("frame", fitted.frame)
     return tensors | {f"inputs.{name}": torch.from_numpy(array) for name, array in arrays.items() if array is not None}
@@ -112,7 +115,18 @@ def _read_inputs(artefact: Artefact) -> InputMap:
         bool(values["structure_only"]),
         float(values["row_power"]),
         _read_term(values["degree_term"]),
+        _read_numbers(tensors, int(values["num_features"])),
     )
+
+
+def _read_numbers(tensors: dict[str, np.ndarray], num_features: int) -> NumberScale | None:
+    """How number columns are read, where there are some."""
+    centres, spreads = tensors.get("number_centres"), tensors.get("number_spreads")
+    if centres is None or spreads is None:
+        return None
+    if centres.shape != (num_features,) or spreads.shape != (num_features,) or not (spreads >= 0).all():
+        raise ValueError("a scale of number columns that does not fit")
+    return NumberScale(centres, spreads)
 
 
 def _read_term(found: dict[str, Any] | None) -> DegreeTerm | None:

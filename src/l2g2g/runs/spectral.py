@@ -1,11 +1,15 @@
-"""Spectral vectors: eigenvectors of the graph as the embedding, with scalings chosen on the validation pairs."""
+"""Spectral vectors: eigenvectors of the graph as the embedding, with scalings chosen on the validation pairs.
+
+Two coordinates may carry a term of the degree in place of two eigenvectors, see `degree_term`.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +22,16 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.factors import SignedDecoder
 from l2g2g.models.inputs import InputMap, fit_source
 from l2g2g.models.shared_rows import SharedRows
-from l2g2g.models.structure import StructureMap, scale_rows
+from l2g2g.models.structure import DegreeTerm, StructureMap, scale_rows
 from l2g2g.parallel.communicator import LOCAL, Communicator
+from l2g2g.runs.degree_term import (
+    LEAST_TERM_EDGES,
+    TERM_COORDINATES,
+    TermWeights,
+    crossed_auc,
+    place_term,
+    term_auc,
+)
 from l2g2g.runs.fitted import make_autoencoder
 from l2g2g.runs.ranks import share_inputs
 from l2g2g.training.rows import TrainingRows
@@ -121,6 +133,7 @@ class SpectralVectors:
         num_edges: Number of validation edges.
         scores: (num_pairs,) scores of the validation pairs of all ranks, on the first one; None without validation.
         is_coded: True if small components have codes instead of zeros, see `StructureMap.coded`.
+        is_signed: True if eigenvectors with negative eigenvalues may be among them.
     """
 
     inputs: InputMap
@@ -133,15 +146,16 @@ class SpectralVectors:
     num_edges: int = 0
     scores: np.ndarray | None = None
     is_coded: bool = False
+    is_signed: bool = False
 
     @property
-    def is_signed(self) -> bool:
-        """True if the decoder has signs: some eigenvalues were negative. After `refitted` none need be."""
-        return isinstance(self.model.decoder, SignedDecoder)
+    def has_degree_term(self) -> bool:
+        """True if the last two coordinates carry a term of the degree."""
+        return self.inputs.degree_term is not None
 
     def settings(self, config: Config) -> Config:
         """Return the config of a run with these vectors, which are scored by inner product."""
-        return _spectral_settings(config, is_signed=self.is_signed)
+        return _spectral_settings(config, has_signs=self.is_signed or self.has_degree_term)
 
     def refitted(self, structure: StructureMap, config: Config, communicator: Communicator = LOCAL) -> SpectralVectors:
         """Return the same choice on the columns of a graph with more edges; the bias stays."""
@@ -154,13 +168,14 @@ class SpectralVectors:
 
 
 class _Scaling(NamedTuple):
-    """A candidate for spectral vectors: AUC, number of eigenvectors, use of signs, and both powers."""
+    """A candidate for spectral vectors: AUC, number of eigenvectors, use of signs, both powers, use of degrees."""
 
     auc: float
     width: int
     is_signed: bool
     row_power: float
     eigenvalue_power: float
+    has_degree_term: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +203,14 @@ class _PairEnds:
         assert found.nodes is not None
         return cls(found, np.searchsorted(found.nodes, sources), np.searchsorted(found.nodes, targets), pairs)
 
+    def degree_basis(self, term: DegreeTerm) -> np.ndarray:
+        """Return (num_pairs, 4) columns that weights of a degree term multiply, of the pairs of all ranks.
+
+        On the first rank; a collective call.
+        """
+        basis = term.basis(self.structure.degrees_of(self.structure.columns))
+        return self.pairs.gather(basis[self.sources] + basis[self.targets])
+
 
 def find_spectral(
     structure: StructureMap,
@@ -195,20 +218,23 @@ def find_spectral(
     validation: Pairs | None,
     config: Config,
     communicator: Communicator = LOCAL,
+    *,
+    tries_degrees: bool = True,
 ) -> SpectralVectors:
     """Find the spectral vectors that separate the validation pairs best. A collective call.
 
-    num_features: of the graph; the model skips them. The first rank decides, since sums may be rounded differently on
-    another processor.
+    num_features: of the graph; the model skips them. tries_degrees: also with a term of the degree. The first rank
+    decides, since sums may be rounded differently on another processor.
     """
     shared = SharedRows(communicator)
     most = min(config.dim, config.spectral_width(num_features))
     # Without validation: signs only if a finished run has chosen them.
     best = _Scaling(0.0, most, structure.is_signed and config.decoder == "signed", _ROW_POWER, _EIGENVALUE_POWER)
-    ends, is_coded = None, False
+    ends, is_coded, term = None, False, None
     if validation is not None:
         ends = _PairEnds.of(structure, validation, shared)
-        best = _find_best(ends, _widths(most, _degrees_differ(structure, shared)), config)
+        widths = _widths(most, _degrees_differ(structure, shared))
+        best = _find_best(ends, widths, config)
         usual = min(_USUAL_WIDTH, most)
         coded = structure.leading(usual).coded()
         if coded is not None:
@@ -217,17 +243,32 @@ def find_spectral(
             is_coded = better.auc > best.auc + needed_gain(best.auc, validation.num_edges)
             if is_coded:
                 structure, ends, best = coded, coded_ends, better
+        if tries_degrees and config.may_weigh_degrees and validation.num_edges >= LEAST_TERM_EDGES:
+            blank = _blank_term(structure, shared)
+            better = _find_best_with_term(ends, widths, config, ends.degree_basis(blank))
+            if better.auc > best.auc + LEAST_GAIN:
+                best, term = better, blank
     chosen = structure.leading(best.width, signed=best.is_signed)
-    inputs = InputMap(num_features, "raw", structure=chosen, structure_only=True, row_power=best.row_power)
-    model = make_autoencoder(_spectral_settings(config, is_signed=chosen.is_signed), inputs.num_columns, 1)
+    how: dict[str, Any] = {"structure": chosen, "structure_only": True, "row_power": best.row_power}
+    inputs = InputMap(num_features, "raw", **how, degree_term=term)
+    has_signs = chosen.is_signed or term is not None
+    model = make_autoencoder(_spectral_settings(config, has_signs=has_signs), inputs.num_columns, 1)
     _set_weights(model, inputs, best.eigenvalue_power, 1.0, shared)
-    found = SpectralVectors(inputs, model, None, best.row_power, best.eigenvalue_power, best.width)
+    powers = best.row_power, best.eigenvalue_power
+    found = SpectralVectors(inputs, model, None, *powers, best.width, is_signed=chosen.is_signed)
     if ends is None:
         return found
     ends = replace(ends, structure=ends.structure.leading(best.width, signed=best.is_signed))
-    slope, scores = _calibrate(model, ends, best.row_power)
-    num_edges = ends.pairs.num_edges
-    return replace(found, auc=best.auc, slope=slope, num_edges=num_edges, scores=scores, is_coded=is_coded)
+    inputs, slope, scores = _calibrate(model, inputs, ends)
+    values: dict[str, Any] = {"slope": slope, "num_edges": ends.pairs.num_edges, "scores": scores}
+    return replace(found, inputs=inputs, auc=best.auc, is_coded=is_coded, **values)
+
+
+def _blank_term(structure: StructureMap, shared: SharedRows) -> DegreeTerm:
+    """Return a term of the degree without weights, for the degrees that structural columns tell. A collective call."""
+    degrees = structure.degrees_of(structure.found_rows)
+    extremes = shared.lowest(float(degrees.min(initial=np.inf))), -shared.lowest(-float(degrees.max(initial=0.0)))
+    return DegreeTerm(np.zeros(4), structure.degree_mean, structure.degree_spread, np.array(extremes))
 
 
 def _widths(most: int, degrees_differ: bool) -> list[int]:
@@ -244,9 +285,30 @@ def _degrees_differ(structure: StructureMap, shared: SharedRows) -> bool:
     return squares * count - total**2 > (_LEAST_SPREAD * total) ** 2
 
 
-def _find_best(ends: _PairEnds, widths: list[int], config: Config) -> _Scaling:
-    """Compare numbers of eigenvectors. widths: the usual one first. A collective call."""
-    usual, *others = (_best_of_width(ends, width, config) for width in widths)
+def _find_best_with_term(ends: _PairEnds, widths: list[int], config: Config, degree_basis: np.ndarray) -> _Scaling:
+    """Compare the same with a term of the degree; the AUC of the best is cross-fitted. A collective call."""
+    fitting = [min(width, config.dim - TERM_COORDINATES) for width in widths]
+    best = _find_best(ends, list(dict.fromkeys(fitting)), config, degree_basis)
+    columns = ends.structure.leading(best.width, signed=best.is_signed)
+    rows = scale_rows(columns.columns, best.row_power)[:, :-1].astype(np.float64)
+    factors, pairs = _value_factors(columns.eigenvalues, best.eigenvalue_power), ends.pairs
+    scores = pairs.gather((rows[ends.sources] * rows[ends.targets]) @ factors)
+    auc = pairs.communicator.decide(partial(crossed_auc, scores, degree_basis, pairs.num_edges, config.seed))
+    return best._replace(auc=auc)
+
+
+def _value_factors(eigenvalues: np.ndarray, power: float) -> np.ndarray:
+    """Return (width,) signed factors of the products of coordinates."""
+    values = eigenvalues.astype(np.float64)
+    return np.sign(values) * np.abs(values) ** (2 * power)
+
+
+def _find_best(ends: _PairEnds, widths: list[int], config: Config, degree_basis: np.ndarray | None = None) -> _Scaling:
+    """Compare numbers of eigenvectors. widths: the usual one first. A collective call.
+
+    degree_basis: as `_PairEnds.degree_basis` gives it, for vectors with a term of the degree.
+    """
+    usual, *others = (_best_of_width(ends, width, config, degree_basis) for width in widths)
     best, num_edges = usual, ends.pairs.num_edges
     for found in others:
         # Fewer eigenvectors replace the usual ones only if those are noise. More of them fit the validation pairs a
@@ -258,25 +320,28 @@ def _find_best(ends: _PairEnds, widths: list[int], config: Config) -> _Scaling:
     return best
 
 
-def _best_of_width(ends: _PairEnds, width: int, config: Config) -> _Scaling:
+def _best_of_width(ends: _PairEnds, width: int, config: Config, degree_basis: np.ndarray | None = None) -> _Scaling:
     """Find the best signs and scalings for a number of eigenvectors. A collective call."""
-    structure, pairs = ends.structure, ends.pairs
+    structure, pairs, has_term = ends.structure, ends.pairs, degree_basis is not None
     tried: list[_Scaling] = []
     for is_signed in (False, True) if structure.is_signed and config.can_be_signed else (False,):
         columns = structure.leading(width, signed=is_signed)
-        values = columns.eigenvalues.astype(np.float64)
         for row_power in _ROW_POWERS:
             rows = scale_rows(columns.columns, row_power)[:, :-1].astype(np.float64)
             products = rows[ends.sources] * rows[ends.targets]
             for power in _EIGENVALUE_POWERS:
-                scores = products @ (np.sign(values) * np.abs(values) ** (2 * power))
-                auc = judge_scores(pairs, pairs.gather(scores)).auc
-                tried.append(_Scaling(auc, width, is_signed, row_power, power))
+                scores = products @ _value_factors(columns.eigenvalues, power)
+                scores = pairs.gather(scores)
+                if degree_basis is None:
+                    auc = judge_scores(pairs, scores).auc
+                else:
+                    auc = pairs.communicator.decide(partial(term_auc, scores, degree_basis, pairs.num_edges))
+                tried.append(_Scaling(auc, width, is_signed, row_power, power, has_term))
     return max(tried, key=lambda each: each.auc)
 
 
-def _spectral_settings(config: Config, *, is_signed: bool) -> Config:
-    return replace(config, structure="spectral", decoder="signed" if is_signed else "inner", direct_width=0)
+def _spectral_settings(config: Config, *, has_signs: bool) -> Config:
+    return replace(config, structure="spectral", decoder="signed" if has_signs else "inner", direct_width=0)
 
 
 def _set_weights(
@@ -301,24 +366,39 @@ def _set_weights(
         encoder.skip[:size, :size] = torch.diag(weights * (math.sqrt(slope) / max(mean_length, 1e-30)))
         if isinstance(model.decoder, SignedDecoder):
             model.decoder.weights.fill_(1.0)[:size] = values.sign()
+            if inputs.degree_term is not None:
+                place_term(model)
 
 
-def _calibrate(model: Autoencoder, ends: _PairEnds, row_power: float) -> tuple[float, np.ndarray]:
+def _calibrate(model: Autoencoder, inputs: InputMap, ends: _PairEnds) -> tuple[InputMap, float, np.ndarray]:
     """Scale the vectors and set the bias so that scores are log-odds of the validation pairs. A collective call.
 
-    Returns the slope and the scores before calibration, (num_pairs,) on the first rank.
+    Returns the inputs with the weights of the degree term, if there is one, the slope of the inner products of
+    eigenvectors, and the scores of the pairs, (num_pairs,) on the first rank.
     """
-    encoder, bias = model.encoder_of(0), getattr(model.decoder, "bias", None)
+    encoder, bias, term = model.encoder_of(0), getattr(model.decoder, "bias", None), inputs.degree_term
     assert encoder.skip is not None
-    vectors = torch.from_numpy(scale_rows(ends.structure.columns, row_power)) @ encoder.skip.detach()
+    columns = scale_rows(ends.structure.columns, inputs.row_power)
+    vectors = torch.from_numpy(columns) @ encoder.skip.detach()[: columns.shape[1]]
     scores = ends.pairs.gather(model.decoder.score(vectors.numpy(), ends.sources, ends.targets))
     is_edge = np.arange(len(scores)) < ends.pairs.num_edges
-    slope, intercept = ends.pairs.communicator.decide(lambda: fit_log_odds(scores, is_edge))
+    basis = None if term is None else ends.degree_basis(term)
+
+    def fit() -> list:
+        if basis is None:
+            return [*fit_log_odds(scores, is_edge), ()]
+        return [*TermWeights.fit_sample(scores, basis, ends.pairs.num_edges)]
+
+    slope, intercept, of_degrees = ends.pairs.communicator.decide(fit)
     with torch.no_grad():
-        encoder.skip.mul_(math.sqrt(slope))
+        encoder.skip[: columns.shape[1]] *= math.sqrt(slope)
         if isinstance(bias, torch.Tensor):
             bias.fill_(intercept)
-    return slope, scores
+    if term is not None:
+        inputs = replace(inputs, degree_term=replace(term, weights=np.array(of_degrees)))
+        if basis is not None and len(scores):
+            scores = slope * scores + basis @ np.array(of_degrees)
+    return inputs, slope, scores
 
 
 def fit_log_odds(scores: np.ndarray, is_edge: np.ndarray, *, num_steps: int = 25) -> tuple[float, float]:

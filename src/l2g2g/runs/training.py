@@ -27,7 +27,8 @@ from l2g2g.neighbours.link_model import LinkModel, fit_link_model
 from l2g2g.parallel.communicator import LOCAL, Communicator
 from l2g2g.runs.budget import check_memory
 from l2g2g.runs.candidate import Candidate, Candidates, Setting
-from l2g2g.runs.choices import Choice, choose_assembly, choose_candidate, choose_vectors
+from l2g2g.runs.choices import Choice, choose_assembly, choose_candidate, choose_degree_term, choose_vectors
+from l2g2g.runs.degree_term import LEAST_TERM_EDGES, TermTrial, add_term, try_term
 from l2g2g.runs.direct import (
     DEGREE_COORDINATES,
     choose_width,
@@ -117,7 +118,8 @@ def run_split(
     candidate, choice, spectral = choose_candidate(candidates, config, validation, on_epoch, is_new=is_new)
     with clock.measure("train"):
         candidate.training.run(on_epoch=on_epoch, checkpoints=candidate.setting.checkpoints)
-    done = _finish(candidate, choice, spectral, clock)
+    term_pairs = validation if start is None and config.tries_degree_term else None
+    done = _finish(candidate, choice, spectral, clock, term_pairs)
     del candidate
     if start is None and done.setting.config.most_direct:
         assert validation is not None
@@ -211,6 +213,18 @@ class _Finished:
         scores = {"trained": found.trained_auc, "direct": found.auc}
         self.choice = replace(self.choice, direct=found.helps, scores={**scores, **self.choice.scores})
 
+    def try_degree_term(self, validation: Pairs) -> TermTrial:
+        """Fit a term of the degree beside the trained vectors to these pairs. A collective call."""
+        term = DegreeTerm.blank(self.setting.rows.degrees)
+        return try_term(self._embed()[0].cpu().numpy(), term, validation, seed=self.setting.config.seed)
+
+    def add_degree_term(self, found: TermTrial) -> None:
+        """Put the term into two coordinates of the trained vectors."""
+        setting, term = self.setting, DegreeTerm.blank(self.setting.rows.degrees)
+        setting.config = replace(setting.config, decoder="signed")
+        model, read = add_term(self.trained.model, setting.inputs.inputs, term, found, setting.config)
+        self._replace_model(model, read, setting.split.train)
+
     def _replace_model(self, model: Autoencoder, inputs: InputMap, graph: GraphStore) -> None:
         setting, passes = self.setting, self.whole is not None
         self.batches = self.whole = None  # large graphs need its memory for the next one
@@ -280,27 +294,43 @@ class _Finished:
         return embed_nodes(setting.model, self.batches, setting.shard, setting.settings, self.trained.frame, self.whole)
 
 
-def _finish(candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, clock: Stopwatch) -> _Finished:
-    """End a training, and choose between its vectors and spectral ones, and how its vectors are assembled."""
+def _finish(
+    candidate: Candidate, choice: Choice, spectral: SpectralVectors | None, clock: Stopwatch, term_pairs: Pairs | None
+) -> _Finished:
+    """End a training, choose how its vectors are assembled, and choose between them and spectral ones.
+
+    term_pairs: validation pairs for a term of the degree beside trained vectors; None for none.
+    """
     setting, training, whole = candidate.setting, candidate.training, candidate.training.whole
     with clock.measure("train"):
         trained = training.finish()
     if choice.negatives is not None:
         setting.config = replace(setting.config, negative_sampling=choice.negatives)
-    choice = choose_vectors(choice, training.best_score, spectral)
+    if training.compares_assemblies and choice.structure != "spectral":
+        with clock.measure("choose"):
+            choice = choose_assembly(choice, training.score_assemblies(trained))
+    vectors = _Finished(setting, trained, candidate.batches, whole, choice, None)
+    if choice.assembly == "mean":
+        vectors.whole = None
+    score, trial = training.best_score, None
+    if term_pairs is not None and setting.settings.epochs and term_pairs.num_edges >= LEAST_TERM_EDGES:
+        with clock.measure("choose"):
+            trial = vectors.try_degree_term(term_pairs)
+        choice = choose_degree_term(choice, trial.plain_auc, trial.auc)
+        score = trial.auc if choice.degree_term else score
+    choice = choose_vectors(choice, score, spectral)
     if choice.structure == "spectral":
         assert spectral is not None
         trained = setting.hand_out(spectral, trained)
         graph = setting.split.train
         batches = setting.make_batches(graph, setting.batch_bytes)
         return _Finished(setting, trained, batches, setting.make_pass(graph, trains=True), choice, spectral)
-    if training.compares_assemblies:
-        with clock.measure("choose"):
-            scores = training.score_assemblies(trained)
-            choice = choose_assembly(choice, scores)
-        if choice.assembly == "mean":
-            setting.config, whole = replace(setting.config, assembly="mean"), None
-    return _Finished(setting, trained, candidate.batches, whole, choice, None)
+    if choice.assembly == "mean":
+        setting.config = replace(setting.config, assembly="mean")
+    vectors.choice = choice
+    if trial is not None and choice.degree_term:
+        vectors.add_degree_term(trial)
+    return vectors
 
 
 def check_graph(graph: GraphStore, config: Config) -> None:

@@ -135,7 +135,8 @@ def continue_training(
 def check_continues(before: Config, config: Config) -> Config:
     """Refuse settings that need other weights. Returns the config with what the finished run had decided."""
     decided = ["structure", "structure_width", "feature_width", "direct_width"]
-    if before.structure == "spectral":  # such vectors have a decoder of their own, whatever the preset's is
+    # Spectral vectors have a decoder of their own, whatever the preset's is, and so have those with a degree term.
+    if before.structure == "spectral" or (before.decoder, config.decoder) == ("signed", "inner"):
         decided.append("decoder")
     config = replace(config, **{name: getattr(before, name) for name in decided})
     was, now = ({name: getattr(each, name) for name in _SHAPE} for each in (before, config))
