@@ -62,7 +62,7 @@ def test_a_missing_core_is_told_once(planted, monkeypatch, caplog):
     from l2g2g.runs import resources
 
     monkeypatch.setattr(core, "_native", None)
-    resources._say_slow.cache_clear()
+    resources._warn_of_missing_core.cache_clear()
     split, config = split_links(planted, seed=0), make_config("gae", epochs=1, patience=0)
     for seed in (0, 1):
         run_split(split, replace(config, seed=seed))

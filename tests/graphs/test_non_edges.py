@@ -55,7 +55,7 @@ def test_how_many_attempts_are_looked_up_at_once_does_not_matter(most, candidate
     graph = random_graph(40, 0.5, seed=2)
     expected = draw_non_edges(graph, owners(150), 5).tolist()
     monkeypatch.setattr(splits, "_MOST_ATTEMPTS", most)
-    monkeypatch.setattr(splits, "_CANDIDATES", candidates)
+    monkeypatch.setattr(splits, "_MOST_CANDIDATES", candidates)
     assert draw_non_edges(graph, owners(150), 5).tolist() == expected
 
 

@@ -34,8 +34,8 @@ _SPECTRAL_ROWS_WARM, _SPECTRAL_ROWS_COLD = 256, 1024
 _CLOSE = 0.13
 # Below this (a tenth of a degree) the tree leaves the refinement next to nothing to do.
 _NEARLY_EXACT = 1e-6
-# Above this (16 degrees) a first solution may be stuck in a wrong optimum, and a detour is worth its time.
-_TANGLED = 0.04
+# Above this (16 degrees) a first solution may be a wrong optimum, and lifting it is worth its time.
+_DOUBTFUL = 0.04
 # Starts that differ by less disagree equally.
 _SAME_DISAGREEMENT = 1e-6
 _GOLDEN_RATIO = 0.6180339887498949
@@ -163,8 +163,8 @@ def _start(
 ) -> Tensor:
     """Return the best of the spanning tree, the previous frame and the relaxation that the size allows.
 
-    Where even the best disagrees a lot and no previous frame is to be followed, a detour through more dimensions
-    looks for a better one.
+    Where even the best disagrees a lot and there is no previous frame to follow, `lift_rotations` looks for a better
+    one.
     """
     edges, previous, settings = problem.overlaps.edges, problem.previous, problem.settings
     num_patches, dim = len(forest.parents), maps.relative.shape[-1]
@@ -191,7 +191,7 @@ def _start(
     best = next(
         each for each, value in zip(candidates, values, strict=True) if value <= min(values) + _SAME_DISAGREEMENT
     )
-    if min(values) < _TANGLED or previous is not None or settings.route != "svd":
+    if min(values) < _DOUBTFUL or previous is not None or settings.route != "svd":
         return best
     votes = correlations(moments)
     lifted = lift_rotations(best, edges, votes, laplacian, forest)

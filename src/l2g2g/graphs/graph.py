@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,10 +30,7 @@ from l2g2g.graphs.checks import (
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 
-if TYPE_CHECKING:
-    pass
-
-_RULE_ENTRIES = 1 << 20  # entries per block where edges are held out
+_RULE_ENTRIES = 1 << 20  # of a block in which a rule looks for held-out edges
 
 
 class EdgeModel(Protocol):
@@ -130,20 +127,20 @@ class NewNodes:
     def propagation(self, known_degrees: np.ndarray, *, loops: bool = True) -> sp.csr_array:
         """Return the (num_new, num_known + num_new) rows of Â = D^(-1/2) (A + I) D^(-1/2) of the grown graph.
 
-        known_degrees: (num_known,) sums of weights of the known nodes before, a loop of weight 1 included.
+        known_degrees: (num_known,) sums of the weights of each known node before it grew, plus 1 for its loop.
         loops: False for the rows of D^(-1/2) A D^(-1/2), D without loops.
         """
         among = self.among + sp.eye_array(self.num_new) if loops else self.among
         both = sp.csr_array(sp.hstack([self.to_known, among], format="csr"))
-        grown = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel() - (0 if loops else 1)
-        sums = np.concatenate([grown, np.asarray(both.sum(axis=1)).ravel()])
-        scale = 1 / np.sqrt(np.where(sums > 0, sums, 1.0))  # a node without edges has no entry to scale
+        of_known = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel() - (0 if loops else 1)
+        degrees = np.concatenate([of_known, np.asarray(both.sum(axis=1)).ravel()])
+        scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1.0))  # a node without edges has no entry to scale
         rows = np.repeat(np.arange(self.num_new), np.diff(both.indptr))
         values = both.data * scale[self.num_known + rows] * scale[both.indices]
         indptr, indices = both.indptr.astype(np.int32), both.indices.astype(np.int32)
-        found = sp.csr_array((values.astype(np.float32), indices, indptr), shape=both.shape)
-        found.sort_indices()
-        return found
+        scaled = sp.csr_array((values.astype(np.float32), indices, indptr), shape=both.shape)
+        scaled.sort_indices()
+        return scaled
 
     def select(self, members: np.ndarray, known: np.ndarray) -> NewNodes:
         """Select some of the new nodes and some of the known nodes, by number, without features."""
@@ -186,14 +183,61 @@ class Graph:
     arcs: sp.csr_array | None = None
     columns: FeatureColumns | None = None
 
-    resident, stored, rule = True, None, None  # of `GraphStore`: in memory, with all edges
+    # Of `GraphStore`: in memory, not read from a store, with all edges.
+    resident, stored, rule = True, None, None
+
+    @classmethod
+    def from_arcs(
+        cls,
+        sources: np.ndarray | list[int],
+        targets: np.ndarray | list[int],
+        weights: np.ndarray | None = None,
+        *,
+        num_nodes: int | None = None,
+        features: Features | np.ndarray | sp.sparray | sp.spmatrix | None = None,
+        node_ids: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
+        name: str = "graph",
+        block_model: EdgeModel | None = None,
+        directed: bool = False,
+    ) -> Graph:
+        """Build a graph from arcs between node numbers; join their directions and drop self-loops.
+
+        sources, targets: (num_arcs,) node numbers. weights: (num_arcs,) positive and finite.
+        Weights of an edge given twice in one direction are summed; of an edge given in both directions the heavier one
+        counts. directed: also keep the directions, in `arcs`.
+        """
+        sources, targets = check_node_numbers(sources, targets, num_nodes, name)
+        if num_nodes is None:
+            num_nodes = int(max(sources.max(), targets.max())) + 1 if len(sources) else 0
+            check_num_nodes(num_nodes, len(sources), name)
+        if num_nodes == 0 or len(sources) == 0:
+            raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
+        if weights is not None:
+            weights = check_weights(weights, len(sources), name)
+        adjacency, arcs, cleaning = clean_arcs(sources, targets, weights, num_nodes, keep_arcs=directed)
+        if arcs is not None and len(arcs.data) == adjacency.nnz > 0:
+            raise InputError(f"{name}: every edge is given in both directions; there is no direction to learn")
+        if adjacency.nnz == 0:
+            raise InputError(f"{name}: all {len(sources):,} edges are self-loops; give edges between two nodes")
+        checked = None if features is None else check_features(features, num_nodes, name)
+        return cls(
+            adjacency,
+            checked,
+            node_ids,
+            None if labels is None else check_labels(labels, num_nodes, name),
+            name,
+            weighted=weights is not None,
+            cleaning=replace(cleaning, num_reversed=0) if directed else cleaning,
+            block_model=block_model,
+            arcs=arcs,
+        )
 
     def __repr__(self) -> str:
         """One line; the arrays are in the attributes."""
         size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
-        more = [name for name in ("weighted", "directed") if getattr(self, name)]
-        more += [] if self.labels is None else ["labels"]
-        return f"Graph({self.name!r}: {', '.join([size, *more])})"
+        kinds = {"weighted": self.weighted, "directed": self.directed, "labels": self.labels is not None}
+        return f"Graph({self.name!r}: {', '.join([size, *(kind for kind, holds in kinds.items() if holds)])})"
 
     @property
     def directed(self) -> bool:
@@ -214,6 +258,16 @@ class Graph:
     def num_edges(self) -> int:
         """Number of undirected edges."""
         return self.adjacency.nnz // 2
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+        return np.diff(self.adjacency.indptr)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(num_nodes, num_nodes), which scikit-learn asks for: to it a graph is a matrix of pairs."""
+        return self.num_nodes, self.num_nodes
 
     @property
     def num_features(self) -> int:
@@ -271,16 +325,16 @@ class Graph:
         assert len(indices) == 2 * num_edges
         return self.with_adjacency(sp.csr_array((data, indices, indptr), shape=self.adjacency.shape))
 
-    @property
-    def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
-        return np.diff(self.adjacency.indptr)
-
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each undirected edge once, as (sources, targets) with source < target."""
         rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
         is_upper = rows < self.adjacency.indices
         return rows[is_upper], self.adjacency.indices[is_upper]
+
+    def edge_weights(self) -> np.ndarray:
+        """Return the (num_edges,) weights in the order of `edges`."""
+        rows = np.repeat(np.arange(self.num_nodes), self.degrees)
+        return self.adjacency.data[rows < self.adjacency.indices]
 
     def row_blocks(
         self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
@@ -293,8 +347,8 @@ class Graph:
             if not weights:
                 block = replace(block, weights=None)
             if directions and self.arcs is not None:
-                ways, arc_weights = find_directions(self.arcs, block.rows, block.indices, weighted=self.weighted)
-                block = replace(block, directions=ways, arc_weights=arc_weights)
+                found = find_directions(self.arcs, block.rows, block.indices, weighted=self.weighted)
+                block = replace(block, directions=found[0], arc_weights=found[1])
             yield block
             low = high
 
@@ -314,11 +368,6 @@ class Graph:
         indices = adjacency.indices[first:last].astype(np.int32, copy=False)
         return RowBlock(low, high, bounds, indices, first, adjacency.data[first:last] if self.weighted else None)
 
-    def edge_weights(self) -> np.ndarray:
-        """Return the (num_edges,) weights in the order of `edges`."""
-        rows = np.repeat(np.arange(self.num_nodes), self.degrees)
-        return self.adjacency.data[rows < self.adjacency.indices]
-
     def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
         """Return the same nodes and features with other edges, each undirected edge given once.
 
@@ -330,11 +379,6 @@ class Graph:
         """Return the same nodes and features with another adjacency matrix."""
         arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
         return replace(self, adjacency=adjacency, arcs=arcs)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(num_nodes, num_nodes): scikit-learn sees a graph as a matrix of pairs."""
-        return self.num_nodes, self.num_nodes
 
     def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
         """Select what scikit-learn's cross-validation cuts out of a matrix of pairs.
@@ -377,50 +421,3 @@ class Graph:
     def renamed(self, name: str) -> Graph:
         """Return the same graph with another name."""
         return replace(self, name=name)
-
-    @classmethod
-    def from_arcs(
-        cls,
-        sources: np.ndarray | list[int],
-        targets: np.ndarray | list[int],
-        weights: np.ndarray | None = None,
-        *,
-        num_nodes: int | None = None,
-        features: Features | np.ndarray | sp.sparray | sp.spmatrix | None = None,
-        node_ids: np.ndarray | None = None,
-        labels: np.ndarray | None = None,
-        name: str = "graph",
-        block_model: EdgeModel | None = None,
-        directed: bool = False,
-    ) -> Graph:
-        """Build a graph from arcs between node numbers; join their directions and drop self-loops.
-
-        sources, targets: (num_arcs,) node numbers. weights: (num_arcs,) positive and finite.
-        Weights of an edge given twice in one direction are summed; of an edge given in both directions the heavier one
-        counts. directed: also keep the directions, in `arcs`.
-        """
-        sources, targets = check_node_numbers(sources, targets, num_nodes, name)
-        if num_nodes is None:
-            num_nodes = int(max(sources.max(), targets.max())) + 1 if len(sources) else 0
-            check_num_nodes(num_nodes, len(sources), name)
-        if num_nodes == 0 or len(sources) == 0:
-            raise InputError(f"{name}: the graph has no edges; give at least one edge between two nodes")
-        if weights is not None:
-            weights = check_weights(weights, len(sources), name)
-        adjacency, arcs, cleaning = clean_arcs(sources, targets, weights, num_nodes, keep_arcs=directed)
-        if arcs is not None and len(arcs.data) == adjacency.nnz > 0:
-            raise InputError(f"{name}: every edge is given in both directions; there is no direction to learn")
-        if adjacency.nnz == 0:
-            raise InputError(f"{name}: all {len(sources):,} edges are self-loops; give edges between two nodes")
-        checked = None if features is None else check_features(features, num_nodes, name)
-        return cls(
-            adjacency,
-            checked,
-            node_ids,
-            None if labels is None else check_labels(labels, num_nodes, name),
-            name,
-            weighted=weights is not None,
-            cleaning=replace(cleaning, num_reversed=0) if directed else cleaning,
-            block_model=block_model,
-            arcs=arcs,
-        )

@@ -18,12 +18,12 @@ from l2g2g.training.heap import return_freed_memory
 
 
 class RowBatch:
-    """The rows of this rank as a batch; the encoder reads the rest by layers. See `PatchBatch`.
+    """The rows of this rank as a batch; the encoder fetches rows of other ranks layer by layer. See `PatchBatch`.
 
     Args:
         rows: The training edges of this rank's nodes.
         features: What the encoder reads of these nodes.
-        keep_bytes: What the visible edges of an epoch may take to stay in memory between its passes.
+        keep_bytes: Visible edges of an epoch stay in memory between its passes if they take at most so many bytes.
         device: Where products are computed.
     """
 
@@ -43,7 +43,7 @@ class RowBatch:
 
     @property
     def patch_sizes(self) -> list[int]:
-        """Nodes of the patch, those of other ranks among them."""
+        """Nodes of the one patch, those of other ranks included."""
         return [self.rows.num_nodes]
 
     @cached_property
@@ -71,7 +71,7 @@ class RowBatch:
 
 
 class RowBatches(list[RowBatch]):
-    """The one batch of a graph that is shared by rows; what the encoder leaves for its gradient stays in memory."""
+    """The one batch of a graph in ranges of rows; the results of layers stay in memory for the gradient."""
 
     is_block = keeps_states = False
 
@@ -86,7 +86,7 @@ class RowBatches(list[RowBatch]):
 
 
 class RowPass:
-    """Encodes all nodes of a graph, each rank its own. (num_owned, dim) mean vectors.
+    """Encodes the nodes of a graph, each rank its own.
 
     Args:
         batch: The rows of this rank.
@@ -96,7 +96,7 @@ class RowPass:
         self.batch = batch
 
     def __call__(self, model: Autoencoder) -> Tensor:
-        """The vectors, computed layer by layer."""
-        return_freed_memory()  # of the epochs: the tables of all nodes need it
+        """(num_owned, dim) mean vectors, computed layer by layer."""
+        return_freed_memory()  # of the epochs; the tables of all nodes need it
         with torch.no_grad():
             return model.encode(self.batch.inputs)[0].contiguous()
