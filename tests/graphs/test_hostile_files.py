@@ -145,7 +145,7 @@ def test_parquet_bombs_are_refused_before_they_are_unpacked(tmp_path, kind):
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     with pytest.raises(ResourceError, match="unpacks to at least"):
-        open_parquet(path, 50_000_000).read()
+        open_parquet(path).read(50_000_000)
     assert pool.bytes_allocated() - before < 50_000_000
 
 
