@@ -91,8 +91,8 @@ def _pairs_to_parents(pairs: np.ndarray, parents: np.ndarray, num_patches: int) 
     order = np.argsort(keys, kind="stable")
     wanted = np.minimum(patches, parents) * num_patches + np.maximum(patches, parents)
     found = np.full(num_patches, -1, dtype=np.int64)
-    inner = parents != patches
-    found[inner] = order[np.searchsorted(keys[order], wanted[inner])]
+    is_child = parents != patches
+    found[is_child] = order[np.searchsorted(keys[order], wanted[is_child])]
     return found
 
 
@@ -112,12 +112,12 @@ def chain_rotations(forest: PatchForest, edges: Tensor, relative: Tensor) -> Ten
     """
     num_patches, dim = len(forest.parents), relative.shape[-1]
     rotations = torch.eye(dim, dtype=relative.dtype, device=relative.device).repeat(num_patches, 1, 1)
-    inner = (forest.parent_pairs >= 0).nonzero()[:, 0]
-    steps = relative[forest.parent_pairs[inner]]
-    downwards = edges[forest.parent_pairs[inner], 0] == inner
-    rotations[inner] = torch.where(downwards[:, None, None], steps, steps.mT)
+    children = (forest.parent_pairs >= 0).nonzero()[:, 0]
+    steps = relative[forest.parent_pairs[children]]
+    is_first = edges[forest.parent_pairs[children], 0] == children
+    rotations[children] = torch.where(is_first[:, None, None], steps, steps.mT)
     parents = forest.parents.clone()
-    active = inner[forest.parent_pairs[parents[inner]] >= 0]
+    active = children[forest.parent_pairs[parents[children]] >= 0]
     while len(active):
         rotations[active] = rotations[active] @ rotations[parents[active]]
         parents[active] = parents[parents[active]]

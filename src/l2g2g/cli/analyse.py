@@ -67,8 +67,15 @@ def cluster(
     if output is not None:
         check_table(output)
     record = _open(embedding, training, graph, data_dir)
-    how: dict[str, Any] = {"method": method, "num_clusters": k, "min_size": min_size, "seed": seed}
-    found = find_clusters(record.vectors, record.node_ids, edges=record.edges, **how)
+    found = find_clusters(
+        record.vectors,
+        record.node_ids,
+        edges=record.edges,
+        method=method,
+        num_clusters=k,
+        min_size=min_size,
+        seed=seed,
+    )
     names = name_clusters(found, record.label_texts(), record.degrees)
     facts = {
         "num_nodes": len(found.numbers),

@@ -90,9 +90,19 @@ def embed(
             return
         unused = {name.replace("_", "-"): value for name, value in run.given().items() if name != "data_dir"}
         given |= unused if validation else {**unused, "no-validation": True}
-        where = (model, graph, features, run.data_dir, output)
-        how: dict[str, Any] = {"new_graph": new_graph, "tables": tables}
-        note_run(embed_with_model(*where, **how, given=given, as_json=as_json, quiet=quiet))
+        row = embed_with_model(
+            model,
+            graph,
+            features,
+            run.data_dir,
+            output,
+            new_graph=new_graph,
+            tables=tables,
+            given=given,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        note_run(row)
         return
     from l2g2g.graphs.store import node_ids_of
     from l2g2g.runs.embed import embed_graph
@@ -114,14 +124,16 @@ def embed(
             say_plan(loaded, config, silent)
         length, curves = config.num_epochs(loaded.num_edges), run.tensorboard if first else None
         with watch_training(length, config.method, silent=silent, tensorboard=curves) as on_epoch:
-            fraction = 0.05 if validation else 0.0
-            how = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
+            how: dict[str, Any] = {
+                "validation_fraction": 0.05 if validation else 0.0,
+                "on_epoch": on_epoch,
+                "directory": directory,
+                "communicator": communicator,
+            }
             if before is None:
-                how |= {"keep": run.run_dir is not None, "gather": not in_parts}
-                done = embed_graph(loaded, config, communicator=communicator, **how)
+                done = embed_graph(loaded, config, **how, keep=run.run_dir is not None, gather=not in_parts)
             else:
-                how["small_steps"] = "lr" not in given
-                done, movement = continue_finished(before, loaded, config, communicator, **how)
+                done, movement = continue_finished(before, loaded, config, **how, small_steps="lr" not in given)
         node_ids = node_ids_of(loaded)
         if in_parts:
             with clock.measure("write"):

@@ -133,8 +133,16 @@ def evaluate(
             length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
             curves = run.tensorboard / training_name(config) if run.tensorboard and communicator.is_first else None
             with watch_training(length, label, silent=silent, tensorboard=curves) as on_epoch:
-                how: dict[str, Any] = {"directory": directory, "communicator": communicator, "scorer": scorer}
-                row, done = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch, gather=False)
+                row, done = evaluate_graph(
+                    loaded,
+                    config,
+                    **choices,
+                    directory=directory,
+                    communicator=communicator,
+                    scorer=scorer,
+                    on_epoch=on_epoch,
+                    gather=False,
+                )
             if not communicator.is_first:
                 continue
             keep_run(directory, training_name(config), loaded, done, row, arguments=context.obj)

@@ -305,8 +305,8 @@ class Graph:
         """Return the (len(nodes), num_features) feature rows, dense or CSR."""
         if self.features is None:
             raise InputError(f"{self.name}: the graph has no features")
-        whole = isinstance(nodes, slice) and nodes.indices(self.num_nodes) == (0, self.num_nodes, 1)
-        return self.features if whole else self.features[nodes]
+        is_whole = isinstance(nodes, slice) and nodes.indices(self.num_nodes) == (0, self.num_nodes, 1)
+        return self.features if is_whole else self.features[nodes]
 
     def to_graph(self) -> Graph:
         """Return the whole graph in memory: itself."""
@@ -327,14 +327,17 @@ class Graph:
 
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each undirected edge once, as (sources, targets) with source < target."""
-        rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
-        is_upper = rows < self.adjacency.indices
+        rows, is_upper = self._entries()
         return rows[is_upper], self.adjacency.indices[is_upper]
 
     def edge_weights(self) -> np.ndarray:
         """Return the (num_edges,) weights in the order of `edges`."""
-        rows = np.repeat(np.arange(self.num_nodes), self.degrees)
-        return self.adjacency.data[rows < self.adjacency.indices]
+        return self.adjacency.data[self._entries()[1]]
+
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each entry of the adjacency matrix its row, and whether it is above the diagonal."""
+        rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
+        return rows, rows < self.adjacency.indices
 
     def row_blocks(
         self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
@@ -380,15 +383,15 @@ class Graph:
         arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
         return replace(self, adjacency=adjacency, arcs=arcs)
 
-    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
+    def __getitem__(self, selection: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
         """Select what scikit-learn's cross-validation cuts out of a matrix of pairs.
 
         `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
         their edges to known ones and to each other.
         """
-        if not isinstance(places, tuple) or len(places) != 2:
+        if not isinstance(selection, tuple) or len(selection) != 2:
             raise TypeError("a graph is indexed by np.ix_(rows, columns)")
-        rows, columns = (np.ravel(place) for place in places)
+        rows, columns = (np.ravel(numbers) for numbers in selection)
         if np.array_equal(rows, columns):
             return self.induce(rows)
         if len(np.intersect1d(rows, columns)):

@@ -157,18 +157,21 @@ def plain_ids(
 def typed_ids(ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: RowName) -> list[pa.ChunkedArray]:
     """Convert both id columns to int64 or both to text; refuse negatives, decimals. kind: of all ids of the table."""
     ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
-    if kind is IdKind.INTEGERS:
-        _refuse_ids(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
-    elif kind is IdKind.LONG_INTEGERS:
-        _refuse_ids(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, NEGATIVE)
-    elif kind is IdKind.NUMBERS:
-        _refuse_ids(
-            ids,
-            lambda column: pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER)),
-            source_name,
-            row_name,
-            "is not a whole number; use integers or text as ids",
-        )
+    for title, column in zip(("source", "target"), ids, strict=True):
+        if kind is IdKind.INTEGERS:
+            wrong, trouble = pc.less(column, 0), NEGATIVE
+        elif kind is IdKind.LONG_INTEGERS:
+            wrong, trouble = pc.starts_with(column, "-"), NEGATIVE
+        elif kind is IdKind.NUMBERS:
+            wrong, trouble = (
+                _does_not_match(column, _WHOLE_NUMBER),
+                "is not a whole number; use integers or text as ids",
+            )
+        else:
+            break
+        if pc.any(wrong).as_py():
+            row = first_true(wrong)
+            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {trouble}")
     return ids
 
 
@@ -176,12 +179,12 @@ def as_integers(column: pa.ChunkedArray, source_name: str, row_name: RowName) ->
     """Convert ids to int64, also 007 and +7; refuse anything else."""
     if pa.types.is_int64(column.type):
         return column
-    wrong = pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER))
+    wrong = _does_not_match(column, _WHOLE_NUMBER)
     if not pc.any(wrong).as_py():
         try:
             return pc.utf8_ltrim(column, "+").cast(pa.int64())
         except pa.ArrowInvalid:
-            wrong = pc.invert(pc.match_substring_regex(column, _FITS_64_BITS))
+            wrong = _does_not_match(column, _FITS_64_BITS)
     row = first_true(wrong)
     raise InputError(
         f"{source_name}: {row_name(row)}: id {column[row].as_py()!r} is no integer of 64 bits; "
@@ -189,18 +192,8 @@ def as_integers(column: pa.ChunkedArray, source_name: str, row_name: RowName) ->
     )
 
 
-def _refuse_ids(
-    ids: list[pa.ChunkedArray],
-    is_wrong: Callable[[pa.ChunkedArray], pa.ChunkedArray],
-    source_name: str,
-    row_name: RowName,
-    what: str,
-) -> None:
-    for title, column in zip(("source", "target"), ids, strict=True):
-        wrong = is_wrong(column)
-        if pc.any(wrong).as_py():
-            row = first_true(wrong)
-            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {what}")
+def _does_not_match(column: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
+    return pc.invert(pc.match_substring_regex(column, pattern))
 
 
 def refuse_negative(node_ids: np.ndarray, source_name: str, row_name: RowName) -> None:
@@ -227,7 +220,7 @@ def encode(node_ids: np.ndarray | pa.Array | pa.ChunkedArray) -> tuple[np.ndarra
         ([0, 0, 1], [7, 3])
     """
     if not isinstance(node_ids, np.ndarray) and pa.types.is_integer(node_ids.type):
-        node_ids = node_ids.to_numpy(zero_copy_only=False) if isinstance(node_ids, pa.Array) else node_ids.to_numpy()
+        node_ids = node_ids.to_numpy(zero_copy_only=False)
     if isinstance(node_ids, np.ndarray) and _is_dense(node_ids):
         return _encode_dense(node_ids)
     array = pa.array(node_ids) if isinstance(node_ids, np.ndarray) else node_ids

@@ -39,11 +39,11 @@ def draw_non_edges(
 ) -> np.ndarray:
     """One pair u < v for each owner, all distinct, uniform among the pairs that are not edges. Returns (count, 2).
 
-    The candidates of an owner are hashes of (key, owner, attempt). It takes the first that is an edge neither of the
-    graph nor of two equal nodes, and that no other owner has: a lower attempt comes first, then the earlier owner.
-    Where non-edges are scarce, those with the smallest hashes are taken instead, in this order.
+    The candidates of an owner are hashes of (key, owner, attempt). It takes the first one that joins two different
+    nodes, is no edge, and is not taken: a lower attempt comes first, then the earlier owner. Where non-edges are
+    scarce, those with the smallest hashes are taken instead, in the order of their hashes.
 
-    owners: (count, 2) distinct pairs of numbers. block_entries: read at once, without any effect on the result.
+    owners: (count, 2) distinct pairs of numbers. block_entries: entries read at once, which do not change the result.
     """
     count, num_nodes = len(owners), graph.num_nodes
     num_pairs = num_nodes * (num_nodes - 1) // 2
@@ -160,12 +160,12 @@ class PairShare:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node pairs to be separated: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
+    """Node pairs to be told apart: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
 
     Of a directed graph a pair (u, v) is the arc u → v, and the last num_reversed negatives are the reverses of
-    one-way arcs; the others are not joined at all.
+    one-way arcs; no arc joins the others.
 
-    share: which of the pairs of all ranks these are; None for all, in one process.
+    share: how these are a part of the pairs of all ranks; None for all pairs, in one process.
     """
 
     positive: np.ndarray
@@ -175,12 +175,12 @@ class Pairs:
 
     @property
     def num_edges(self) -> int:
-        """Positives, those of all ranks."""
+        """Number of positives, those of all ranks included."""
         return len(self.positive) if self.share is None else self.share.num_edges
 
     @property
     def communicator(self) -> Communicator:
-        """Of the ranks that have the pairs."""
+        """The communicator of the ranks that have the pairs."""
         return LOCAL if self.share is None else self.share.communicator
 
     def gather(self, values: np.ndarray) -> np.ndarray:
@@ -204,8 +204,8 @@ class Pairs:
 
     def only_reversed(self) -> Pairs:
         """One-way arcs against their reverses: a scorer that ignores directions has AUC 0.5."""
-        wrong = self.negative[len(self.negative) - self.num_reversed :]
-        return Pairs(wrong[:, ::-1], wrong)
+        reverses = self.negative[len(self.negative) - self.num_reversed :]
+        return Pairs(reverses[:, ::-1], reverses)
 
     def endpoints(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, is_edge) of positives and negatives together."""
@@ -223,7 +223,7 @@ class LinkSplit(Generic[AnyStore]):
         validation: Held-out edges and as many non-edges, for early stopping; None without validation.
         test: Held-out pairs for the final scores; None where nothing is tested.
         held_out: Symmetric CSR pattern of every pair of both sets: training never draws one as a negative. On several
-            ranks each has the rows of a range of nodes, and no others, and only pairs whose first node is in it.
+            ranks only the rows of a rank's range of nodes are filled, and its sets have the pairs that begin there.
         protocol: Which evaluation the test pairs belong to.
     """
 
@@ -302,7 +302,7 @@ def split_edges(
     `heldout`: the test pairs are held-out edges against non-edges. `paper`: the authors' evaluation, for comparison
     only: the *validation* edges in both directions and a self-loop for every node, against as many non-edges.
 
-    block_entries: entries of the graph read at once, without any effect on the result.
+    block_entries: entries of the graph read at once, which do not change the result.
     """
     check_choice("protocol", protocol, get_args(Protocol))
     if graph.directed and protocol == "paper":

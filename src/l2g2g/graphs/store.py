@@ -32,7 +32,7 @@ from l2g2g.graphs.array_folder import (
     read_text,
     reading_manifest,
 )
-from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.array_writer import FolderWriter, locked_for_writing, write_folder
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.graph_store import GraphStore
@@ -118,9 +118,9 @@ class StoredGraph:
         wanted[nodes] = True
         counts, indices = np.zeros(self.num_nodes, np.int64), [np.empty(0, np.int32)]
         for block in self.row_blocks():
-            lengths = np.where(wanted[block.low : block.high], np.diff(block.indptr), 0)
-            counts[block.low : block.high] = lengths
-            indices.append(block.indices[np.repeat(wanted[block.low : block.high], np.diff(block.indptr))])
+            is_wanted, lengths = wanted[block.low : block.high], np.diff(block.indptr)
+            counts[block.low : block.high] = np.where(is_wanted, lengths, 0)
+            indices.append(block.indices[np.repeat(is_wanted, lengths)])
         found, indptr = np.concatenate(indices), np.concatenate([[0], np.cumsum(counts)])
         return sp.csr_array((np.ones(len(found), np.float32), found, indptr), shape=(self.num_nodes,) * 2)
 
@@ -236,7 +236,7 @@ class TrainingGraph(StoredGraph):
     def __init__(self, whole: StoredGraph, rule: HeldOutRule, num_edges: int) -> None:
         vars(self).update(vars(whole))
         self.whole, self.rule, self.num_edges = whole, rule, num_edges
-        self._held: HeldOutRule = rule
+        self._held: HeldOutRule = rule  # the same as `rule`, which is None for other graphs
         self._held_places: dict[tuple[int, int], np.ndarray] = {}  # cached, because finding them hashes every edge
 
     @property
@@ -317,7 +317,7 @@ def open_graph(directory: str | Path, *, verify: bool = False) -> StoredGraph:
 def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] | None = None) -> StoredGraph:
     """Write a graph in memory as a store. source: what it was read from."""
     directory = Path(directory)
-    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+    with locked_for_writing(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         adjacency = graph.adjacency
         writer.save("indptr", adjacency.indptr.astype(np.int64))
         writer.save("indices", adjacency.indices.astype(np.int32, copy=False))

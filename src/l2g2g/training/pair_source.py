@@ -130,14 +130,14 @@ class PairSource:
         hidden: share of the edges that is hidden from the encoder; 0: none. scored: share that is scored, all of them
         hidden where some are. fresh: new non-edges every epoch.
         """
-        how = {"seed": seed, "epoch": epoch}
         edges = self.edges
         if scored < 1.0 or num_groups:
-            edges = self.draw_edges(hidden, scored, num_groups=num_groups, **how)
+            edges = self.draw_edges(hidden, scored, seed=seed, epoch=epoch, num_groups=num_groups)
         negatives = NegativeDraws(self.negatives, seed, epoch if fresh else 0)
         if self.backward is None:
             return edges, negatives
-        return edges, negatives.listed.join(self._draw_reversed(scored, num_groups=num_groups, **how))
+        reversed_arcs = self._draw_reversed(scored, seed=seed, epoch=epoch, num_groups=num_groups)
+        return edges, negatives.listed.join(reversed_arcs)
 
     def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> np.ndarray | None:
         """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""
@@ -145,11 +145,11 @@ class PairSource:
 
     def draw_edges(self, hidden: float, scored: float, *, seed: int, epoch: int, num_groups: int = 0) -> ScoredEdges:
         """The edges that are scored in this epoch, weighted like `edges`."""
-        groups, how = self.draw_groups(num_groups, seed=seed, epoch=epoch), {"seed": seed, "epoch": epoch}
+        groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
         if self.arcs is None:
-            return self._weigh(self.mask.split(hidden or scored, scored, groups=groups, **how)[1])
+            return self._weigh(self.mask.split(hidden or scored, scored, groups=groups, seed=seed, epoch=epoch)[1])
         rows, _ = row_entries(self.arcs.indptr[:-1], self.arcs.indptr[1:])
-        return self._choose_hidden(self.arcs, rows, scored, self.shares, groups, **how)
+        return self._choose_hidden(self.arcs, rows, scored, self.shares, groups, seed=seed, epoch=epoch)
 
     def _draw_reversed(self, scored: float, *, seed: int, epoch: int, num_groups: int) -> PairList:
         """Of a directed graph the reverses of the one-way arcs that are scored in this epoch."""
@@ -189,7 +189,7 @@ class PairSource:
         return replace(arcs, weights=np.repeat(per_patch, np.diff(self.offsets)), kind="row")
 
     def _weigh_list(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shares: np.ndarray) -> PairList:
-        """The same for pairs that are listed once."""
+        """Pairs of rows and columns, with weights that add up to the share of every patch; see `_weigh`."""
         patch = self._patch_of(rows)
         values = values if self.options.weighted else np.ones(len(rows), np.float32)
         ends = np.ascontiguousarray(rows, dtype=np.int32), np.ascontiguousarray(columns, dtype=np.int32)
@@ -285,4 +285,4 @@ def one_way_reversed(arcs: sp.csr_array) -> sp.csr_array:
     flipped = sp.csr_array(ones.T.tocsr())
     wrong = sp.csr_array(flipped - flipped.multiply(ones), dtype=np.float32)
     wrong.eliminate_zeros()
-    return restrict(wrong, wrong)  # in order, and with narrow indices
+    return restrict(wrong, wrong)  # in order, and with int32 indices
