@@ -104,7 +104,7 @@ def test_collisions_go_to_the_earlier_owner_and_the_lower_attempt(monkeypatch):
     def by_hand(streams, attempts, num_nodes):
         return table[list(attempts)][:, : len(streams)]
 
-    monkeypatch.setattr(splits, "_candidates", by_hand)
+    monkeypatch.setattr(splits, "_draw_candidates", by_hand)
     # Owner 0 takes 12 before owner 1, who takes 13 in the next attempt; owner 3 waits for 17.
     assert (draw_non_edges(graph, owners(4), 0) @ [9, 1]).tolist() == [12, 13, 14, 17]
 
