@@ -153,10 +153,7 @@ def embed(
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
-        size = f"{loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}"
-        took = f"{done.trained.history.num_epochs} epochs, {row['seconds']['total']:.1f} s"
-        lines = [f"{output}: {size}, {took}", done.tell_validation()]
-        lines += [] if movement is None else [movement.summary()]
+        lines = [_describe_size(row), done.tell_validation(), *([] if movement is None else [movement.summary()])]
         typer.echo("\n".join([*lines, f"next: {_next_command(output, run.run_dir, first_id)}"]))
 
 
@@ -175,6 +172,11 @@ def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: str) -> di
         **done.describe_validation(),
         "output": output,
     }
+
+
+def _describe_size(row: dict[str, Any]) -> str:
+    size = f"{row['num_nodes']:,} vectors, {row['dim']}-dimensional, {row['method']}"
+    return f"{row['output']}: {size}, {row['epochs']} epochs, {row['seconds']['total']:.1f} s"
 
 
 def _next_command(output: str, run_dir: Path | None, first_id: object) -> str:

@@ -208,11 +208,11 @@ class SparseMatrix:
 
     def _with_pattern(self, **changes: Any) -> SparseMatrix:
         """Return a copy with other factors that shares the checked pattern; faster than `replace`."""
-        found = object.__new__(SparseMatrix)
-        vars(found).update({name: vars(self)[name] for name in _FIELDS} | changes)
+        copy = object.__new__(SparseMatrix)
+        vars(copy).update({name: vars(self)[name] for name in _FIELDS} | changes)
         if native() is not None:
-            vars(found)["csr"] = self.csr
-        return found
+            vars(copy)["csr"] = self.csr
+        return copy
 
     def compact(self) -> SparseMatrix:
         """Return a copy without the entries between its rows."""
@@ -385,7 +385,7 @@ def multiply_two_tables(
 
 
 def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Multiply each row of a table by its scale, by the native kernel."""
+    """Return a table with each row multiplied by its scale, by the native kernel."""
     scaled = blank_table(*table.shape)
     native().move_rows(table, scaled, None, scale)
     return scaled

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,9 @@ def _read_or_store(
     measure: Measure,
 ) -> Iterator[GraphStore]:
     """Read a graph into memory, or into a store if it does not fit `config.memory`."""
+    read = partial(read_graph, source, features, data_dir=data_dir, directed=config.directed, tables=tables)
     if config.memory is None:
-        yield read_graph(source, features, data_dir=data_dir, directed=config.directed, tables=tables)
+        yield read()
         return
     available = config.memory - resident_memory()
     if available < LEAST_MEMORY:
@@ -112,16 +114,12 @@ def _read_or_store(
         raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
     path = find_graph_file(source)
     if path is None or not is_streamed(path) or reading_bytes(path, features) <= available:
-        found = [  # a list, so that the graph can be given away and freed there
-            read_graph(
-                source, features, data_dir=data_dir, directed=config.directed, memory_limit=available, tables=tables
-            )
-        ]
-        if fits_memory(found[0], config):
-            yield found.pop()
+        held = [read(memory_limit=available)]  # a list, so that the graph can be given away and freed there
+        if fits_memory(held[0], config):
+            yield held.pop()
             return
         with scratch_folder(directory, _STORE) as folder:
-            write_graph(found.pop(), folder)
+            write_graph(held.pop(), folder)
             return_freed_memory()
             yield open_graph(folder)
         return
