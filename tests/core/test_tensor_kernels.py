@@ -1600,7 +1600,7 @@ def draws_of(backend):
         weights = edges.copy()
         weights.data = np.linspace(1, 2, edges.nnz, dtype=np.float32)
         visible, arcs = EdgeMask(weights, nodes, weighted=weighted).split(0.6, 0.3, seed=3, epoch=8, groups=groups)
-        matrix, pairs = visible.to_scipy(), arcs.listed
+        matrix, pairs = visible.to_scipy(), arcs.pair_list
         order = np.lexsort((pairs.columns, pairs.rows))
         found[f"mask {weighted}"] = matrix.indptr, matrix.indices, pairs.rows[order], pairs.columns[order]
         found[f"weights {weighted}"] = pairs.pair_weights[order], matrix.data

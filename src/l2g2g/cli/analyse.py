@@ -224,8 +224,8 @@ def _describe_clusters(found: Clusters, names: list[str]) -> list[str]:
         parts.append(f"{outside:,} nodes in none")
     more = [f"  and {found.num_clusters - _SHOWN} more"] if found.num_clusters > _SHOWN else []
     sizes = zip(found.sizes[:_SHOWN].tolist(), names, strict=False)
-    listed = [f"  {number:>3}  {size:>9,} nodes  {name}" for number, (size, name) in enumerate(sizes)]
-    return ["; ".join(parts), *listed, *more]
+    lines = [f"  {number:>3}  {size:>9,} nodes  {name}" for number, (size, name) in enumerate(sizes)]
+    return ["; ".join(parts), *lines, *more]
 
 
 def _describe_classes(found: Classified) -> str:

@@ -128,8 +128,8 @@ class _Preparation:
         if isinstance(features, NodeRows):
             self._refuse_repeated("nodes", features.source_name, name_row)
         elif facts["ids"] == "VARCHAR":
-            listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
-            found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({listed})")
+            names = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
+            found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({names})")
             log_placeholders(self.path, [name for (name,) in found])
         with measure("sort"):
             merged = self._write_edges(writer, facts)

@@ -12,7 +12,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoding import EncoderInput
 from l2g2g.models.features import FeatureBlocks
 from l2g2g.models.local_rows import LocalRows, RowPropagation, VisibleRows
-from l2g2g.models.masking import MaskDraw, draw_groups
+from l2g2g.models.masking import EpochDraws, MaskDraw
 from l2g2g.training.batches import Batch
 from l2g2g.training.heap import return_freed_memory
 
@@ -49,25 +49,23 @@ class RowBatch:
     @cached_property
     def inputs(self) -> EncoderInput:
         """What the encoder sees when nothing is hidden."""
-        return self._inputs(self._propagation, 0.0, 0, 0)
+        return self.training_inputs(EpochDraws(seed=0, epoch=0))
 
     @cached_property
     def _propagation(self) -> RowPropagation:
         return RowPropagation.symmetric(VisibleRows(self.rows, device=self.device))
 
-    def training_inputs(
-        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
-    ) -> EncoderInput:
-        """What the encoder sees in an epoch; arguments as in `PatchBatch.training_inputs`."""
-        if mask == 0:
-            return self._inputs(self._propagation, feature_dropout, seed, epoch)
-        groups = draw_groups(self.rows.nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
-        draw = MaskDraw.of_epoch(mask, scored, self.rows.nodes, groups, seed=seed, epoch=epoch)
-        visible = VisibleRows(self.rows, draw, keep_bytes=self.keep_bytes, device=self.device)
-        return self._inputs(RowPropagation.symmetric(visible), feature_dropout, seed, epoch)
+    def training_inputs(self, draws: EpochDraws) -> EncoderInput:
+        """What the encoder sees in an epoch."""
+        propagation = self._mask_rows(draws) if draws.hidden > 0 else self._propagation
+        features = self.features.dropped(draws.feature_dropout, seed=draws.seed, epoch=draws.epoch)
+        return EncoderInput(propagation, features, propagated=False)
 
-    def _inputs(self, propagation: RowPropagation, dropout: float, seed: int, epoch: int) -> EncoderInput:
-        return EncoderInput(propagation, self.features.dropped(dropout, seed=seed, epoch=epoch), propagated=False)
+    def _mask_rows(self, draws: EpochDraws) -> RowPropagation:
+        nodes, seed, epoch = self.rows.nodes, draws.seed, draws.epoch
+        mask = MaskDraw.of_epoch(draws.hidden, draws.scored, nodes, draws.groups_of(nodes), seed=seed, epoch=epoch)
+        visible = VisibleRows(self.rows, mask, keep_bytes=self.keep_bytes, device=self.device)
+        return RowPropagation.symmetric(visible)
 
 
 class RowBatches(list[RowBatch]):
