@@ -18,7 +18,6 @@ THROUGH = {
     "components": "models/test_contract.py",
     "estimators.graph_input": "estimators/test_estimator.py",
     "graphs.other_libraries": "graphs/test_export.py",
-    "lazy": "test_start.py",
     "models.decoders.base": "models/decoders/test_factors.py",
     "models.encoders.base": "models/test_encoder.py",
     "models.encoders.linear": "models/test_contract.py",

@@ -12,6 +12,7 @@ from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, Tra
 from l2g2g.cli.help import complete_words
 from l2g2g.cli.neighbours import EmbeddingArgument
 from l2g2g.errors import InputError
+from l2g2g.lazy import without_collection
 
 if TYPE_CHECKING:
     from l2g2g.evaluation.classes import Classified
@@ -61,8 +62,9 @@ def cluster(
     The table has id, cluster (0 is the largest, -1 is none) and similarity (cosine to the centre of the cluster).
     `l2g2g report EMBEDDING --nodes TABLE` shows it on the map.
     """
-    from l2g2g.evaluation.clusters import find_clusters, name_clusters
-    from l2g2g.graphs.write_table import check_table
+    with without_collection():
+        from l2g2g.evaluation.clusters import find_clusters, name_clusters
+        from l2g2g.graphs.write_table import check_table
 
     if output is not None:
         check_table(output)
@@ -122,8 +124,9 @@ def classify(
     The table has id, label, predicted and confidence; a labelled node is predicted by a classifier that has not seen
     its label. `l2g2g report EMBEDDING --nodes TABLE` shows it on the map.
     """
-    from l2g2g.evaluation.classes import classify_nodes
-    from l2g2g.graphs.write_table import check_table
+    with without_collection():
+        from l2g2g.evaluation.classes import classify_nodes
+        from l2g2g.graphs.write_table import check_table
 
     if output is not None:
         check_table(output)

@@ -35,6 +35,7 @@ from l2g2g.cli.model import (
 from l2g2g.cli.profile import note_run, takes_profile
 from l2g2g.cli.ranks import make_rank_config, on_own_device, takes_ranks
 from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
+from l2g2g.lazy import without_collection
 
 if TYPE_CHECKING:
     from l2g2g.graphs.graph_store import GraphStore
@@ -76,7 +77,12 @@ def embed(
     **options: Any,
 ) -> None:
     """Embed a graph: train on it and write one vector per node."""
-    from l2g2g.graphs.write import check_output, is_parts, write_embedding, write_parts
+    with without_collection():
+        from l2g2g.graphs.store import node_ids_of
+        from l2g2g.graphs.write import check_output, is_parts, write_embedding, write_parts
+        from l2g2g.runs.embed import embed_graph
+        from l2g2g.runs.finished import keep_run
+        from l2g2g.runs.resources import Stopwatch
 
     first, in_parts = communicator.is_first, is_parts(output)
     if first:
@@ -104,11 +110,6 @@ def embed(
         )
         note_run(row)
         return
-    from l2g2g.graphs.store import node_ids_of
-    from l2g2g.runs.embed import embed_graph
-    from l2g2g.runs.finished import keep_run
-    from l2g2g.runs.resources import Stopwatch
-
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
         config = make_rank_config(

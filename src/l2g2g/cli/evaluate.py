@@ -26,6 +26,7 @@ from l2g2g.cli.ranks import make_rank_config, takes_ranks
 from l2g2g.cli.run_flags import check_tracking, takes_run, watch_training
 from l2g2g.cli.split import EmbeddingOption, SplitOption, check_choices, read_pinned, score_embedding
 from l2g2g.errors import InputError
+from l2g2g.lazy import without_collection
 from l2g2g.options import check_choice
 
 if TYPE_CHECKING:
@@ -110,9 +111,10 @@ def evaluate(
         return
     assert graph is not None
     check_tracking(run.tensorboard)
-    from l2g2g.evaluation.links import BASELINES
-    from l2g2g.runs.evaluate import evaluate_baseline, training_name
-    from l2g2g.runs.resources import Stopwatch
+    with without_collection():
+        from l2g2g.evaluation.links import BASELINES
+        from l2g2g.runs.evaluate import evaluate_baseline, training_name
+        from l2g2g.runs.resources import Stopwatch
 
     given = {"preset": preset or "default", "communicator": communicator, **options}
     configs = _make_configs(method or ["l2g2g"], _seeds(seeds, seed), **given)

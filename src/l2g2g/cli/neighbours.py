@@ -12,6 +12,7 @@ import typer
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption, takes_tables
 from l2g2g.cli.help import complete_words
 from l2g2g.errors import InputError
+from l2g2g.lazy import without_collection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +70,8 @@ def neighbours(
         raise InputError("--exact needs no index, and --index is approximate; give one of them")
     import numpy as np
 
-    from l2g2g.graphs.write_table import check_table
+    with without_collection():
+        from l2g2g.graphs.write_table import check_table
 
     if output is not None:
         check_table(output)
@@ -141,8 +143,9 @@ def predict(
         )
     if features is not None and graph is None:
         raise InputError("--features belong to the nodes of --graph; give both")
-    from l2g2g.graphs.write_table import check_table, print_csv, print_lines, write_table
-    from l2g2g.runs.link_prediction import find_links, score_pairs
+    with without_collection():
+        from l2g2g.graphs.write_table import check_table, print_csv, print_lines, write_table
+        from l2g2g.runs.link_prediction import find_links, score_pairs
 
     if output is not None:
         check_table(output)

@@ -13,6 +13,7 @@ import typer
 
 from l2g2g.cli.common_options import DataDirOption, JsonOption, QuietOption, TrainingOption
 from l2g2g.cli.help import complete_words
+from l2g2g.lazy import without_collection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,10 +68,11 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write an HTML page about a run or an embedding file: map, scores, curves, settings."""
-    from l2g2g.graphs.node_columns import is_embedding
-    from l2g2g.graphs.write import check_place, write_text
-    from l2g2g.reports.layout import open_layout
-    from l2g2g.reports.run_page import render_run
+    with without_collection():
+        from l2g2g.graphs.node_columns import is_embedding
+        from l2g2g.graphs.write import check_place, write_text
+        from l2g2g.reports.layout import open_layout
+        from l2g2g.reports.run_page import render_run
 
     started = time.perf_counter()
     projection = _resolve(projection, quiet)
@@ -115,11 +117,12 @@ def explore(
 
     PCA is shown at once, and t-SNE as soon as it is computed.
     """
-    from l2g2g.graphs.node_columns import is_embedding
-    from l2g2g.reports.explore_server import make_server
-    from l2g2g.reports.layout import open_layout
-    from l2g2g.reports.map_data import Partners
-    from l2g2g.reports.run_page import render_run
+    with without_collection():
+        from l2g2g.graphs.node_columns import is_embedding
+        from l2g2g.reports.explore_server import make_server
+        from l2g2g.reports.layout import open_layout
+        from l2g2g.reports.map_data import Partners
+        from l2g2g.reports.run_page import render_run
 
     projection = _resolve(projection, quiet)
     record, others = _read(embedding, training, nodes or [], graph, data_dir, quiet)
