@@ -21,7 +21,7 @@ run: .venv/run .venv/core
 test: .venv/dev .venv/core-strict lint
 	$(BIN)/pytest -n auto --dist worksteal
 
-# All but the slow ones, in one to two minutes on two cores.
+# All but the slow ones, in about a minute on two cores.
 quick: .venv/dev .venv/core
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 

@@ -11,17 +11,18 @@ from l2g2g.errors import InputError
 from l2g2g.methods import METHODS, AlignGradient, Method, PairChoice, Schedule, Scope
 from l2g2g.options import ByMethod, Option, option, read_options, suggest
 
-BAD_CUT_MASK = 0.5  # share of hidden edges where patches show about half of a node's edges: so much is left as by 0.7
-_FEW_NODES = 50_000  # of a graph whose structural columns take a short time and little memory
-_LEAST_TERM_DIM = 8  # of which a term of the degree takes two
+# Fraction of hidden edges after a bad cut: patches show about half of a node's edges, so that as few stay as with 0.7.
+BAD_CUT_MASK = 0.5
+_MOST_STRUCTURE_NODES = 50_000  # up to so many nodes structural columns take little time and memory
+_LEAST_TERM_DIM = 8  # coordinates of vectors of which a term of the degree takes two
 _WIDENED_SHARE, _MOST_WIDENED_EDGES = 0.4, 1_000_000
-_FALLING_EPOCHS = {5_000: 330, 20_000: 220}  # with a falling rate, of graphs of fewer edges
+_LINEAR_EPOCHS = {5_000: 330, 20_000: 220}  # with --schedule linear: number of epochs of graphs with fewer edges
 MaskBy = Literal["edges", "nodes"]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def parse_size(text: str, option: str = "--memory") -> int:
-    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000. option: what it was given for.
+    """Bytes of a size such as 4GB, 500MB, 1.5 GiB or 2000000000. option: the flag that messages name.
 
     Example:
         >>> parse_size("4GB"), parse_size("1.5 GiB")
@@ -35,7 +36,7 @@ def parse_size(text: str, option: str = "--memory") -> int:
 
 
 def parse_count(text: str) -> int | str:
-    """A number that was given as text; any other text as it is."""
+    """Convert a text of digits to a number; return any other text as it is."""
     return int(text) if text.isdecimal() else text
 
 
@@ -525,7 +526,7 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, before anything is read."""
+        """Check options and their combinations. Raises InputError for settings that suit no graph."""
         for name, declared in OPTIONS.items():
             object.__setattr__(self, name, declared.check(getattr(self, name)))
         if self.fennel_passes > 1 and self.partition != "fennel":
@@ -539,7 +540,7 @@ class Config:
         if self.scope == "global" and self.loss_pairs != "sampled":
             raise InputError(f"--scope global scores sampled pairs, not {self.loss_pairs}")
         if self.loss_pairs != "sampled":
-            self._check_sampled()
+            self._refuse_needs_of_sampled_pairs()
         self._check_decoder()
         if self.mask_by != "edges" and not self._wanted_mask:
             raise InputError(f"--mask-by {self.mask_by} hides nothing with --mask 0; give a fraction")
@@ -558,8 +559,8 @@ class Config:
                 "--no-skip, --decoder, --directed and variational or separate encoders"
             )
 
-    def _check_sampled(self) -> None:
-        """The losses over all pairs of some nodes draw none, and know neither weights nor directions."""
+    def _refuse_needs_of_sampled_pairs(self) -> None:
+        """The losses over all pairs of some nodes sample no negatives, and have neither weights nor directions."""
         if not DECODERS[self.decoder].has_factors:
             raise InputError(f"--decoder {self.decoder} scores sampled pairs; {self.method} scores {self.loss_pairs}")
         for needed, is_set in (
@@ -592,7 +593,7 @@ class Config:
 
     @property
     def definition(self) -> Method:
-        """The row of the methods table."""
+        """The method's row of `METHODS`."""
         return METHODS[self.method]
 
     @property
@@ -623,14 +624,14 @@ class Config:
 
     @property
     def hidden_fraction(self) -> float:
-        """Edges hidden from the encoder; the losses over all pairs of nodes score what the encoder sees."""
+        """Fraction of the edges that are hidden from the encoder: 0 for the losses over all pairs of nodes."""
         if self.mask_groups:
             return 1 - 1 / self.mask_groups
         return self._wanted_mask
 
     @property
     def mask_is_open(self) -> bool:
-        """Whether the patches may decide how many edges are hidden."""
+        """Whether the fraction of hidden edges is chosen by how the patches cut the graph."""
         return self.mask is None and self.mask_by == "edges" and self.loss_pairs == "sampled"
 
     @property
@@ -641,7 +642,7 @@ class Config:
 
     @property
     def mask_groups(self) -> int:
-        """Groups into which nodes are dealt every epoch, edges between them hidden; 0 for random edges."""
+        """Number of random groups of nodes between which edges are hidden; 0 if random edges are hidden."""
         if self.mask_by == "edges" or not self._wanted_mask:
             return 0
         return max(2, round(1 / (1 - self._wanted_mask)))
@@ -652,18 +653,20 @@ class Config:
         return (self.assembly or ("whole" if self.shares_encoder else "mean")) == "whole"
 
     def considers_structure(self, num_nodes: int) -> bool:
-        """Whether structural columns are made beside the features of a graph of this size, for a trial at least."""
+        """Whether structural columns are computed for a graph of this size with features, if only for a trial."""
         return self.expects_structure(num_nodes) or (self.structure == "auto" and self.memory is None)
 
     def expects_structure(self, num_nodes: int) -> bool:
-        """Whether an estimate of memory counts them: of a large graph they are seldom worth more than a first look."""
-        return self.structure in ("blend", "spectral") or (self.structure == "auto" and num_nodes <= _FEW_NODES)
+        """Whether an estimate of memory counts structural columns; of large graphs they seldom win the trial."""
+        return self.structure in ("blend", "spectral") or (
+            self.structure == "auto" and num_nodes <= _MOST_STRUCTURE_NODES
+        )
 
     @property
     def can_be_spectral(self) -> bool:
-        """Whether vectors may be eigenvectors: one encoder with a skip, and an inner product, plain or signed.
+        """Whether vectors may be eigenvectors: this takes one encoder with a skip, and an inner product.
 
-        The preset accurate takes the inner product for them in place of its learned decoder.
+        With the preset accurate eigenvectors get the inner product in place of the learned decoder.
         """
         inner = self.decoder in ("inner", "signed") or (self.preset == "accurate" and self.decoder == "product")
         plain = inner and not self.directed and not self.definition.variational
@@ -671,13 +674,13 @@ class Config:
 
     @property
     def is_learned(self) -> bool:
-        """Whether the decoder is trained, and so makes use of columns whose inner products say little."""
+        """Whether the decoder is trained; then also columns whose inner products say little are of use."""
         return not DECODERS[self.decoder].has_factors
 
     def spectral_width(self, num_features: int) -> int:
-        """Eigenvectors that spectral vectors are chosen from, also to be read by the encoder without features.
+        """Number of eigenvectors to choose spectral vectors from; without features the encoder reads them too.
 
-        As many as a learned decoder has dimensions would take most of the time of a run, and few are better.
+        With a learned decoder it is less than its dimension: so many would take most of the time of a run.
         """
         if self.is_learned:
             return min(16, self.dim) if num_features else self.structure_width
@@ -685,9 +688,9 @@ class Config:
 
     @property
     def most_direct(self) -> int:
-        """Coordinates that may stand beside the trained ones: where one shared encoder gives all vectors as they are.
+        """Most coordinates that are computed instead of trained; 0 unless a shared encoder gives the final vectors.
 
-        None where fewer than two would be possible: the term of the degree takes two.
+        It is 0 rather than 1, because the term of the degree takes two coordinates.
         """
         plain = self.encoder == "gcn" and self.decoder == "product" and self.skip and self.shares_encoder
         moved = self.rotates or self.translates or self.scale
@@ -709,17 +712,17 @@ class Config:
 
     @property
     def trained_dim(self) -> int:
-        """Coordinates that are trained."""
+        """Number of coordinates that are trained."""
         return self.dim - self.most_direct
 
     @property
     def trained_hidden(self) -> int:
-        """Width of the hidden layers, which a residual encoder adds to the trained coordinates."""
+        """Width of the hidden layers; with --residual no wider than the trained coordinates."""
         return min(self.hidden, self.trained_dim) if self.residual else self.hidden
 
     @property
     def can_be_signed(self) -> bool:
-        """Whether such vectors may have coordinates that count against a link: not where patches are rotated."""
+        """Whether coordinates of spectral vectors may count against a link: not if patches are rotated."""
         return not self.rotates or self.definition.alignment == "never"
 
     @property
@@ -730,7 +733,7 @@ class Config:
         return least, max(least, wanted)
 
     def widens_to(self, num_edges: int) -> float:
-        """Share of the nodes that a patch may hold after a bad cut; 0 where patches stay as small as they are cut.
+        """Share of the nodes that a patch may grow to after a bad cut; 0 for patches that do not grow.
 
         Patches of large graphs hold enough edges to learn from, and wider ones make an epoch up to three times as long.
         """
@@ -741,26 +744,26 @@ class Config:
         return self.most_patch_share
 
     def num_patches(self, num_nodes: int) -> int:
-        """Patches of a graph of this size: what was asked for, or one for every 100,000 nodes but at least ten.
+        """Number of patches of a graph of this size: --patches, or one for every 100,000 nodes but at least ten.
 
-        Small graphs get fewer, so that patches stay four times as large as what two of them share.
+        Small graphs get fewer, so that a patch is at least four times as large as an overlap.
         """
         if self.patches is not None:
             return self.patches
         return max(2, min(max(10, -(-num_nodes // 100_000)), num_nodes // (4 * self.overlap_range[1])))
 
     def num_epochs(self, num_edges: int) -> int:
-        """Epochs of a training on this many edges."""
+        """Number of epochs of a training on this many edges."""
         if self.epochs is not None:
             return self.epochs
         if self.schedule == "constant":
             return 300
-        return next((epochs for edges, epochs in _FALLING_EPOCHS.items() if num_edges < edges), 100)
+        return next((epochs for edges, epochs in _LINEAR_EPOCHS.items() if num_edges < edges), 100)
 
     def scored_fraction(self, num_nodes: int, num_edges: int) -> float:
-        """Share of the edges to predict that an epoch scores.
+        """Fraction of the hidden edges that an epoch scores.
 
-        A bounded number of pairs says enough for one step; a learned decoder costs a hundred times more per pair.
+        A bounded number of pairs is enough for one step; a learned decoder costs a hundred times more per pair.
         """
         if self.score_fraction is not None:
             return self.score_fraction
@@ -771,16 +774,16 @@ class Config:
 
     @property
     def tables_per_layer(self) -> int:
-        """Tables that a layer of the encoder holds for every node."""
+        """Number of tables with a row for every node that a layer of the encoder keeps."""
         return ENCODERS[self.encoder].tables_per_layer
 
     @property
     def numbers_per_row(self) -> int:
-        """Numbers that the layers of the encoder hold for each node."""
+        """How many numbers the layers of the encoder keep for each node."""
         return self.tables_per_layer * (self.hidden * (self.layers - 1) + self.dim)
 
     def num_sampled_nodes(self, num_nodes: int) -> int:
-        """Nodes of FastGAE's subgraph. The authors' code: sqrt(N · −ln 0.05 · ln² 0.001 / 2) ≈ 8.45 √N."""
+        """Number of nodes of FastGAE's subgraph. The authors' code: sqrt(N · −ln 0.05 · ln² 0.001 / 2) ≈ 8.45 √N."""
         if self.sample_size == "sqrt":
             wanted = int(num_nodes**0.5)
         elif self.sample_size == "authors":
@@ -803,7 +806,7 @@ OPTIONS: dict[str, Option] = read_options(Config)
 
 
 def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) -> Config:
-    """A preset with some settings changed; options that are None keep the preset's value.
+    """Make the settings of a preset with some options changed; options that are None keep the preset's value.
 
     Example:
         >>> make_config("gae", "paper", epochs=50).lr
@@ -828,9 +831,9 @@ def make_config(method: str = "l2g2g", preset: str = "default", **options: Any) 
 
 def _following(preset: str, given: dict[str, Any]) -> dict[str, Any]:
     """Defaults that follow from another option that is given."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     if preset == "accurate" and "dim" in given:
-        found["hidden"] = given["dim"]
+        defaults["hidden"] = given["dim"]
     if given.get("directed"):
-        found["decoder"] = "asymmetric"
-    return found
+        defaults["decoder"] = "asymmetric"
+    return defaults

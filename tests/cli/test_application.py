@@ -481,6 +481,7 @@ def test_what_may_be_meant(run, arguments, hint, tmp_path, monkeypatch):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_as_a_module_and_in_a_new_process(edges, tmp_path):
     """Both streams for real; what a start loads is tested in tests/test_start.py."""
     command = [sys.executable, "-m", "l2g2g", "embed", str(edges), "-o", str(tmp_path / "out.csv")]

@@ -139,7 +139,7 @@ def test_two_runs_in_one_directory(launch, command, edges, tmp_path, happened):
     for more in ([], ["--resume"]):
         code, _, err = command(*base, "--epochs", 1_000_000, *more)
         assert code == 2
-        assert f"another run is using it (process {first.pid})" in err
+        assert f"another process is using it (process {first.pid})" in err
     first.kill()
     first.wait()
     code, _, err = command(*base, "--epochs", 5, "--resume")

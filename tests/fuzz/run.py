@@ -10,6 +10,7 @@ code 1 where there are findings.
 """
 
 import argparse
+import ctypes
 import dataclasses
 import importlib
 import json
@@ -37,6 +38,7 @@ SECONDS = 10.0  # for one input
 UNPACKED = 100_000_000  # bytes that a file may unpack to
 BUDGET = 300_000_000  # bytes of memory beyond the idle process
 ADDRESSES = 2_000_000_000  # address space beyond the idle process
+SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl
 
 
 @dataclass
@@ -188,11 +190,13 @@ def run_target(target, count, options, others, root):
     tally, number, last = Tally(target.name), options.first, options.first + count
     while number < last:
         reading, writing = os.pipe()
+        parent = os.getpid()
         child = os.fork()
         if child == 0:
             os.close(reading)
             code = 1
             try:
+                end_with(parent)
                 work(target, number, last, options, others, root, writing)
                 code = 0
             except BaseException:
@@ -202,6 +206,13 @@ def run_target(target, count, options, others, root):
         os.close(writing)
         number = watch(child, reading, number, last, tally, options.show)
     return tally
+
+
+def end_with(parent):
+    """In the child: be killed by the system when the parent ends, however that happens."""
+    ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)
 
 
 def watch(child, reading, number, last, tally, show):

@@ -1,8 +1,10 @@
 """A bounded run of the fuzzing, and proof that it notices what it is there to notice."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ def raises(folder):
     raise KeyError("x")
 
 def hangs(folder):
+    print("hangs in process", os.getpid(), file=sys.stderr, flush=True)
     time.sleep(60)
 
 def dies(folder):
@@ -79,3 +82,23 @@ def test_what_no_reader_may_do_is_noticed():
     for kind, findings in by_name.items():
         assert len(findings) == 2
         assert all(words.get(kind, "one printable line") in finding for finding in findings)
+
+
+def test_a_killed_run_takes_its_child_along(tmp_path):
+    arguments = [sys.executable, "-c", BROKEN, str(HERE), "--inputs", "2", "--only", "hangs"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as run:
+        child = next(int(line.split()[-1]) for line in run.stderr if line.startswith("hangs in process"))
+        run.kill()
+        run.wait()
+        end = time.monotonic() + 30  # it would hang for a minute
+        while is_running(child):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -65,7 +65,7 @@ WRONG = {
     "weight of nothing": ("weights", set_at(3, 0), "row 0 has a weight that is not positive"),
     "first row begins late": ("indptr", set_at(0, 1), "begins with 1 and ends with"),
     "number of a node": ("indices", set_at(-1, 60), "number 60 of 60"),
-    "rows that fall": ("indptr", set_at(7, 0), "places that fall"),
+    "rows that fall": ("indptr", set_at(7, 0), "offsets decrease"),
     "nan": ("features", set_at((4, 2), np.nan), "hold NaN or Inf"),
     "no text": ("ids_bytes", set_at(0, 255), "no UTF-8"),
     "directions": ("directions", set_at(0, 4), "a direction that is none"),

@@ -55,7 +55,7 @@ def test_how_many_attempts_are_looked_up_at_once_does_not_matter(most, candidate
     graph = random_graph(40, 0.5, seed=2)
     expected = draw_non_edges(graph, owners(150), 5).tolist()
     monkeypatch.setattr(splits, "_MOST_ATTEMPTS", most)
-    monkeypatch.setattr(splits, "_CANDIDATES", candidates)
+    monkeypatch.setattr(splits, "_MOST_CANDIDATES", candidates)
     assert draw_non_edges(graph, owners(150), 5).tolist() == expected
 
 
@@ -104,7 +104,7 @@ def test_collisions_go_to_the_earlier_owner_and_the_lower_attempt(monkeypatch):
     def by_hand(streams, attempts, num_nodes):
         return table[list(attempts)][:, : len(streams)]
 
-    monkeypatch.setattr(splits, "_candidates", by_hand)
+    monkeypatch.setattr(splits, "_draw_candidates", by_hand)
     # Owner 0 takes 12 before owner 1, who takes 13 in the next attempt; owner 3 waits for 17.
     assert (draw_non_edges(graph, owners(4), 0) @ [9, 1]).tolist() == [12, 13, 14, 17]
 

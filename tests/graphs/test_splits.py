@@ -71,10 +71,10 @@ def test_training_never_sees_a_held_out_pair(planted, protocol, patches, monkeyp
     (batch,) = batches
     nodes = patch_set.global_nodes
 
-    def pairs(listed):
-        return as_set(np.stack([nodes[listed.rows], nodes[listed.columns]], axis=1))
+    def pairs(pair_list):
+        return as_set(np.stack([nodes[pair_list.rows], nodes[pair_list.columns]], axis=1))
 
-    loss_edges = pairs(batch.pairs.edges.listed)
+    loss_edges = pairs(batch.pairs.edges.pair_list)
     seen = batch.inputs.propagation.to_scipy().tocoo()
     encoder_edges = {(u, v) for u, v in as_set(np.stack([nodes[seen.row], nodes[seen.col]], axis=1)) if u != v}
     assert loss_edges

@@ -41,7 +41,7 @@ def test_products_by_bits_equal_products_by_entries(monkeypatch, normalised, dro
     dropout = Dropout(hashes, 99, 2**31, 2.0)
 
     def found():
-        matrix = matrix_of(dense).thinned(dropout) if dropped else matrix_of(dense)
+        matrix = matrix_of(dense).with_dropout(dropout) if dropped else matrix_of(dense)
         return matrix.bits is not None, products(matrix, 50, 200)
 
     by_bits, own = found()

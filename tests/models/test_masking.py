@@ -198,7 +198,7 @@ def test_a_path_with_all_edges_hidden_propagates_nothing(backend, path_of_four):
 
 def test_scored_edges_are_listed_once(backend, weighted):
     nodes = np.arange(weighted.shape[0])
-    listed = split(weighted, nodes, 0.5)[1].listed
+    listed = split(weighted, nodes, 0.5)[1].pair_list
     upper = np.triu(hidden_matrix(weighted, nodes, 0.5).toarray(), 1)
     found = np.zeros(upper.shape)
     found[listed.rows, listed.columns] = listed.pair_weights

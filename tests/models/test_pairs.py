@@ -30,7 +30,7 @@ def test_weights_of_every_kind_by_hand():
     ):
         pairs = PairList(rows, columns, np.array(weights, np.float32), kind)
         assert pairs.pair_weights.tolist() == expected
-        assert pairs.listed is pairs
+        assert pairs.pair_list is pairs
         assert pairs.num_pairs == 3
 
 
@@ -66,7 +66,7 @@ def test_of_arcs_every_pair_is_listed_once_with_twice_the_weight(kind):
     matrix = symmetric_matrix()
     indptr = matrix.indptr.astype(np.int64)
     weights = {"all": np.full(1, 0.2), "row": np.full(7, 0.2), "pair": matrix.data}[kind].astype(np.float32)
-    listed = Arcs(indptr[:-1], indptr[1:], matrix.indices, weights, kind).listed
+    listed = Arcs(indptr[:-1], indptr[1:], matrix.indices, weights, kind).pair_list
     pattern = matrix.toarray() if kind == "pair" else 0.2 * (matrix.toarray() != 0)
     assert dense(listed) == pytest.approx(2 * np.triu(pattern))
     assert (listed.rows < listed.columns).all()
@@ -80,7 +80,7 @@ def test_entries_between_the_rows_are_not_listed():
     assert rows.tolist() == [0, 0, 2, 2]
     assert entries.tolist() == [1, 2, 5, 6]
     indices = np.array([9, 1, 2, 9, 9, 0, 1], np.int32)
-    listed = Arcs(starts, ends, indices, np.arange(7, dtype=np.float32), "pair").listed
+    listed = Arcs(starts, ends, indices, np.arange(7, dtype=np.float32), "pair").pair_list
     assert listed.rows.tolist() == [0, 0]
     assert listed.columns.tolist() == [1, 2]
     assert listed.pair_weights.tolist() == [2, 4]

@@ -236,7 +236,7 @@ def test_scored_while_drawn_is_scored_as_a_list(width):
     bias = torch.tensor(0.3, requires_grad=True)
     for right in (None, sides[1]):
         inputs = [sides[0], bias] + ([] if right is None else [right])
-        losses = [reconstruction_loss(sides[0], nothing, each, bias, right) for each in (draws, draws.listed)]
+        losses = [reconstruction_loss(sides[0], nothing, each, bias, right) for each in (draws, draws.pair_list)]
         assert float(losses[0].detach()) == pytest.approx(float(losses[1].detach()), rel=1e-6)
         for one, other in zip(*(torch.autograd.grad(loss, inputs) for loss in losses), strict=True):
             assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)

@@ -113,7 +113,7 @@ def test_multiply_and_its_gradient_in_float64():
         lambda: SparseMatrix.from_scipy(symmetric_pattern(), symmetric=True),
         lambda: SparseMatrix.propagation(symmetric_pattern(weighted=True)),
         lambda: SparseMatrix.propagation(symmetric_pattern(weighted=True)).mean,
-        lambda: SparseMatrix.from_scipy(random_csr(9, 9)).thinned(dropout_of(9)),
+        lambda: SparseMatrix.from_scipy(random_csr(9, 9)).with_dropout(dropout_of(9)),
     ],
     ids=["symmetric", "propagation", "mean", "thinned"],
 )
@@ -136,7 +136,7 @@ def test_product_and_gradients_are_the_dense_ones(num_columns, width, thinned, n
     matrix.data[: matrix.indptr[3]] = 0
     sparse = SparseMatrix.from_scipy(matrix)
     if thinned:
-        sparse = sparse.thinned(dropout_of(40))
+        sparse = sparse.with_dropout(dropout_of(40))
     plain = torch.from_numpy(sparse.to_scipy().toarray()).double()
     assert thinned == (not torch.equal(plain, torch.from_numpy(matrix.toarray()).double()))
     inputs = [draw(num_columns, width).requires_grad_()]
@@ -165,7 +165,7 @@ def test_threads_change_nothing_but_rounding(threads):
 def test_the_torch_backend_gives_the_same(usual_backend):
     matrices = [
         SparseMatrix.from_scipy(random_csr(30, 12)),
-        SparseMatrix.from_scipy(random_csr(30, 12)).thinned(dropout_of(30)),
+        SparseMatrix.from_scipy(random_csr(30, 12)).with_dropout(dropout_of(30)),
         SparseMatrix.propagation(symmetric_pattern(12)),
     ]
     for sparse in matrices:
@@ -182,9 +182,9 @@ def test_the_torch_backend_gives_the_same(usual_backend):
 def test_what_dropout_leaves_out_depends_on_row_and_column_alone():
     matrix = random_csr(30, 12, density=0.8)
     dropout = dropout_of(30)
-    whole = SparseMatrix.from_scipy(matrix).thinned(dropout).to_scipy().toarray()
+    whole = SparseMatrix.from_scipy(matrix).with_dropout(dropout).to_scipy().toarray()
     some = Dropout(dropout.node_hashes[10:20], dropout.key, dropout.threshold, dropout.factor)
-    part = SparseMatrix.from_scipy(sp.csr_array(matrix[10:20])).thinned(some).to_scipy().toarray()
+    part = SparseMatrix.from_scipy(sp.csr_array(matrix[10:20])).with_dropout(some).to_scipy().toarray()
     assert (part == whole[10:20]).all()
     kept = whole[matrix.toarray() != 0] != 0
     assert 0.45 < kept.mean() < 0.75
@@ -193,7 +193,7 @@ def test_what_dropout_leaves_out_depends_on_row_and_column_alone():
 
 def test_dropout_of_a_symmetric_matrix_has_the_gradient_of_its_transpose():
     """Entries are left out by (row, column), so that what is left is not symmetric any more."""
-    thinned = SparseMatrix.from_scipy(symmetric_pattern(20), symmetric=True).thinned(dropout_of(20))
+    thinned = SparseMatrix.from_scipy(symmetric_pattern(20), symmetric=True).with_dropout(dropout_of(20))
     plain = torch.from_numpy(thinned.to_scipy().toarray())
     assert not torch.equal(plain, plain.t())
     dense, outer = draw(20, 4).requires_grad_(), draw(20, 4, seed=1)
@@ -205,7 +205,7 @@ def test_dropout_of_a_symmetric_matrix_has_the_gradient_of_its_transpose():
 
 def test_a_propagation_has_no_dropout():
     with pytest.raises(ValueError, match="features"):
-        SparseMatrix.propagation(symmetric_pattern(20)).thinned(dropout_of(20))
+        SparseMatrix.propagation(symmetric_pattern(20)).with_dropout(dropout_of(20))
 
 
 def test_rows_with_gaps_between_them():

@@ -11,8 +11,8 @@ def test_by_hand():
 
 
 def test_the_same_as_a_full_sort(monkeypatch):
-    monkeypatch.setattr("l2g2g.neighbours.factors._QUERIES", 7)
-    monkeypatch.setattr("l2g2g.neighbours.factors._COLUMNS", 13)
+    monkeypatch.setattr("l2g2g.neighbours.factors._BLOCK_ROWS", 7)
+    monkeypatch.setattr("l2g2g.neighbours.factors._BLOCK_COLUMNS", 13)
     vectors = np.random.default_rng(0).normal(size=(100, 5)).astype(np.float32)
     full = vectors @ vectors.T
     np.fill_diagonal(full, -np.inf)
@@ -22,7 +22,7 @@ def test_the_same_as_a_full_sort(monkeypatch):
 
 
 def test_equal_scores_come_in_the_order_of_the_nodes(monkeypatch):
-    monkeypatch.setattr("l2g2g.neighbours.factors._COLUMNS", 4)
+    monkeypatch.setattr("l2g2g.neighbours.factors._BLOCK_COLUMNS", 4)
     nodes, _ = search_exactly(factors_by(np.ones((9, 2)), "cosine"), np.array([2]), 5)
     assert nodes.tolist() == [[0, 1, 3, 4, 5]]
 

@@ -38,7 +38,7 @@ generator = np.random.default_rng(0)
 widened = {} if sys.argv[1] == "gae" else {"most_patch_share": 0.0}  # nobody knows a cut beforehand
 config = make_config(sys.argv[1], epochs=2, threads=1, **widened)
 embed_graph(make(2000, 6000), config)
-graph = make(120_000, 600_000)
+graph = make(60_000, 300_000)
 open("/proc/self/clear_refs", "w").write("5")
 before = read("VmRSS")
 embed_graph(graph, config)

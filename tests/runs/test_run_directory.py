@@ -150,7 +150,7 @@ def test_a_run_that_ended_before_anything_was_saved_starts_anew(noisy, tmp_path)
 
 
 def test_a_second_run_is_refused_while_the_first_lasts(tmp_path):
-    refused = pytest.raises(InputError, match=r"another run is using it \(process \d+\)")
+    refused = pytest.raises(InputError, match=r"another process is using it \(process \d+\)")
     with open_run(tmp_path), refused, open_run(tmp_path):
         pass
     with open_run(tmp_path):
@@ -173,7 +173,7 @@ def test_the_lock_dies_with_its_process(tmp_path):
 
 def test_places_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="needs a directory"), open_run(tmp_path / "file"):
+    with pytest.raises(InputError, match="is a file, not a directory"), open_run(tmp_path / "file"):
         pass
     with pytest.raises(ResourceError, match="cannot be written to"), open_run("/proc/run"):
         pass

@@ -18,6 +18,7 @@ from l2g2g.graphs.splits import split_edges
 from l2g2g.graphs.store import open_graph, write_graph
 from l2g2g.graphs.store_writer import write_training_graph
 from l2g2g.graphs.write import write_embedding
+from l2g2g.models.masking import EpochDraws
 from l2g2g.patches.store import has_patches, open_patches
 from l2g2g.runs import candidate, sources
 from l2g2g.runs import patches as run_patches
@@ -104,8 +105,8 @@ def test_validation_edges_are_never_seen(store, from_disk, monkeypatch):
             seen["edges"] |= set(
                 zip(batch.pairs.nodes[rows].tolist(), batch.pairs.nodes[columns].tolist(), strict=True)
             )
-        for drawn in others["global_pairs"].pairs.draw(0.0, 1.0, fresh=True, seed=0, epoch=0):
-            seen["edges"] |= set(zip(drawn.listed.rows.tolist(), drawn.listed.columns.tolist(), strict=True))
+        for drawn in others["global_pairs"].pairs.draw(EpochDraws(0, 0)):
+            seen["edges"] |= set(zip(drawn.pair_list.rows.tolist(), drawn.pair_list.columns.tolist(), strict=True))
         seen["validate"] = others["validate"]
         raise InputError("seen enough")
 

@@ -15,6 +15,7 @@ from l2g2g.graphs.store import write_graph
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoding import prepare_input
 from l2g2g.models.inputs import InputMap, fit_inputs
+from l2g2g.models.masking import EpochDraws
 from l2g2g.models.preprocessing import FeatureStatistics, scale_features
 from l2g2g.parallel.communicator import LOCAL
 from l2g2g.patches.overlap import make_patches, whole_graph
@@ -67,7 +68,7 @@ def dense(matrix):
 
 def in_order(pairs):
     """(rows, columns, weights) of pairs, every pair once, in one order; non-edges may be drawn twice."""
-    listed = pairs.listed
+    listed = pairs.pair_list
     order = np.lexsort((listed.columns, listed.rows))
     return listed.rows[order], listed.columns[order], listed.pair_weights[order]
 
@@ -120,8 +121,8 @@ def test_pairs_of_all_nodes_are_those_of_memory(stored, shares, num_groups, per_
     rows = TrainingRows(graph.without(split.rule, split.num_edges), block_arcs=SMALL_BLOCKS)
     found = NodePairs(rows, split.held_out, negatives_per_edge=per_edge)
     for epoch, fresh in ((0, True), (1, True), (1, False), (2, False)):
-        how = {"fresh": fresh, "seed": 4, "epoch": epoch, "num_groups": num_groups}
-        for one, other in zip(found.draw(*shares, **how), expected.draw(*shares, **how), strict=True):
+        draws = EpochDraws(4, epoch, *shares, num_groups, fresh)
+        for one, other in zip(found.draw(draws), expected.draw(draws), strict=True):
             assert_same_pairs(one, other)
 
 
@@ -135,7 +136,7 @@ def test_pairs_of_a_graph_of_several_blocks_are_those_of_memory(tmp_path):
     expected = prepare_global_pairs(whole_graph(2500), graph.adjacency, held_out, negatives_per_edge=2.0).pairs
     found = NodePairs(TrainingRows(on_disk, block_arcs=4000), held_out, negatives_per_edge=2.0)
     for epoch in range(2):
-        drawn = (source.draw(0.5, 0.5, fresh=True, seed=4, epoch=epoch) for source in (found, expected))
+        drawn = (source.draw(EpochDraws(4, epoch, 0.5, 0.5)) for source in (found, expected))
         for one, other in zip(*drawn, strict=True):
             assert_same_pairs(one, other)
 
@@ -151,7 +152,7 @@ def test_a_graph_of_nearly_all_pairs(tmp_path):
     expected = prepare_global_pairs(patch_set, graph.adjacency, split.held_out).pairs
     found = NodePairs(TrainingRows(on_disk, block_arcs=20), split.held_out)
     for epoch in range(5):
-        one, other = (source.draw(0.0, 1.0, fresh=True, seed=0, epoch=epoch)[1] for source in (found, expected))
+        one, other = (source.draw(EpochDraws(0, epoch))[1] for source in (found, expected))
         assert_same_pairs(one, other)
 
 
@@ -164,9 +165,9 @@ def test_weights_of_edges_count_in_the_loss(stored):
     options = PairOptions(weighted=True)
     expected = prepare_global_pairs(patch_set, whole.adjacency, held_out, options=options).pairs
     found = NodePairs(TrainingRows(graph, block_arcs=SMALL_BLOCKS), held_out, options=PairOptions(weighted=True))
-    one, other = (source.draw(0.6, 0.6, fresh=True, seed=0, epoch=1)[0] for source in (found, expected))
+    one, other = (source.draw(EpochDraws(0, 1, 0.6, 0.6))[0] for source in (found, expected))
     assert_same_pairs(one, other)
-    assert np.ptp(one.listed.pair_weights) > 0
+    assert np.ptp(one.pair_list.pair_weights) > 0
 
 
 def inputs_and_features(graph, scaling="centred"):
@@ -285,14 +286,14 @@ def test_what_fits_the_budget_is_read_once(stored, monkeypatch):
     loads = []
     load = store.load_patch
     monkeypatch.setattr(store, "load_patch", lambda patch: loads.append(patch) or load(patch))
-    how = {"mask": 0.5, "scored": 0.5, "feature_dropout": 0.3, "seed": 1, "epoch": 2}
+    draws = EpochDraws(1, 2, 0.5, 0.5, feature_dropout=0.3)
 
     def three_passes(**budget):
         loads.clear()
         inputs = InputMap(store.num_features, "raw")
         batches = stored_batches(store, inputs, nothing, propagate_once=False, draws_pairs=False, **budget)
         for _ in range(3):
-            seen = [batch.training_inputs(**how) for batch in batches]
+            seen = [batch.training_inputs(draws) for batch in batches]
         dense = [
             part.features if torch.is_tensor(part.features) else part.features.to_scipy().toarray() for part in seen
         ]
@@ -394,8 +395,8 @@ def test_several_patches_of_a_store_are_one_block(stored):
     assert (found.adjacency != expected.adjacency).nnz == 0
     np.testing.assert_array_equal(found.pairs.nodes, expected.pairs.nodes)
     torch.testing.assert_close(found.offsets, expected.offsets)
-    how = {"fresh": True, "seed": 4, "epoch": 1}
-    for one, other in zip(found.pairs.draw(0.5, 0.5, **how), expected.pairs.draw(0.5, 0.5, **how), strict=True):
+    draws = EpochDraws(4, 1, 0.5, 0.5)
+    for one, other in zip(found.pairs.draw(draws), expected.pairs.draw(draws), strict=True):
         assert_same_pairs(one, other)
     rows = [batch.features.dropped(0.0, seed=0, epoch=0) for batch in (found, expected)]
     one, other = (part if torch.is_tensor(part) else torch.from_numpy(part.to_scipy().toarray()) for part in rows)
@@ -409,8 +410,8 @@ def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
     held_out = split_edges(graph, validation_fraction=0.0, test_fraction=0.0).held_out
 
     def see(made, epoch):
-        how = {"mask": 0.4, "scored": 0.3, "feature_dropout": 0.0, "seed": 1, "epoch": epoch}
-        return [batch.training_inputs(**how).propagation.to_scipy().toarray() for batch in made]
+        draws = EpochDraws(1, epoch, 0.4, 0.3)
+        return [batch.training_inputs(draws).propagation.to_scipy().toarray() for batch in made]
 
     again = stored_batches(patches, inputs, held_out, draws_pairs=False, propagate_once=False)
     kept = stored_batches(patches, inputs, held_out, draws_pairs=False, propagate_once=False, keep_bytes=10**9)
@@ -419,6 +420,6 @@ def test_a_patch_that_is_read_twice_hides_the_same_edges(stored):
         np.testing.assert_array_equal(one, same)
         np.testing.assert_array_equal(one, kept_one)
         assert (one != other).any()
-        scored = batch.pairs.draw_edges(0.4, 0.3, seed=1, epoch=0).listed
+        scored = batch.pairs.draw_edges(EpochDraws(1, 0, 0.4, 0.3)).pair_list
         assert scored.num_pairs > 0
         assert not one[scored.rows, scored.columns].any()

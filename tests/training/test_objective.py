@@ -10,6 +10,7 @@ import torch
 from l2g2g.alignment.synchronise import Frame, apply_frame, assemble, synchronise
 from l2g2g.graphs.splits import split_links
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.masking import EpochDraws
 from l2g2g.models.preprocessing import FeatureStatistics
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
@@ -90,16 +91,16 @@ def largest_difference(first, second):
 
 def ends(pairs):
     """(rows, columns), every pair once."""
-    return pairs.listed.rows, pairs.listed.columns
+    return pairs.pair_list.rows, pairs.pair_list.columns
 
 
 def negatives_of(source, epoch=EPOCH, seed=0):
     return source.negatives.list_pairs(seed=seed, epoch=epoch)
 
 
-def seen_by(batch, **how):
+def seen_by(batch, draws):
     """Unordered pairs of nodes between which the encoder of a batch sees an edge."""
-    inputs = batch.training_inputs(feature_dropout=0.0, **how)
+    inputs = batch.training_inputs(draws)
     rows, columns = inputs.propagation.to_scipy().nonzero()
     return {(u, v) for u, v in as_set(batch.pairs.nodes[rows], batch.pairs.nodes[columns]) if u != v}
 
@@ -217,8 +218,8 @@ def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_
     settings = replace(GLOBAL, mask=mask)
     loss = accumulate_gradients(model, batches, frame, settings, EPOCH, global_pairs)
     with torch.no_grad():
-        how = {"mask": mask, "scored": mask, "feature_dropout": 0.0, "seed": 0, "epoch": EPOCH}
-        inputs = [batch.training_inputs(**how) for batch in batches]
+        draws = EpochDraws(0, EPOCH, mask, mask)
+        inputs = [batch.training_inputs(draws) for batch in batches]
         stacked = torch.cat([model.encode(part)[0] for part in inputs])
         aligned = apply_frame(stacked, torch.from_numpy(patch_set.offsets), frame)
         embedding = assemble(aligned, torch.from_numpy(patch_set.global_nodes), patch_set.num_nodes)
@@ -226,7 +227,7 @@ def test_the_global_loss_is_the_formula_on_the_assembled_embedding(split, patch_
     edges = sp.coo_array(split.train.adjacency)
     edges = (edges.row, edges.col)
     if mask:
-        edges = ends(global_pairs.pairs.source.draw_edges(mask, mask, seed=0, epoch=EPOCH))
+        edges = ends(global_pairs.pairs.source.draw_edges(draws))
     negatives = negatives_of(global_pairs.pairs.source)
     assert negatives.num_pairs == pytest.approx(split.train.num_edges, rel=0.1)
     expected = dense_loss(embedding, edges, ends(negatives), -0.3, weight=weight_of(negatives))
@@ -348,11 +349,11 @@ def test_no_encoder_sees_an_edge_that_is_to_be_predicted(split, patch_set, scope
     held_back = as_set(*np.nonzero(split.held_out.toarray()))
     everything = as_set(*sp.coo_array(split.train.adjacency).coords)
     for epoch in range(10):
-        seen, predicted = set(), set()
+        seen, predicted, draws = set(), set(), EpochDraws(5, epoch, mask, mask * score_fraction)
         for batch in batches:
-            seen |= seen_by(batch, mask=mask, scored=mask * score_fraction, seed=5, epoch=epoch)
+            seen |= seen_by(batch, draws)
         for source in [batch.pairs for batch in batches] if scope == "inside" else [pairs.pairs.source]:
-            rows, columns = ends(source.draw_edges(mask, mask * score_fraction, seed=5, epoch=epoch))
+            rows, columns = ends(source.draw_edges(draws))
             predicted |= as_set(source.nodes[rows], source.nodes[columns])
         assert not seen & predicted
         assert not (seen | predicted) & held_back
@@ -367,7 +368,7 @@ def test_a_hidden_edge_cannot_reach_the_loss_through_the_encoder(split, patch_se
     """Take the hidden edges out of the graph: the encoders give the same vectors."""
     model = make_model(split)
     settings = replace(GLOBAL, mask=0.5)
-    rows, columns = ends(global_pairs.pairs.source.draw_edges(0.5, 0.5, seed=0, epoch=EPOCH))
+    rows, columns = ends(global_pairs.pairs.source.draw_edges(EpochDraws(0, EPOCH, 0.5, 0.5)))
     removed = sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=split.train.adjacency.shape)
     removed = sp.csr_array(removed + removed.T)
     left = sp.csr_array(split.train.adjacency - removed)
@@ -417,7 +418,7 @@ def test_inside_a_masked_patch_the_mean_is_over_its_hidden_edges(split, patch_se
     frame = random_frame(3)
     loss = accumulate_gradients(model, batches, frame, settings, EPOCH)
     embedding = EncodedBatch(model, batch, frame, settings, EPOCH).vectors
-    hidden = batch.pairs.draw_edges(0.4, 0.4, seed=0, epoch=EPOCH).listed
+    hidden = batch.pairs.draw_edges(EpochDraws(0, EPOCH, 0.4, 0.4)).pair_list
     negatives = negatives_of(batch.pairs)
     expected = 0.0
     for low, high in zip(patch_set.offsets[:-1], patch_set.offsets[1:], strict=False):
@@ -452,8 +453,8 @@ def test_what_groups_hide_is_what_is_predicted(split, patch_set, global_pairs):
     for epoch in range(20):
         seen = set()
         for batch in batches:
-            seen |= seen_by(batch, mask=1.0, scored=1.0, seed=5, epoch=epoch, num_groups=3)
-        predicted = as_set(*ends(source.draw_edges(1.0, 1.0, seed=5, epoch=epoch, num_groups=3)))
+            seen |= seen_by(batch, EpochDraws(5, epoch, hidden=1.0, num_groups=3))
+        predicted = as_set(*ends(source.draw_edges(EpochDraws(5, epoch, hidden=1.0, num_groups=3))))
         assert not seen & predicted
         assert seen | predicted >= everything - cut
         assert predicted != previous

@@ -9,13 +9,13 @@ import torch
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import keep_all, split_links
 from l2g2g.models.autoencoder import Autoencoder
+from l2g2g.models.masking import EpochDraws
 from l2g2g.models.pairs import PairList
 from l2g2g.parallel.node_directory import NodeDirectory
 from l2g2g.patches.overlap import make_patches, whole_graph
 from l2g2g.patches.partition import partition
 from l2g2g.training.node_pairs import NodePairs
 from l2g2g.training.objective import ObjectiveSettings
-from l2g2g.training.objective import _how_to_draw as how_to_draw
 from l2g2g.training.pair_source import PairOptions, PatchEdges, make_pairs, one_way_reversed
 from l2g2g.training.rows import TrainingRows
 from l2g2g.training.shared_units import SharedUnits
@@ -43,7 +43,7 @@ def pairs_of(graph, held_out, options, patch_set=None, arcs=None):
 
 def ends(pairs):
     """(rows, columns), every pair once."""
-    return pairs.listed.rows, pairs.listed.columns
+    return pairs.pair_list.rows, pairs.pair_list.columns
 
 
 def weighted_triangle(weights):
@@ -87,7 +87,7 @@ def test_weights_of_drawn_edges_are_those_of_the_graph(planted):
     graph = Graph.from_arcs(sources, targets, weights, num_nodes=planted.num_nodes)
     patch_set = make_patches(graph, partition(graph.adjacency, 3), min_overlap=5, target_overlap=10)
     source = pairs_of(graph, keep_all(graph).held_out, PairOptions(weighted=True), patch_set)
-    drawn = source.draw_edges(0.4, 0.4, seed=0, epoch=3).listed
+    drawn = source.draw_edges(EpochDraws(0, 3, 0.4, 0.4)).pair_list
     rows, columns = ends(drawn)
     given = source.adjacency.toarray()[rows, columns]
     for patch in range(3):
@@ -123,7 +123,7 @@ def test_arcs_and_their_reverses_in_an_epoch(arrows, num_patches):
     settings = ObjectiveSettings(mask=0.4)
     num_reversed, totals = 0, []
     for epoch in range(20):
-        edges, negatives = (drawn.listed for drawn in source.draw(**how_to_draw(settings, epoch)))
+        edges, negatives = (drawn.pair_list for drawn in source.draw(settings.draws(epoch)))
         rows, columns = (nodes[part] for part in ends(edges))
         assert arcs[rows, columns].all()
         drawn = set(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -154,7 +154,7 @@ def test_the_whole_graph_as_pairs_of_arcs(arrows):
 
 def test_symmetric_decoders_get_no_reversed_arcs(arrows):
     source = pairs_of(arrows, keep_all(arrows).held_out, PairOptions(), arcs=arrows.arcs)
-    _, negatives = source.draw(**how_to_draw(ObjectiveSettings(mask=0.4), 0))
+    _, negatives = source.draw(EpochDraws(0, 0, 0.4, 0.4))
     rows, columns = ends(negatives)
     assert not (arrows.adjacency.toarray()[rows, columns] > 0).any()
 
@@ -173,7 +173,7 @@ def test_negatives_are_those_of_the_epoch_or_of_the_seed(planted):
     source = pairs_of(planted, keep_all(planted).held_out, PairOptions())
 
     def drawn(epoch, *, fresh, seed=0):
-        rows, columns = ends(source.draw(0.0, 1.0, fresh=fresh, seed=seed, epoch=epoch)[1])
+        rows, columns = ends(source.draw(EpochDraws(seed, epoch, fresh=fresh))[1])
         return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
     assert drawn(2, fresh=True) == drawn(2, fresh=True)
@@ -202,16 +202,16 @@ def test_ranks_draw_the_pairs_of_one_process_between_them(planted, kind, num_gro
         "negatives_per_edge": 0.7,
     }
     homes = np.random.default_rng(0).integers(3, size=planted.num_nodes)
-    draw = {"fresh": True, "seed": 1, "epoch": 4, "num_groups": num_groups}
+    draws = EpochDraws(1, 4, 0.5, 0.4, num_groups)
     whole_pairs = NodePairs(TrainingRows(train), split.held_out, **how)
-    expected = [drawn.listed for drawn in whole_pairs.draw(0.5, 0.4, **draw)]
+    expected = [drawn.pair_list for drawn in whole_pairs.draw(draws)]
 
     def draw_by(communicator):
         nodes = np.flatnonzero(homes == communicator.rank)
         rows = TrainingRows(train, nodes=nodes, block_arcs=500)
         directory = NodeDirectory(communicator, planted.num_nodes, nodes, np.zeros(len(nodes), np.int64))
         pairs = NodePairs(rows, split.held_out[nodes], **how, communicator=communicator, directory=directory)
-        return pairs.draw_owned(0.5, 0.4, **draw)
+        return pairs.draw_owned(draws)
 
     parts = run_ranks(3, draw_by)
     total = sum(part.total for part in parts)

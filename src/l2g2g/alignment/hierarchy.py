@@ -1,7 +1,7 @@
-"""First rotations of many patches: along a spanning forest, group by group up to the top, or by a detour.
+"""First rotations of many patches: along a spanning forest, by a hierarchy of groups, or lifted to more dimensions.
 
-With many patches and noise a product of maps along a long branch drifts. A group of neighbours is settled with all
-its cycles, then stands as one patch of a coarser patch graph whose maps average all pairs between two groups.
+With many patches and noise a product of maps along a long branch drifts. So a group of neighbours is solved with all
+its cycles, then is one patch of a coarser patch graph, whose maps average all pairs between two groups.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from l2g2g.alignment.polar import polar_factor
 from l2g2g.alignment.procrustes import PairMoments
 from l2g2g.alignment.rotations import refine_rotations, retract, spectral_rotations, transport
 
-_GROUP_HEIGHT = 3
-_TOP_ROWS = 1024
-_GROUP_STEPS = 10
-# The detour through more dimensions: so many more, how well it is solved, and how far its start is moved.
+_GROUP_HEIGHT = 3  # levels of a tree in one group
+_GROUP_STEPS = 10  # of the refinement inside groups
+_SPECTRAL_ROWS = 1024  # most rows of the dense eigenproblem at the top of the hierarchy
+# Lifting: additional dimensions, when its refinement ends, and how far its start is moved at random.
 _LIFT_DIMENSIONS, _LIFT_TOLERANCE, _LIFT_STEPS = 3, 3e-3, 50
-_LIFT_NUDGE, _LIFT_SEED = 0.1, 0
+_LIFT_NOISE, _LIFT_SEED = 0.1, 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class PatchForest:
 
     @property
     def num_components(self) -> int:
-        """Number of parts between which no pair is given."""
+        """Number of components, between which there is no pair."""
         return self.roots.shape[0]
 
 
@@ -75,7 +75,7 @@ def grow_forest(edges: Tensor, weights: Tensor, patch_sizes: Tensor) -> PatchFor
 
 
 def _parents_in_tree(tree: coo_matrix, roots: np.ndarray, num_patches: int) -> np.ndarray:
-    """Walk all trees at once from one extra node that is joined to every root."""
+    """(num_patches,) parent of each patch, by one search from an extra node that is joined to every root."""
     extra = np.full(len(roots), num_patches)
     rows, columns = np.concatenate([tree.row, extra]), np.concatenate([tree.col, roots])
     size = num_patches + 1
@@ -85,14 +85,14 @@ def _parents_in_tree(tree: coo_matrix, roots: np.ndarray, num_patches: int) -> n
 
 
 def _pairs_to_parents(pairs: np.ndarray, parents: np.ndarray, num_patches: int) -> np.ndarray:
-    """Find for every patch the pair that joins it to its parent, -1 where there is none."""
+    """(num_patches,) pair that joins each patch to its parent, -1 for a root."""
     patches = np.arange(num_patches)
     keys = pairs[:, 0] * num_patches + pairs[:, 1]
     order = np.argsort(keys, kind="stable")
     wanted = np.minimum(patches, parents) * num_patches + np.maximum(patches, parents)
     found = np.full(num_patches, -1, dtype=np.int64)
-    inner = parents != patches
-    found[inner] = order[np.searchsorted(keys[order], wanted[inner])]
+    is_child = parents != patches
+    found[is_child] = order[np.searchsorted(keys[order], wanted[is_child])]
     return found
 
 
@@ -112,12 +112,12 @@ def chain_rotations(forest: PatchForest, edges: Tensor, relative: Tensor) -> Ten
     """
     num_patches, dim = len(forest.parents), relative.shape[-1]
     rotations = torch.eye(dim, dtype=relative.dtype, device=relative.device).repeat(num_patches, 1, 1)
-    inner = (forest.parent_pairs >= 0).nonzero()[:, 0]
-    steps = relative[forest.parent_pairs[inner]]
-    downwards = edges[forest.parent_pairs[inner], 0] == inner
-    rotations[inner] = torch.where(downwards[:, None, None], steps, steps.mT)
+    children = (forest.parent_pairs >= 0).nonzero()[:, 0]
+    steps = relative[forest.parent_pairs[children]]
+    is_first = edges[forest.parent_pairs[children], 0] == children
+    rotations[children] = torch.where(is_first[:, None, None], steps, steps.mT)
     parents = forest.parents.clone()
-    active = inner[forest.parent_pairs[parents[inner]] >= 0]
+    active = children[forest.parent_pairs[parents[children]] >= 0]
     while len(active):
         rotations[active] = rotations[active] @ rotations[parents[active]]
         parents[active] = parents[parents[active]]
@@ -126,7 +126,7 @@ def chain_rotations(forest: PatchForest, edges: Tensor, relative: Tensor) -> Ten
 
 
 def chain_groups(forest: PatchForest, edges: Tensor, relative: Tensor, weights: Tensor) -> Tensor:
-    """Return rotations (num_patches, dim, dim) from a tree of groups; exact where the pairwise maps are.
+    """Return rotations (num_patches, dim, dim) from a hierarchy of groups; exact where the pairwise maps are.
 
     Args:
         forest: spanning forest of the patch graph.
@@ -135,14 +135,14 @@ def chain_groups(forest: PatchForest, edges: Tensor, relative: Tensor, weights: 
         weights: (num_pairs,) positive.
     """
     num_patches, dim = len(forest.parents), relative.shape[-1]
-    if forest.num_components == 1 and num_patches > 1 and num_patches * dim <= _TOP_ROWS:
+    if forest.num_components == 1 and num_patches > 1 and num_patches * dim <= _SPECTRAL_ROWS:
         return spectral_rotations(edges, relative, weights, num_patches)
     groups = cut_into_groups(forest)
     num_groups = int(groups.max()) + 1
     if num_groups in (num_patches, forest.num_components):
         return chain_rotations(forest, edges, relative)
     inside = groups[edges[:, 0]] == groups[edges[:, 1]]
-    rotations = _settle_inside(groups, edges[inside], relative[inside], weights[inside])
+    rotations = _solve_inside(groups, edges[inside], relative[inside], weights[inside])
     coarse_edges, coarse_maps, coarse_weights = _join_groups(
         groups, rotations, edges[~inside], relative[~inside], weights[~inside]
     )
@@ -173,10 +173,9 @@ def _depths(forest: PatchForest) -> Tensor:
         parents = parents[parents]
 
 
-def _settle_inside(groups: Tensor, edges: Tensor, relative: Tensor, weights: Tensor) -> Tensor:
-    """Least squares inside all groups at once: without the pairs between them they are separate components."""
-    sizes = torch.ones_like(groups)
-    forest = grow_forest(edges, weights, sizes)
+def _solve_inside(groups: Tensor, edges: Tensor, relative: Tensor, weights: Tensor) -> Tensor:
+    """Least squares inside all groups at once. edges: without pairs between groups, so that groups are components."""
+    forest = grow_forest(edges, weights, torch.ones_like(groups))
     start = chain_rotations(forest, edges, relative)
     laplacian = PatchLaplacian(edges, weights, forest.roots, len(groups))
     return refine_rotations(start, edges, relative, laplacian, tolerance=1e-3, max_steps=_GROUP_STEPS).rotations
@@ -196,14 +195,14 @@ def _join_groups(
     dim = relative.shape[-1]
     total = torch.zeros(len(keys), dim, dim, dtype=votes.dtype, device=votes.device).index_add(0, pair, votes)
     coarse_edges = torch.stack([keys // num_groups, keys % num_groups], dim=1)
-    # The trace norm counts pairs that contradict each other for little.
+    # By the trace norm, pairs that contradict each other add up to little.
     maps = polar_factor(total)
     strength = (maps * total).sum((1, 2)) / dim
     return coarse_edges, maps, strength.clamp(min=1e-9 * float(weights.max()))
 
 
 def correlations(moments: PairMoments) -> Tensor:
-    """Z_iᵀ Z_j over the spreads (num_pairs, dim, dim): the rotation R_ij, scaled by how sure each direction is."""
+    """Return (num_pairs, dim, dim) Z_iᵀ Z_j over the spreads: R_ij with each direction weighted by its certainty."""
     spreads = (moments.first_spreads * moments.second_spreads).sqrt().clamp(min=1e-300)
     return moments.covariances * (moments.covariances.shape[-1] / spreads)[:, None, None]
 
@@ -211,31 +210,31 @@ def correlations(moments: PairMoments) -> Tensor:
 def lift_rotations(
     rotations: Tensor, edges: Tensor, votes: Tensor, laplacian: PatchLaplacian, forest: PatchForest
 ) -> Tensor:
-    """Improve a start by a detour through dim + 3 dimensions.
+    """Improve rotations by solving in dim + 3 dimensions, where fewer wrong optima are stable, and projecting back.
 
     Args:
-        rotations: (num_patches, dim, dim) the start; a small keyed nudge takes it off the flat subspace.
+        rotations: (num_patches, dim, dim) the start, to which small noise of a fixed seed is added.
         edges: (num_pairs, 2) pairs i < j.
-        votes: (num_pairs, dim, dim) what each pair asks for, see `correlations`.
+        votes: (num_pairs, dim, dim) weighted map of each pair, see `correlations`.
         laplacian: of the same pairs and weights.
-        forest: for the components, each of which is flattened on its own.
+        forest: for the components, each of which is projected on its own.
 
     Returns:
         (num_patches, dim, dim) orthogonal matrices.
     """
     dim = votes.shape[-1]
     size = dim + _LIFT_DIMENSIONS
-    # Votes padded by zeros ask nothing of the spare dimensions, so that the same refinement serves.
+    # Zeros leave the additional dimensions free, so that the same refinement serves.
     padded = votes.new_zeros(len(votes), size, size)
     padded[:, :dim, :dim] = votes
     start = torch.eye(size, dtype=votes.dtype, device=votes.device).repeat(len(rotations), 1, 1)
     start[:, :dim, :dim] = rotations
     generator = torch.Generator().manual_seed(_LIFT_SEED)
-    nudge = _LIFT_NUDGE * torch.randn(start.shape, generator=generator, dtype=votes.dtype).to(votes.device)
-    start = retract(start, nudge - nudge.mT)
+    noise = _LIFT_NOISE * torch.randn(start.shape, generator=generator, dtype=votes.dtype).to(votes.device)
+    start = retract(start, noise - noise.mT)
     lifted = refine_rotations(start, edges, padded, laplacian, tolerance=_LIFT_TOLERANCE, max_steps=_LIFT_STEPS)
     rows = lifted.rotations[:, :dim]
-    # Flat again: the dim directions that hold most of each component, then the nearest orthogonal matrices.
-    held = votes.new_zeros(forest.num_components, size, size).index_add(0, forest.components, rows.mT @ rows)
-    directions = torch.linalg.eigh(held)[1][:, :, -dim:]
+    # Back to dim dimensions: the leading directions of each component, then the nearest orthogonal matrices.
+    moments = votes.new_zeros(forest.num_components, size, size).index_add(0, forest.components, rows.mT @ rows)
+    directions = torch.linalg.eigh(moments)[1][:, :, -dim:]
     return polar_factor(rows @ directions[forest.components])

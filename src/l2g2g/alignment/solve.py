@@ -34,8 +34,8 @@ _SPECTRAL_ROWS_WARM, _SPECTRAL_ROWS_COLD = 256, 1024
 _CLOSE = 0.13
 # Below this (a tenth of a degree) the tree leaves the refinement next to nothing to do.
 _NEARLY_EXACT = 1e-6
-# Above this (16 degrees) a first solution may be stuck in a wrong optimum, and a detour is worth its time.
-_TANGLED = 0.04
+# Above this (16 degrees) a first solution may be a wrong optimum, and lifting it is worth its time.
+_DOUBTFUL = 0.04
 # Starts that differ by less disagree equally.
 _SAME_DISAGREEMENT = 1e-6
 _GOLDEN_RATIO = 0.6180339887498949
@@ -83,6 +83,23 @@ class Problem:
     moments: PairMoments | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class PatchPairs:
+    """The pairs of patches that are solved for.
+
+    Attributes:
+        moments: what their shared nodes say.
+        laplacian: of the pairs and their weights.
+        forest: their spanning forest.
+        patch_sizes: (num_patches,) for the gauge.
+    """
+
+    moments: PairMoments
+    laplacian: PatchLaplacian
+    forest: PatchForest
+    patch_sizes: Tensor
+
+
 def solve_frame(problem: Problem) -> Frame:
     """Solve for scales, then rotations, then translations; in float64 and in the documented gauge."""
     settings, overlaps = problem.settings, problem.overlaps
@@ -96,14 +113,14 @@ def solve_frame(problem: Problem) -> Frame:
     forest = grow_forest(overlaps.edges, _trust(weights, maps), problem.patch_sizes)
     solver = "iterative" if settings.route == "newton-schulz" else settings.solver
     laplacian = PatchLaplacian(overlaps.edges, weights, forest.roots, overlaps.num_patches, solver)
+    pairs = PatchPairs(moments, laplacian, forest, problem.patch_sizes)
     rotations, translations, scales = frame.rotations, frame.translations, frame.scales
     if settings.scale:
-        scales = solve_scales(moments, laplacian, forest, problem.patch_sizes)
+        scales = solve_scales(pairs)
     if maps is not None:
-        rotations = solve_rotations(problem, maps, moments, laplacian, forest)
-        rotations = pin_rotations(rotations, forest, problem.patch_sizes, problem.previous, settings.route)
+        rotations = pin_rotations(solve_rotations(problem, maps, pairs), pairs, problem.previous, settings.route)
     if settings.translate:
-        translations = solve_translations(moments, rotations, scales, laplacian, forest, problem.patch_sizes)
+        translations = solve_translations(pairs, rotations, scales)
     return Frame(rotations, translations, scales)
 
 
@@ -141,14 +158,12 @@ def _trust(weights: Tensor, maps: PairwiseMaps | None) -> Tensor:
     return weights.index_add(0, maps.deficient, weights.max().expand(len(maps.deficient)), alpha=-1)
 
 
-def solve_rotations(
-    problem: Problem, maps: PairwiseMaps, moments: PairMoments, laplacian: PatchLaplacian, forest: PatchForest
-) -> Tensor:
+def solve_rotations(problem: Problem, maps: PairwiseMaps, pairs: PatchPairs) -> Tensor:
     """Return S (num_patches, dim, dim) that minimise Σ w ‖S_i − R_ij S_j‖², in an arbitrary gauge."""
-    edges, settings = problem.overlaps.edges, problem.settings
+    edges, settings, laplacian = problem.overlaps.edges, problem.settings, pairs.laplacian
     constant = PairwiseMaps(maps.relative.detach(), maps.deficient)
     with torch.no_grad():
-        start = _start(problem, constant, moments, laplacian, forest)
+        start = _find_start(problem, constant, pairs)
         rotations = refine_rotations(
             start, edges, constant.relative, laplacian, tolerance=settings.tolerance, max_steps=settings.max_steps
         ).rotations
@@ -158,15 +173,14 @@ def solve_rotations(
     return rotations
 
 
-def _start(
-    problem: Problem, maps: PairwiseMaps, moments: PairMoments, laplacian: PatchLaplacian, forest: PatchForest
-) -> Tensor:
+def _find_start(problem: Problem, maps: PairwiseMaps, pairs: PatchPairs) -> Tensor:
     """Return the best of the spanning tree, the previous frame and the relaxation that the size allows.
 
-    Where even the best disagrees a lot and no previous frame is to be followed, a detour through more dimensions
-    looks for a better one.
+    Where even the best disagrees a lot and there is no previous frame to follow, `lift_rotations` looks for a better
+    one.
     """
     edges, previous, settings = problem.overlaps.edges, problem.previous, problem.settings
+    laplacian, forest = pairs.laplacian, pairs.forest
     num_patches, dim = len(forest.parents), maps.relative.shape[-1]
     if previous is not None and disagreement(previous.rotations, edges, maps.relative, laplacian.weights) < _CLOSE:
         return previous.rotations
@@ -191,9 +205,9 @@ def _start(
     best = next(
         each for each, value in zip(candidates, values, strict=True) if value <= min(values) + _SAME_DISAGREEMENT
     )
-    if min(values) < _TANGLED or previous is not None or settings.route != "svd":
+    if min(values) < _DOUBTFUL or previous is not None or settings.route != "svd":
         return best
-    votes = correlations(moments)
+    votes = correlations(pairs.moments)
     lifted = lift_rotations(best, edges, votes, laplacian, forest)
     return min(best, lifted, key=lambda start: disagreement(start, edges, votes, laplacian.weights))
 
@@ -208,47 +222,42 @@ def _without_ties(weights: Tensor) -> Tensor:
     return weights * (1 + 1e-3 * (numbers * _GOLDEN_RATIO % 1))
 
 
-def pin_rotations(
-    rotations: Tensor, forest: PatchForest, patch_sizes: Tensor, previous: Frame | None, route: Route
-) -> Tensor:
+def pin_rotations(rotations: Tensor, pairs: PatchPairs, previous: Frame | None, route: Route) -> Tensor:
     """Fix the common rotation of each component: towards the previous frame, or the axes of its largest patch."""
+    forest = pairs.forest
     if previous is None:
         common = rotations[forest.roots].mT
     else:
-        shares = patch_sizes.double()[:, None, None] * (rotations.mT @ previous.rotations)
+        shares = pairs.patch_sizes.double()[:, None, None] * (rotations.mT @ previous.rotations)
         common = torch.zeros(forest.num_components, *rotations.shape[1:], dtype=rotations.dtype, device=shares.device)
         common = polar_factor(common.index_add(0, forest.components, shares), route)
     return rotations @ common[forest.components]
 
 
-def solve_scales(moments: PairMoments, laplacian: PatchLaplacian, forest: PatchForest, patch_sizes: Tensor) -> Tensor:
+def solve_scales(pairs: PatchPairs) -> Tensor:
     """Return factors (num_patches,): log s_i − log s_j ≈ log of the ratio of spreads of their shared nodes."""
+    moments = pairs.moments
     known = (moments.first_spreads > 0) & (moments.second_spreads > 0)
     ratios = torch.where(known, moments.second_spreads, 1.0) / torch.where(known, moments.first_spreads, 1.0)
-    logs = laplacian.integrate(0.5 * ratios.log()[:, None])
-    return (logs - component_means(logs, forest, patch_sizes))[:, 0].exp()
+    logs = pairs.laplacian.integrate(0.5 * ratios.log()[:, None])
+    return (logs - component_means(logs, pairs))[:, 0].exp()
 
 
-def solve_translations(
-    moments: PairMoments,
-    rotations: Tensor,
-    scales: Tensor,
-    laplacian: PatchLaplacian,
-    forest: PatchForest,
-    patch_sizes: Tensor,
-) -> Tensor:
+def solve_translations(pairs: PatchPairs, rotations: Tensor, scales: Tensor) -> Tensor:
     """Return shifts (num_patches, dim) on the rotated coordinates, with mean zero weighted by patch size."""
+    moments, laplacian = pairs.moments, pairs.laplacian
     first, second = laplacian.first, laplacian.second
     linear = scales[:, None, None] * rotations
     first_means = (moments.first_means[:, None] @ linear[first])[:, 0]
     second_means = (moments.second_means[:, None] @ linear[second])[:, 0]
     shifts = laplacian.integrate(second_means - first_means)
-    return shifts - component_means(shifts, forest, patch_sizes)
+    return shifts - component_means(shifts, pairs)
 
 
-def component_means(values: Tensor, forest: PatchForest, patch_sizes: Tensor) -> Tensor:
+def component_means(values: Tensor, pairs: PatchPairs) -> Tensor:
     """Mean (num_patches, m) of values over the component of each patch, weighted by patch size."""
-    sizes = patch_sizes.to(values.dtype).clamp(min=1)[:, None]
+    forest = pairs.forest
+    sizes = pairs.patch_sizes.to(values.dtype).clamp(min=1)[:, None]
     zeros = torch.zeros(forest.num_components, values.shape[1], dtype=values.dtype, device=values.device)
     totals = zeros.index_add(0, forest.components, sizes * values)
     counts = zeros[:, :1].index_add(0, forest.components, sizes)

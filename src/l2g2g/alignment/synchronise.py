@@ -13,6 +13,7 @@ from l2g2g.alignment.laplacian import PatchLaplacian, Solver
 from l2g2g.alignment.polar import Route, polar_factor
 from l2g2g.alignment.procrustes import AlignmentWarning, PairMoments, measure_pairs, procrustes_maps
 from l2g2g.alignment.solve import (
+    PatchPairs,
     Problem,
     Settings,
     Start,
@@ -96,13 +97,14 @@ class _Grove:
         ones = torch.ones(len(used), dtype=torch.float64, device=used.device)
         solver: Solver = "sparse" if used.device.type == "cpu" else "iterative"
         laplacian = PatchLaplacian(self.edges[used], ones, forest.roots, len(self.sizes), solver)
+        pairs = PatchPairs(in_tree, laplacian, forest, self.sizes)
         rotations, translations, scales = vars(self.identity).values()
         if settings.scale:
-            scales = solve_scales(in_tree, laplacian, forest, self.sizes)
+            scales = solve_scales(pairs)
         if self.relative is not None:
             rotations = chain_rotations(forest, self.edges, self.relative)
         if settings.translate:
-            translations = solve_translations(in_tree, rotations, scales, laplacian, forest, self.sizes)
+            translations = solve_translations(pairs, rotations, scales)
         return Frame(rotations, translations, scales)
 
 

@@ -69,8 +69,15 @@ def cluster(
     if output is not None:
         check_table(output)
     record = _open(embedding, training, graph, data_dir)
-    how: dict[str, Any] = {"method": method, "num_clusters": k, "min_size": min_size, "seed": seed}
-    found = find_clusters(record.vectors, record.node_ids, edges=record.edges, **how)
+    found = find_clusters(
+        record.vectors,
+        record.node_ids,
+        edges=record.edges,
+        method=method,
+        num_clusters=k,
+        min_size=min_size,
+        seed=seed,
+    )
     names = name_clusters(found, record.label_texts(), record.degrees)
     facts = {
         "num_nodes": len(found.numbers),
@@ -220,8 +227,8 @@ def _describe_clusters(found: Clusters, names: list[str]) -> list[str]:
         parts.append(f"{outside:,} nodes in none")
     more = [f"  and {found.num_clusters - _SHOWN} more"] if found.num_clusters > _SHOWN else []
     sizes = zip(found.sizes[:_SHOWN].tolist(), names, strict=False)
-    listed = [f"  {number:>3}  {size:>9,} nodes  {name}" for number, (size, name) in enumerate(sizes)]
-    return ["; ".join(parts), *listed, *more]
+    lines = [f"  {number:>3}  {size:>9,} nodes  {name}" for number, (size, name) in enumerate(sizes)]
+    return ["; ".join(parts), *lines, *more]
 
 
 def _describe_classes(found: Classified) -> str:

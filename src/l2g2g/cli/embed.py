@@ -96,9 +96,19 @@ def embed(
             return
         unused = {name.replace("_", "-"): value for name, value in run.given().items() if name != "data_dir"}
         given |= unused if validation else {**unused, "no-validation": True}
-        where = (model, graph, features, run.data_dir, output)
-        how: dict[str, Any] = {"new_graph": new_graph, "tables": tables}
-        note_run(embed_with_model(*where, **how, given=given, as_json=as_json, quiet=quiet))
+        row = embed_with_model(
+            model,
+            graph,
+            features,
+            run.data_dir,
+            output,
+            new_graph=new_graph,
+            tables=tables,
+            given=given,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        note_run(row)
         return
     clock, before, movement = Stopwatch(), None, None
     if warm_start is None:
@@ -115,14 +125,16 @@ def embed(
             say_plan(loaded, config, silent)
         length, curves = config.num_epochs(loaded.num_edges), run.tensorboard if first else None
         with watch_training(length, config.method, silent=silent, tensorboard=curves) as on_epoch:
-            fraction = 0.05 if validation else 0.0
-            how = {"validation_fraction": fraction, "on_epoch": on_epoch, "directory": directory}
+            how: dict[str, Any] = {
+                "validation_fraction": 0.05 if validation else 0.0,
+                "on_epoch": on_epoch,
+                "directory": directory,
+                "communicator": communicator,
+            }
             if before is None:
-                how |= {"keep": run.run_dir is not None, "gather": not in_parts}
-                done = embed_graph(loaded, config, communicator=communicator, **how)
+                done = embed_graph(loaded, config, **how, keep=run.run_dir is not None, gather=not in_parts)
             else:
-                how["small_steps"] = "lr" not in given
-                done, movement = continue_finished(before, loaded, config, communicator, **how)
+                done, movement = continue_finished(before, loaded, config, **how, small_steps="lr" not in given)
         node_ids = node_ids_of(loaded)
         if in_parts:
             with clock.measure("write"):
@@ -142,10 +154,7 @@ def embed(
     if as_json:
         typer.echo(json.dumps(row))
     elif not quiet:
-        size = f"{loaded.num_nodes:,} vectors, {config.dim}-dimensional, {config.method}"
-        took = f"{done.trained.history.num_epochs} epochs, {row['seconds']['total']:.1f} s"
-        lines = [f"{output}: {size}, {took}", done.tell_validation()]
-        lines += [] if movement is None else [movement.summary()]
+        lines = [_describe_size(row), done.tell_validation(), *([] if movement is None else [movement.summary()])]
         typer.echo("\n".join([*lines, f"next: {_next_command(output, run.run_dir, first_id)}"]))
 
 
@@ -164,6 +173,11 @@ def _describe(graph: GraphStore, done: Run, clock: Stopwatch, output: str) -> di
         **done.describe_validation(),
         "output": output,
     }
+
+
+def _describe_size(row: dict[str, Any]) -> str:
+    size = f"{row['num_nodes']:,} vectors, {row['dim']}-dimensional, {row['method']}"
+    return f"{row['output']}: {size}, {row['epochs']} epochs, {row['seconds']['total']:.1f} s"
 
 
 def _next_command(output: str, run_dir: Path | None, first_id: object) -> str:

@@ -30,7 +30,9 @@ from l2g2g.lazy import without_collection
 from l2g2g.options import check_choice
 
 if TYPE_CHECKING:
+    from l2g2g.cli.run_flags import RunFlags
     from l2g2g.config import Config
+    from l2g2g.graphs.graph_store import GraphStore
 
 
 @takes_tables
@@ -111,8 +113,7 @@ def evaluate(
     check_tracking(run.tensorboard)
     with without_collection():
         from l2g2g.evaluation.links import BASELINES
-        from l2g2g.runs.evaluate import evaluate_baseline, evaluate_graph, training_name
-        from l2g2g.runs.finished import keep_run
+        from l2g2g.runs.evaluate import evaluate_baseline, training_name
         from l2g2g.runs.resources import Stopwatch
 
     given = {"preset": preset or "default", "communicator": communicator, **options}
@@ -125,24 +126,38 @@ def evaluate(
     with run.open(*where, trainings=trainings, silent=silent) as (directory, loaded):
         pinned = read_pinned(split, loaded, configs[0][1])
         choices: dict[str, Any] = {"protocol": protocol, "measures": measures, "pinned": pinned}
+        more = {"scorer": scorer, "directory": directory, "communicator": communicator}
         for name, config in configs:
-            if name in BASELINES:
-                if communicator.is_first:  # nothing is trained, so there is nothing to share or to keep
-                    rows.append(_report_row(evaluate_baseline(loaded, name, config, **choices), as_json))
-                continue
+            if name not in BASELINES:
+                row = _train_and_score(loaded, config, run, context.obj, silent, **choices, **more)
+            elif communicator.is_first:  # nothing is trained, so there is nothing to share or to keep
+                row = evaluate_baseline(loaded, name, config, **choices)
             if communicator.is_first:
-                say_plan(loaded, config, silent)
-            length, label = config.num_epochs(loaded.num_edges), f"{config.method} seed {config.seed}"
-            curves = run.tensorboard / training_name(config) if run.tensorboard and communicator.is_first else None
-            with watch_training(length, label, silent=silent, tensorboard=curves) as on_epoch:
-                how: dict[str, Any] = {"directory": directory, "communicator": communicator, "scorer": scorer}
-                row, done = evaluate_graph(loaded, config, **choices, **how, on_epoch=on_epoch, gather=False)
-            if not communicator.is_first:
-                continue
-            keep_run(directory, training_name(config), loaded, done, row, arguments=context.obj)
-            rows.append(_report_row(row, as_json))
+                note_run(row)
+                rows.append(row)
+                if as_json:
+                    typer.echo(json.dumps(row))
     if not as_json and rows:
         _print_tables(rows, directed="directed" in options, measures=measures)
+
+
+def _train_and_score(
+    graph: GraphStore, config: Config, run: RunFlags, arguments: list[str], silent: bool, **choices: Any
+) -> dict[str, Any]:
+    """Evaluate one method and seed, and keep the run. Returns the JSON line. choices: of `evaluate_graph`."""
+    from l2g2g.runs.evaluate import evaluate_graph, training_name
+    from l2g2g.runs.finished import keep_run
+
+    name, is_first = training_name(config), choices["communicator"].is_first
+    if is_first:
+        say_plan(graph, config, silent)
+    num_epochs, label = config.num_epochs(graph.num_edges), f"{config.method} seed {config.seed}"
+    curves = run.tensorboard / name if run.tensorboard and is_first else None
+    with watch_training(num_epochs, label, silent=silent, tensorboard=curves) as on_epoch:
+        row, done = evaluate_graph(graph, config, **choices, on_epoch=on_epoch, gather=False)
+    if is_first:
+        keep_run(choices["directory"], name, graph, done, row, arguments=arguments)
+    return row
 
 
 def _print_tables(rows: list[dict[str, Any]], *, directed: bool, measures: str) -> None:
@@ -178,14 +193,6 @@ def _make_configs(methods: list[str], seeds: list[int], **options: Any) -> list[
         for seed in seeds
         for name in methods
     ]
-
-
-def _report_row(row: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """The JSON line of an evaluation, noted for a profile and printed where JSON is wanted."""
-    note_run(row)
-    if as_json:
-        typer.echo(json.dumps(row))
-    return row
 
 
 def _seeds(seeds: int | None, seed: int | None) -> list[int]:

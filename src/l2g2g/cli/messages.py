@@ -50,12 +50,13 @@ def show_steps(silent: bool) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True, disable=silent or not screen.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
-        told: list[str] = []
+        last_step = ""
 
         def show(step: str, done: int, total: int) -> None:
-            if bar.disable and not silent and told[-1:] != [step]:
+            nonlocal last_step
+            if bar.disable and not silent and step != last_step:
                 say(f"preparing: {step} …")
-            told[:] = [step]
+            last_step = step
             bar.update(task, description=step, completed=done, total=total or None, visible=True)
 
         yield show

@@ -140,13 +140,13 @@ def read_finished(folder: Path, given: dict[str, Any]) -> tuple[Artefact, Config
 
 
 def continue_finished(
-    before: Artefact, loaded: GraphStore, config: Config, communicator: Any, **how: Any
+    before: Artefact, loaded: GraphStore, config: Config, **options: Any
 ) -> tuple[Run, Movement | None]:
-    """Continue a finished run on a graph that has grown. how: more for `continue_training`."""
+    """Continue a finished run on a graph that has grown. options: others of `continue_training`."""
     from l2g2g.runs.record import read_ids, read_training_history, read_vectors
     from l2g2g.runs.saved_model import read_fitted
     from l2g2g.runs.warm_start import continue_training
 
     finished = (read_fitted(before), read_vectors(before), read_ids(before))
-    how["best_epoch"] = read_training_history(before).best_epoch
-    return continue_training(*finished, loaded, config, communicator=communicator, **how)
+    best_epoch = read_training_history(before).best_epoch
+    return continue_training(*finished, loaded, config, best_epoch=best_epoch, **options)

@@ -154,14 +154,13 @@ def predict(
         published = _with_edges(published, graph, features, data_dir, tables)
     elif tables.given():
         raise InputError("options about columns, ids and missing values say how --graph is read; give it too")
-    how: dict[str, Any] = {"scorer": scorer, "missing_share": missing_share}
     if pairs is not None:
-        found = score_pairs(published, *published.read_pairs(pairs), **how)
+        found = score_pairs(published, *published.read_pairs(pairs), scorer=scorer, missing_share=missing_share)
         more = found.describe()
         del more["expected_precision"]
     else:
         assert top is not None
-        found = find_links(published, top, **how)
+        found = find_links(published, top, scorer=scorer, missing_share=missing_share)
         more = {"recall": found.links.recall, **found.describe()}
     if not (quiet or as_json):
         _say_links(found, is_list=top is not None)

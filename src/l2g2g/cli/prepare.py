@@ -144,14 +144,18 @@ def _find_or_write(
         except InputError as error:
             print(f"l2g2g: {error}: written again", file=sys.stderr)
         else:
-            described = {name: reading[name] for name in ("directed", "tables")}
-            if found.source == describe_source(source, features, reading["seed"], **described):
+            wanted = describe_source(
+                source, features, reading["seed"], directed=reading["directed"], tables=reading["tables"]
+            )
+            if found.source == wanted:
                 return found, False
             raise InputError(f"{directory}: holds the store of another graph ({found.name}); give another --store")
     available = _memory_left(budget)
     with show_steps(silent) as progress:
-        how: dict[str, Any] = {"memory_bytes": available, "measure": clock.measure, "progress": progress}
-        return write_store(source, directory, features, **how, **reading), True
+        written = write_store(
+            source, directory, features, memory_bytes=available, measure=clock.measure, progress=progress, **reading
+        )
+    return written, True
 
 
 def _find_or_cut(

@@ -171,10 +171,18 @@ class RunFlags:
             if directory is not None and names:
                 directory.expect(names)
             with clock.measure("read"):
-                how: dict[str, Any] = {"data_dir": self.data_dir, "tables": tables, "communicator": communicator}
                 with show_steps(silent) as progress:
-                    how |= {"directory": directory, "progress": progress, "measure": clock.measure}
-                    opened = open_source(graph, features, config, **how)
+                    opened = open_source(
+                        graph,
+                        features,
+                        config,
+                        data_dir=self.data_dir,
+                        tables=tables,
+                        communicator=communicator,
+                        directory=directory,
+                        progress=progress,
+                        measure=clock.measure,
+                    )
                     loaded = stack.enter_context(opened)
                 describe_graph(loaded, silent)
             yield directory, loaded

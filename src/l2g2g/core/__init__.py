@@ -31,7 +31,7 @@ except ImportError:
 
 Backend = Literal["auto", "native", "torch"]
 _backend: Backend = "auto"
-_PARTS = {100_000: 1, 1_000_000: 2}  # upper limit of the work: number of parts of a sum
+_PARTS_BELOW = {100_000: 1, 1_000_000: 2}  # number of parts of a sum with less work than this
 _MOST_PARTS = 8
 
 
@@ -82,11 +82,11 @@ def one_torch_thread(when: bool = True) -> Iterator[None]:
 
 
 def num_parts(work: int) -> int:
-    """Parts in which a sum over rows is made, each in a table of its own. work: additions of rows.
+    """Number of parts in which rows are summed, each in a table of its own. work: number of rows that are added.
 
     It does not depend on the number of threads, so that the sums do not either.
     """
-    return next((parts for limit, parts in _PARTS.items() if work < limit), _MOST_PARTS)
+    return next((parts for limit, parts in _PARTS_BELOW.items() if work < limit), _MOST_PARTS)
 
 
 def instruction_set() -> str:
@@ -112,7 +112,7 @@ def hash_pairs(one: np.ndarray, other: np.ndarray, key: int) -> np.ndarray:
     return words
 
 
-hash_numbers = reference.hash_numbers
+hash_numbers = reference.hash_numbers  # the kernels hash numbers themselves; this is for a few of them
 
 
 def score_inner_products(embedding: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -128,7 +128,7 @@ def blank_table(*shape: int) -> np.ndarray:
 
 
 def zero_table(*shape: int) -> np.ndarray:
-    """The same, filled with zeros."""
+    """A `blank_table` filled with zeros."""
     table = blank_table(*shape)
     table.fill(0.0)
     return table

@@ -327,13 +327,19 @@ class GraphEmbedding(LinkMethods, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return self.node_ids_
 
     def _read_grown(self, graph: Any, known_ids: np.ndarray | None = None) -> Graph | NewNodes:
-        """known_ids: nodes that need no features."""
+        """Read a graph that contains the known nodes, or new nodes alone. known_ids: nodes that need no features."""
         from l2g2g.estimators.graph_input import read_grown
         from l2g2g.runs.record import read_columns_of
 
         check_is_fitted(self, "embedding_")
-        how: dict[str, Any] = {"known_ids": known_ids, "columns": read_columns_of(self._artefact)}
-        return read_grown(self, graph, len(self.embedding_), directed=self.config_.directed, **how)
+        return read_grown(
+            self,
+            graph,
+            len(self.embedding_),
+            directed=self.config_.directed,
+            known_ids=known_ids,
+            columns=read_columns_of(self._artefact),
+        )
 
 
 @contextmanager

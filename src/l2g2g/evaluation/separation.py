@@ -1,4 +1,4 @@
-"""Separation: how far the scores of edges and of non-edges lie apart, small enough to be kept with a run."""
+"""Separation: histograms of the scores of edges and of non-edges, small enough to be kept with a run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from l2g2g.evaluation.intervals import Interval, auc_interval, precision_interva
 from l2g2g.evaluation.links import PairScorer, score_pairs
 from l2g2g.graphs.splits import Pairs
 
-# test: never seen. paper: those of the paper's evaluation. validation: seen by early stopping only.
-# training: the model has learned from these edges.
+# What pairs are to the model. test: never seen. paper: of the paper's evaluation. validation: seen by early stopping
+# only. training: it has learned from these edges.
 PairKind = Literal["test", "paper", "validation", "training"]
 PAIR_KINDS: tuple[str, ...] = get_args(PairKind)
 _NUM_BINS = 60
-_FARTHEST = 1e30
+_LARGEST_BOUND = 1e30
 _TAIL = 0.002  # share of the scores beyond the histogram, counted in its outermost bars
 
 
 @dataclass(frozen=True)
 class Separation:
-    """Two histograms over the same bars, and what they amount to.
+    """Histograms of the scores of edges and of non-edges over the same bars, with AUC and average precision.
 
     Attributes:
         kind: What the pairs were to the model.
         bounds: (num_bars + 1,) scores at which bars begin and end.
-        edges, others: (num_bars,) pairs in each bar; the outermost hold what lies beyond.
+        edges, others: (num_bars,) pairs in each bar; the outermost bars also count the scores beyond them.
     """
 
     kind: PairKind
@@ -46,7 +46,7 @@ class Separation:
 
 @dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """Pairs with the scores that a model gave them, and how far edges and non-edges lie apart.
+    """Pairs with their scores, and the separation of these scores.
 
     Attributes:
         ends: (num_pairs, 2) nodes.
@@ -68,13 +68,13 @@ class ScoredPairs:
 
     @classmethod
     def of_scores(cls, kind: PairKind, pairs: Pairs, scores: np.ndarray, seed: int = 0) -> ScoredPairs:
-        """Pairs that are scored already."""
+        """Keep scores (num_pairs,) that are known already, in the order of `Pairs.endpoints`."""
         sources, targets, is_edge = pairs.endpoints()
         return cls(np.stack([sources, targets], axis=1), is_edge, scores, separate(kind, scores, is_edge, seed))
 
 
 def separate(kind: PairKind, scores: np.ndarray, is_edge: np.ndarray, seed: int = 0) -> Separation:
-    """How far the scores (num_pairs,) of edges and of the others lie apart. is_edge: (num_pairs,)."""
+    """Compute the separation of scores (num_pairs,). is_edge: (num_pairs,)."""
     edges, others = scores[is_edge], scores[~is_edge]
     low, high = np.quantile(scores, [_TAIL / 2, 1 - _TAIL / 2])
     bounds = np.linspace(low, max(high, low + 1e-6), _NUM_BINS + 1)
@@ -85,7 +85,7 @@ def separate(kind: PairKind, scores: np.ndarray, is_edge: np.ndarray, seed: int 
 
 
 def read_separation(values: dict[str, Any]) -> Separation:
-    """From the plain values that `asdict` made of one; anything else raises KeyError, TypeError or ValueError."""
+    """Read a separation from its `asdict`. Raises KeyError, TypeError or ValueError for anything else."""
     bounds = [float(value) for value in values["bounds"]]
     edges, others = ([int(count) for count in values[name]] for name in ("edges", "others"))
     auc, precision = (
@@ -93,7 +93,7 @@ def read_separation(values: dict[str, Any]) -> Separation:
         for name in ("auc", "average_precision")
     )
     fits = len(bounds) - 1 == len(edges) == len(others) > 0 and min(*edges, *others) >= 0
-    rises = all(-_FARTHEST < low < high < _FARTHEST for low, high in pairwise(bounds))
-    if values["kind"] not in PAIR_KINDS or not (fits and rises):
+    ascends = all(-_LARGEST_BOUND < low < high < _LARGEST_BOUND for low, high in pairwise(bounds))
+    if values["kind"] not in PAIR_KINDS or not (fits and ascends):
         raise ValueError("no histograms of scores")
     return Separation(values["kind"], auc, precision, bounds, edges, others)

@@ -322,7 +322,7 @@ def check_array(folder: ArrayFolder, name: str, dtypes: str, *shape: int | None)
 def check_offsets(offsets: np.ndarray, most: int, path: Path) -> None:
     """Refuse places in an array that fall, or lie outside of it. most: the length of the array."""
     if len(offsets) and (offsets[0] < 0 or offsets[-1] > most or (offsets[1:] < offsets[:-1]).any()):
-        raise InputError(f"{path}: is damaged (places that fall, or beyond {most:,}); {REMEDY}")
+        raise InputError(f"{path}: is damaged (offsets decrease or exceed {most:,}); {REMEDY}")
 
 
 def check_numbers(numbers: np.ndarray, limit: int, path: Path) -> None:

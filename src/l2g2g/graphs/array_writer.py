@@ -27,6 +27,8 @@ from l2g2g.graphs.array_folder import (
     npy_header,
 )
 
+LOCK = "lock"  # the file that is locked in a folder
+
 
 class ArrayWriter:
     """One array on its way to disk: rows are appended, or placed anywhere where the shape is known."""
@@ -189,30 +191,46 @@ def write_folder(folder: Path, kind: str) -> Iterator[FolderWriter]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Make a folder and be the only process that writes into it; the system unlocks it however the process ends.
+def locked(folder: Path, option: str = "folder") -> Iterator[None]:
+    """Make a folder and be the only process that works in it; the system unlocks it however the process ends.
 
-    Folders that were made for nothing, because what was to be written failed, are removed again.
+    option: what messages call the way to give another folder.
     """
-    made = [path for path in (folder / "lock", folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"{folder}: is a file; a store needs a directory") from error
+        raise InputError(f"{folder}: is a file, not a directory; give another {option}") from error
     except OSError as error:
-        raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another folder") from error
+        raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another {option}") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(f"{folder}: another process is writing it; wait for it, or give another folder") from error
+            owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
+            raise InputError(
+                f"{folder}: another process is using it (process {owner}); wait for it, or give another {option}"
+            ) from error
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another {option}") from error
         yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked_for_writing(folder: Path) -> Iterator[None]:
+    """Lock a folder that is written to; folders that were made for nothing, because writing failed, are removed."""
+    made = [path for path in (folder / LOCK, folder, *folder.parents) if not path.exists()]
+    try:
+        with locked(folder):
+            yield
     except BaseException:
         _remove_empty(made)
         raise
-    finally:
-        os.close(handle)
 
 
 def _remove_empty(made: list[Path]) -> None:

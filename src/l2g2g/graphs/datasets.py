@@ -209,11 +209,11 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
         for name, item in STAND_INS.items()
     ]
     known = [DatasetInfo(name, "file", *facts, available=name in files) for name, facts in _KNOWN_FILES.items()]
-    listed = {info.name for info in generated + known}
+    names = {info.name for info in generated + known}
     others = [
         DatasetInfo(name, "file", None, None, None, path.name, True)
         for name, path in sorted(files.items())
-        if name not in listed
+        if name not in names
     ]
     return generated + known + others
 

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from l2g2g.errors import InputError
 from l2g2g.graphs.adjacency import BACK, FORTH, Cleaning
 from l2g2g.graphs.archives import is_parquet
-from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.array_writer import FolderWriter, locked_for_writing, write_folder
 from l2g2g.graphs.arrow_tables import open_parquet
 from l2g2g.graphs.checks import check_num_nodes
 from l2g2g.graphs.column_roles import PLACEHOLDERS, find_roles, log_placeholders
@@ -74,7 +74,7 @@ def write_large_store(
     """
     batch_bytes = int(_BATCH_SHARE * memory_bytes)
     duckdb_bytes = int(max(_LEAST_DUCKDB_SHARE * memory_bytes, _DUCKDB_SHARE * (memory_bytes - _RESERVED)))
-    with locked(directory):
+    with locked_for_writing(directory):
         opened: OpenFeatures = None
         with measure("read"):
             if is_table_folder(path):
@@ -128,8 +128,8 @@ class _Preparation:
         if isinstance(features, NodeRows):
             self._refuse_repeated("nodes", features.source_name, name_row)
         elif facts["ids"] == "VARCHAR":
-            listed = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
-            found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({listed})")
+            names = ", ".join(f"'{name}'" for name in PLACEHOLDERS)
+            found = self.database.run(f"SELECT id FROM nodes WHERE id IN ({names})")
             log_placeholders(self.path, [name for (name,) in found])
         with measure("sort"):
             merged = self._write_edges(writer, facts)
@@ -401,10 +401,11 @@ class _Preparation:
             )
         more, order = (", weight, place", "key, place") if weighted else ("", "key")
         one_way = "SELECT (CAST({} AS BIGINT) << 32) | (CAST({} AS BIGINT) << 1) | {} AS key{} FROM pairs WHERE u <> v"
-        ways = one_way.format("u", "v", 0, more) + " UNION ALL " + one_way.format("v", "u", 1, more)
+        both_ways = one_way.format("u", "v", 0, more) + " UNION ALL " + one_way.format("v", "u", 1, more)
+        keys = f"SELECT key{', weight' if weighted else ''} FROM ({both_ways}) ORDER BY {order}"
         done = 0
         self.progress("sorting edges", 0, total)
-        for batch in self.database.stream(f"SELECT key{', weight' if weighted else ''} FROM ({ways}) ORDER BY {order}"):
+        for batch in self.database.stream(keys):
             merged.add(batch.column(0).to_numpy(), batch.column(1).to_numpy() if weighted else None)
             done += batch.num_rows
             self.progress("sorting edges", done, total)

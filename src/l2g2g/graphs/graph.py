@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,10 +30,7 @@ from l2g2g.graphs.checks import (
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.held_out import HeldOutRule, drop_entries
 
-if TYPE_CHECKING:
-    pass
-
-_RULE_ENTRIES = 1 << 20  # entries per block where edges are held out
+_RULE_ENTRIES = 1 << 20  # of a block in which a rule looks for held-out edges
 
 
 class EdgeModel(Protocol):
@@ -130,20 +127,20 @@ class NewNodes:
     def propagation(self, known_degrees: np.ndarray, *, loops: bool = True) -> sp.csr_array:
         """Return the (num_new, num_known + num_new) rows of Â = D^(-1/2) (A + I) D^(-1/2) of the grown graph.
 
-        known_degrees: (num_known,) sums of weights of the known nodes before, a loop of weight 1 included.
+        known_degrees: (num_known,) sums of the weights of each known node before it grew, plus 1 for its loop.
         loops: False for the rows of D^(-1/2) A D^(-1/2), D without loops.
         """
         among = self.among + sp.eye_array(self.num_new) if loops else self.among
         both = sp.csr_array(sp.hstack([self.to_known, among], format="csr"))
-        grown = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel() - (0 if loops else 1)
-        sums = np.concatenate([grown, np.asarray(both.sum(axis=1)).ravel()])
-        scale = 1 / np.sqrt(np.where(sums > 0, sums, 1.0))  # a node without edges has no entry to scale
+        of_known = known_degrees + np.asarray(self.to_known.sum(axis=0)).ravel() - (0 if loops else 1)
+        degrees = np.concatenate([of_known, np.asarray(both.sum(axis=1)).ravel()])
+        scale = 1 / np.sqrt(np.where(degrees > 0, degrees, 1.0))  # a node without edges has no entry to scale
         rows = np.repeat(np.arange(self.num_new), np.diff(both.indptr))
         values = both.data * scale[self.num_known + rows] * scale[both.indices]
         indptr, indices = both.indptr.astype(np.int32), both.indices.astype(np.int32)
-        found = sp.csr_array((values.astype(np.float32), indices, indptr), shape=both.shape)
-        found.sort_indices()
-        return found
+        scaled = sp.csr_array((values.astype(np.float32), indices, indptr), shape=both.shape)
+        scaled.sort_indices()
+        return scaled
 
     def select(self, members: np.ndarray, known: np.ndarray) -> NewNodes:
         """Select some of the new nodes and some of the known nodes, by number, without features."""
@@ -186,197 +183,8 @@ class Graph:
     arcs: sp.csr_array | None = None
     columns: FeatureColumns | None = None
 
-    resident, stored, rule = True, None, None  # of `GraphStore`: in memory, with all edges
-
-    def __repr__(self) -> str:
-        """One line; the arrays are in the attributes."""
-        size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
-        more = [name for name in ("weighted", "directed") if getattr(self, name)]
-        more += [] if self.labels is None else ["labels"]
-        return f"Graph({self.name!r}: {', '.join([size, *more])})"
-
-    @property
-    def directed(self) -> bool:
-        """True if edges have a direction."""
-        return self.arcs is not None
-
-    @property
-    def num_arcs(self) -> int | None:
-        """Number of arcs; None for an undirected graph."""
-        return None if self.arcs is None else self.arcs.nnz
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes, isolated ones included."""
-        return self.adjacency.shape[0]
-
-    @property
-    def num_edges(self) -> int:
-        """Number of undirected edges."""
-        return self.adjacency.nnz // 2
-
-    @property
-    def num_features(self) -> int:
-        """Number of feature columns, 0 without features."""
-        return 0 if self.features is None else self.features.shape[1]
-
-    @property
-    def has_sparse_features(self) -> bool:
-        """True if features are CSR."""
-        return bool(sp.issparse(self.features))
-
-    @property
-    def entries_per_row(self) -> float:
-        """Numbers in a feature row: the columns, or the mean number of entries of sparse features."""
-        features: Any = self.features
-        return features.nnz / self.num_nodes if self.has_sparse_features else float(self.num_features)
-
-    def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """Return the (num_nodes, num_nodes) adjacency matrix; at least the rows of these nodes are complete."""
-        return self.adjacency
-
-    def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
-        """Return the (len(nodes), num_nodes) rows of the adjacency matrix."""
-        return self.adjacency[nodes]
-
-    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return directions and arc weights of the entries of `read_adjacency_of`, as in `RowBlock`."""
-        if self.arcs is None:
-            return None, None
-        rows = self.adjacency[nodes]
-        sources = np.repeat(np.asarray(nodes), np.diff(rows.indptr))
-        return find_directions(self.arcs, sources, rows.indices, weighted=self.weighted)
-
-    def read_features(self, nodes: np.ndarray | slice) -> Features:
-        """Return the (len(nodes), num_features) feature rows, dense or CSR."""
-        if self.features is None:
-            raise InputError(f"{self.name}: the graph has no features")
-        whole = isinstance(nodes, slice) and nodes.indices(self.num_nodes) == (0, self.num_nodes, 1)
-        return self.features if whole else self.features[nodes]
-
-    def to_graph(self) -> Graph:
-        """Return the whole graph in memory: itself."""
-        return self
-
-    def without(self, rule: HeldOutRule | None, num_edges: int) -> Graph:
-        """Return the same nodes without the num_edges that a rule holds out."""
-        if rule is None:
-            return self
-        places = [
-            block.first_entry + rule.find(block.indptr, block.indices, np.arange(block.low, block.high))
-            for block in self.row_blocks(_RULE_ENTRIES)
-        ]
-        parts = self.adjacency.indptr, self.adjacency.indices, self.adjacency.data
-        indptr, indices, data = drop_entries(*parts, np.concatenate(places))
-        assert len(indices) == 2 * num_edges
-        return self.with_adjacency(sp.csr_array((data, indices, indptr), shape=self.adjacency.shape))
-
-    @property
-    def degrees(self) -> np.ndarray:
-        """(num_nodes,) number of neighbours."""
-        return np.diff(self.adjacency.indptr)
-
-    def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each undirected edge once, as (sources, targets) with source < target."""
-        rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
-        is_upper = rows < self.adjacency.indices
-        return rows[is_upper], self.adjacency.indices[is_upper]
-
-    def row_blocks(
-        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
-    ) -> Iterator[RowBlock]:
-        """Yield all rows of the adjacency matrix in order, about num_entries entries at a time."""
-        indptr, low = self.adjacency.indptr, 0
-        while low < self.num_nodes:
-            high = max(low + 1, int(np.searchsorted(indptr, int(indptr[low]) + num_entries, side="right")) - 1)
-            block = self.row_block(low, high)
-            if not weights:
-                block = replace(block, weights=None)
-            if directions and self.arcs is not None:
-                ways, arc_weights = find_directions(self.arcs, block.rows, block.indices, weighted=self.weighted)
-                block = replace(block, directions=ways, arc_weights=arc_weights)
-            yield block
-            low = high
-
-    def row_start(self, row: int) -> int:
-        """Return the number of entries before a row."""
-        return int(self.adjacency.indptr[row])
-
-    def row_bounds(self, num_entries: int) -> np.ndarray:
-        """Return the (2,) first and last bound of rows: all rows are one block."""
-        return np.array([0, self.num_nodes])
-
-    def row_block(self, low: int, high: int) -> RowBlock:
-        """Return the rows low:high of the adjacency matrix with their weights; views where possible."""
-        adjacency = self.adjacency
-        first, last = int(adjacency.indptr[low]), int(adjacency.indptr[high])
-        bounds = adjacency.indptr[low : high + 1].astype(np.int64) - first
-        indices = adjacency.indices[first:last].astype(np.int32, copy=False)
-        return RowBlock(low, high, bounds, indices, first, adjacency.data[first:last] if self.weighted else None)
-
-    def edge_weights(self) -> np.ndarray:
-        """Return the (num_edges,) weights in the order of `edges`."""
-        rows = np.repeat(np.arange(self.num_nodes), self.degrees)
-        return self.adjacency.data[rows < self.adjacency.indices]
-
-    def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
-        """Return the same nodes and features with other edges, each undirected edge given once.
-
-        A directed graph keeps the arcs between joined nodes.
-        """
-        return self.with_adjacency(symmetric_adjacency(sources, targets, weights, self.num_nodes))
-
-    def with_adjacency(self, adjacency: sp.csr_array) -> Graph:
-        """Return the same nodes and features with another adjacency matrix."""
-        arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
-        return replace(self, adjacency=adjacency, arcs=arcs)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(num_nodes, num_nodes): scikit-learn sees a graph as a matrix of pairs."""
-        return self.num_nodes, self.num_nodes
-
-    def __getitem__(self, places: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
-        """Select what scikit-learn's cross-validation cuts out of a matrix of pairs.
-
-        `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
-        their edges to known ones and to each other.
-        """
-        if not isinstance(places, tuple) or len(places) != 2:
-            raise TypeError("a graph is indexed by np.ix_(rows, columns)")
-        rows, columns = (np.ravel(place) for place in places)
-        if np.array_equal(rows, columns):
-            return self.induce(rows)
-        if len(np.intersect1d(rows, columns)):
-            raise InputError(f"{self.name}: rows and columns must be the same nodes or share none (new, known)")
-        features = None if self.features is None else self.features[rows]
-        chosen = self.adjacency[rows]
-        return NewNodes(sort_columns(chosen[:, columns]), sort_columns(chosen[:, rows]), features, self.name)
-
-    def induce(self, nodes: np.ndarray) -> Graph:
-        """Return the graph of some nodes, in the given order, with the edges between them."""
-        features, node_ids, labels = (
-            None if part is None else part[nodes] for part in (self.features, self.node_ids, self.labels)
-        )
-        adjacency = sort_columns(self.adjacency[nodes][:, nodes])
-        arcs = None if self.arcs is None else sort_columns(self.arcs[nodes][:, nodes])
-        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs, columns=self.columns)
-
-    def to_networkx(self, embedding: np.ndarray | None = None) -> Any:
-        """Return a networkx graph with features, labels and an embedding as node attributes; see `graphs.export`."""
-        from l2g2g.graphs.export import to_networkx
-
-        return to_networkx(self, embedding)
-
-    def to_pyg(self, embedding: np.ndarray | None = None) -> Any:
-        """Return a PyG `Data`, with an embedding as `data.embedding`; see `graphs.export`."""
-        from l2g2g.graphs.export import to_pyg
-
-        return to_pyg(self, embedding)
-
-    def renamed(self, name: str) -> Graph:
-        """Return the same graph with another name."""
-        return replace(self, name=name)
+    # Of `GraphStore`: in memory, not read from a store, with all edges.
+    resident, stored, rule = True, None, None
 
     @classmethod
     def from_arcs(
@@ -424,3 +232,195 @@ class Graph:
             block_model=block_model,
             arcs=arcs,
         )
+
+    def __repr__(self) -> str:
+        """One line; the arrays are in the attributes."""
+        size = f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        kinds = {"weighted": self.weighted, "directed": self.directed, "labels": self.labels is not None}
+        return f"Graph({self.name!r}: {', '.join([size, *(kind for kind, holds in kinds.items() if holds)])})"
+
+    @property
+    def directed(self) -> bool:
+        """True if edges have a direction."""
+        return self.arcs is not None
+
+    @property
+    def num_arcs(self) -> int | None:
+        """Number of arcs; None for an undirected graph."""
+        return None if self.arcs is None else self.arcs.nnz
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, isolated ones included."""
+        return self.adjacency.shape[0]
+
+    @property
+    def num_edges(self) -> int:
+        """Number of undirected edges."""
+        return self.adjacency.nnz // 2
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """(num_nodes,) number of neighbours."""
+        return np.diff(self.adjacency.indptr)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(num_nodes, num_nodes), which scikit-learn asks for: to it a graph is a matrix of pairs."""
+        return self.num_nodes, self.num_nodes
+
+    @property
+    def num_features(self) -> int:
+        """Number of feature columns, 0 without features."""
+        return 0 if self.features is None else self.features.shape[1]
+
+    @property
+    def has_sparse_features(self) -> bool:
+        """True if features are CSR."""
+        return bool(sp.issparse(self.features))
+
+    @property
+    def entries_per_row(self) -> float:
+        """Numbers in a feature row: the columns, or the mean number of entries of sparse features."""
+        features: Any = self.features
+        return features.nnz / self.num_nodes if self.has_sparse_features else float(self.num_features)
+
+    def pattern_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """Return the (num_nodes, num_nodes) adjacency matrix; at least the rows of these nodes are complete."""
+        return self.adjacency
+
+    def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
+        """Return the (len(nodes), num_nodes) rows of the adjacency matrix."""
+        return self.adjacency[nodes]
+
+    def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return directions and arc weights of the entries of `read_adjacency_of`, as in `RowBlock`."""
+        if self.arcs is None:
+            return None, None
+        rows = self.adjacency[nodes]
+        sources = np.repeat(np.asarray(nodes), np.diff(rows.indptr))
+        return find_directions(self.arcs, sources, rows.indices, weighted=self.weighted)
+
+    def read_features(self, nodes: np.ndarray | slice) -> Features:
+        """Return the (len(nodes), num_features) feature rows, dense or CSR."""
+        if self.features is None:
+            raise InputError(f"{self.name}: the graph has no features")
+        is_whole = isinstance(nodes, slice) and nodes.indices(self.num_nodes) == (0, self.num_nodes, 1)
+        return self.features if is_whole else self.features[nodes]
+
+    def to_graph(self) -> Graph:
+        """Return the whole graph in memory: itself."""
+        return self
+
+    def without(self, rule: HeldOutRule | None, num_edges: int) -> Graph:
+        """Return the same nodes without the num_edges that a rule holds out."""
+        if rule is None:
+            return self
+        places = [
+            block.first_entry + rule.find(block.indptr, block.indices, np.arange(block.low, block.high))
+            for block in self.row_blocks(_RULE_ENTRIES)
+        ]
+        parts = self.adjacency.indptr, self.adjacency.indices, self.adjacency.data
+        indptr, indices, data = drop_entries(*parts, np.concatenate(places))
+        assert len(indices) == 2 * num_edges
+        return self.with_adjacency(sp.csr_array((data, indices, indptr), shape=self.adjacency.shape))
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return each undirected edge once, as (sources, targets) with source < target."""
+        rows, is_upper = self._entries()
+        return rows[is_upper], self.adjacency.indices[is_upper]
+
+    def edge_weights(self) -> np.ndarray:
+        """Return the (num_edges,) weights in the order of `edges`."""
+        return self.adjacency.data[self._entries()[1]]
+
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each entry of the adjacency matrix its row, and whether it is above the diagonal."""
+        rows = np.repeat(np.arange(self.num_nodes, dtype=self.adjacency.indices.dtype), self.degrees)
+        return rows, rows < self.adjacency.indices
+
+    def row_blocks(
+        self, num_entries: int = 1 << 22, *, weights: bool = False, directions: bool = False
+    ) -> Iterator[RowBlock]:
+        """Yield all rows of the adjacency matrix in order, about num_entries entries at a time."""
+        indptr, low = self.adjacency.indptr, 0
+        while low < self.num_nodes:
+            high = max(low + 1, int(np.searchsorted(indptr, int(indptr[low]) + num_entries, side="right")) - 1)
+            block = self.row_block(low, high)
+            if not weights:
+                block = replace(block, weights=None)
+            if directions and self.arcs is not None:
+                found = find_directions(self.arcs, block.rows, block.indices, weighted=self.weighted)
+                block = replace(block, directions=found[0], arc_weights=found[1])
+            yield block
+            low = high
+
+    def row_start(self, row: int) -> int:
+        """Return the number of entries before a row."""
+        return int(self.adjacency.indptr[row])
+
+    def row_bounds(self, num_entries: int) -> np.ndarray:
+        """Return the (2,) first and last bound of rows: all rows are one block."""
+        return np.array([0, self.num_nodes])
+
+    def row_block(self, low: int, high: int) -> RowBlock:
+        """Return the rows low:high of the adjacency matrix with their weights; views where possible."""
+        adjacency = self.adjacency
+        first, last = int(adjacency.indptr[low]), int(adjacency.indptr[high])
+        bounds = adjacency.indptr[low : high + 1].astype(np.int64) - first
+        indices = adjacency.indices[first:last].astype(np.int32, copy=False)
+        return RowBlock(low, high, bounds, indices, first, adjacency.data[first:last] if self.weighted else None)
+
+    def with_edges(self, sources: np.ndarray, targets: np.ndarray, weights: np.ndarray | None = None) -> Graph:
+        """Return the same nodes and features with other edges, each undirected edge given once.
+
+        A directed graph keeps the arcs between joined nodes.
+        """
+        return self.with_adjacency(symmetric_adjacency(sources, targets, weights, self.num_nodes))
+
+    def with_adjacency(self, adjacency: sp.csr_array) -> Graph:
+        """Return the same nodes and features with another adjacency matrix."""
+        arcs = None if self.arcs is None else restrict(self.arcs, adjacency)
+        return replace(self, adjacency=adjacency, arcs=arcs)
+
+    def __getitem__(self, selection: tuple[np.ndarray, np.ndarray]) -> Graph | NewNodes:
+        """Select what scikit-learn's cross-validation cuts out of a matrix of pairs.
+
+        `graph[np.ix_(nodes, nodes)]` is the graph of these nodes, and `graph[np.ix_(new, known)]` are new nodes with
+        their edges to known ones and to each other.
+        """
+        if not isinstance(selection, tuple) or len(selection) != 2:
+            raise TypeError("a graph is indexed by np.ix_(rows, columns)")
+        rows, columns = (np.ravel(numbers) for numbers in selection)
+        if np.array_equal(rows, columns):
+            return self.induce(rows)
+        if len(np.intersect1d(rows, columns)):
+            raise InputError(f"{self.name}: rows and columns must be the same nodes or share none (new, known)")
+        features = None if self.features is None else self.features[rows]
+        chosen = self.adjacency[rows]
+        return NewNodes(sort_columns(chosen[:, columns]), sort_columns(chosen[:, rows]), features, self.name)
+
+    def induce(self, nodes: np.ndarray) -> Graph:
+        """Return the graph of some nodes, in the given order, with the edges between them."""
+        features, node_ids, labels = (
+            None if part is None else part[nodes] for part in (self.features, self.node_ids, self.labels)
+        )
+        adjacency = sort_columns(self.adjacency[nodes][:, nodes])
+        arcs = None if self.arcs is None else sort_columns(self.arcs[nodes][:, nodes])
+        return Graph(adjacency, features, node_ids, labels, self.name, self.weighted, arcs=arcs, columns=self.columns)
+
+    def to_networkx(self, embedding: np.ndarray | None = None) -> Any:
+        """Return a networkx graph with features, labels and an embedding as node attributes; see `graphs.export`."""
+        from l2g2g.graphs.export import to_networkx
+
+        return to_networkx(self, embedding)
+
+    def to_pyg(self, embedding: np.ndarray | None = None) -> Any:
+        """Return a PyG `Data`, with an embedding as `data.embedding`; see `graphs.export`."""
+        from l2g2g.graphs.export import to_pyg
+
+        return to_pyg(self, embedding)
+
+    def renamed(self, name: str) -> Graph:
+        """Return the same graph with another name."""
+        return replace(self, name=name)

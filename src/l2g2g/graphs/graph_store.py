@@ -140,12 +140,12 @@ class GraphStore(EdgeSource, Protocol):
 def fingerprint(graph: GraphStore) -> dict[str, Any]:
     """Return sizes and a SHA-256 each of edges, features and ids, to name a difference; for a store its own SHA-256.
 
-    A store that ranks wrote of a graph in memory has the fingerprint of that graph, so that one process can resume
-    their run. Names, sources and labels do not count, because training does not see them.
+    A store that several ranks share has the fingerprint of the graph in memory that it was written from, so that one
+    process can resume their run. Names, sources and labels do not count, because training does not see them.
     """
     if graph.stored is not None:
-        known = (graph.stored.source or {}).get(_KEY)
-        return dict(known) if isinstance(known, dict) else {"store": graph.stored.sha256}
+        written_from = (graph.stored.source or {}).get(_KEY)
+        return dict(written_from) if isinstance(written_from, dict) else {"store": graph.stored.sha256}
     whole = graph.to_graph()
     return {
         "num_nodes": whole.num_nodes,
@@ -158,8 +158,8 @@ def fingerprint(graph: GraphStore) -> dict[str, Any]:
     }
 
 
-def as_source(graph: Graph) -> dict[str, Any]:
-    """Return what the store of a graph in memory says of its source."""
+def describe_as_source(graph: Graph) -> dict[str, Any]:
+    """Return the `source` of a store that is written from this graph, for its `fingerprint`."""
     return {_KEY: fingerprint(graph)}
 
 

@@ -1,4 +1,4 @@
-"""Node ids: columns of integers or text from outside, checked, and matched to the row numbers used inside."""
+"""Node ids: columns of integers or text in files, checked, and matched to the row numbers used inside."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from l2g2g.errors import InputError
 from l2g2g.graphs.arrow_tables import is_text, unpacked
 from l2g2g.graphs.text_tables import NUMBER
 
-RowName = Callable[[int], str]
+RowName = Callable[[int], str]  # what errors call a row of a table, such as "line 3"
 _WHOLE_NUMBER = r"^[+-]?[0-9]+$"
-_SURELY_FITS = r"^[+-]?0*[0-9]{1,18}$"
+_FITS_64_BITS = r"^[+-]?0*[0-9]{1,18}$"  # for certain: some of 19 digits fit too
 # An integer as it is written out: no sign but a minus, no leading zeros. Any other text is a name: "001" is not "1".
 _CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]*)$"
 NEGATIVE = "is negative; ids are integers from 0 or text"
@@ -69,26 +69,26 @@ def _all_match(column: pa.ChunkedArray | pa.Array, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(column, pattern), min_count=0).as_py())
 
 
-def as_node_ids(values: np.ndarray | list, source: str) -> np.ndarray:
+def as_node_ids(values: np.ndarray | list, source_name: str) -> np.ndarray:
     """(num_nodes,) ids as int64, or as Python strings in an object array; bytes are read as UTF-8.
 
-    An object array holds each name at its own length; NumPy's fixed-width text would give every one of
-    a million names the width of the longest.
+    An object array holds each name at its own length; NumPy's fixed-width text would give all of a million names the
+    width of the longest.
     """
-    array = np.asarray(values) if not isinstance(values, list) else _array_of(values)
+    array = _list_to_array(values) if isinstance(values, list) else np.asarray(values)
     if array.dtype.kind in "iu" and (array.dtype != np.uint64 or array.max(initial=0) < 2**63):
         return array.astype(np.int64)
     if array.dtype.kind == "S":
         try:
             return np.array([name.decode() for name in array.tolist()], dtype=object)
         except UnicodeDecodeError as error:
-            raise InputError(f"{source}: names are not UTF-8 text ({error})") from error
+            raise InputError(f"{source_name}: names are not UTF-8 text ({error})") from error
     if array.dtype.kind in "UTOu":
         return np.array([str(name) for name in array.tolist()], dtype=object)
-    raise InputError(f"{source}: ids are {array.dtype}; use integers or text")
+    raise InputError(f"{source_name}: ids are {array.dtype}; use integers or text")
 
 
-def _array_of(values: list) -> np.ndarray:
+def _list_to_array(values: list) -> np.ndarray:
     if all(isinstance(value, (int, np.integer)) and not isinstance(value, bool) for value in values):
         return np.array([int(value) for value in values])
     array = np.empty(len(values), dtype=object)
@@ -102,39 +102,39 @@ def name_row(row: int) -> str:
 
 
 def name_rows_from(row_name: RowName, first_row: int) -> RowName:
-    """What errors call the rows of a batch. first_row: rows before it."""
+    """Names for the rows of a batch. row_name: of the rows of the table. first_row: number of rows before the batch."""
     return lambda row: row_name(first_row + row)
 
 
-def check_unique(ids: np.ndarray, source: str, row_name: RowName = name_row) -> None:
-    """Refuse an id that two rows have; name both."""
+def check_unique(ids: np.ndarray, source_name: str, row_name: RowName = name_row) -> None:
+    """Raise InputError if two rows have the same id."""
     codes, distinct = encode(ids)
     if len(distinct) < len(ids):
         second = int(np.argmax(codes != np.arange(len(codes))))  # codes count up until the first repeat
         first = int(np.argmax(codes == codes[second]))
         raise InputError(
-            f"{source}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
+            f"{source_name}: node {quoted(ids[second])} is in {row_name(first)} and again in {row_name(second)}; "
             f"keep one row per node"
         )
 
 
 def id_column(
-    column: pa.ChunkedArray, source: str, row_name: RowName = name_row, *, has_integers: bool | None = None
+    column: pa.ChunkedArray, source_name: str, row_name: RowName = name_row, *, has_integers: bool | None = None
 ) -> np.ndarray:
     """(num_rows,) ids of a column of a table, as int64 or text, none of them missing.
 
-    has_integers: whether all ids of the table are to be integers, or all text; None for what this column holds.
+    has_integers: True to read all ids as integers, False to read them as text; None to decide by this column.
     """
-    found = plain_ids(column, source, row_name, may_be_empty=True)
+    found = plain_ids(column, source_name, row_name, may_be_empty=True)
     if has_integers is not None:
-        found = as_integers(found, source, row_name) if has_integers else found.cast(pa.large_string())
-    return as_node_ids(found.to_numpy(), source)
+        found = as_integers(found, source_name, row_name) if has_integers else found.cast(pa.large_string())
+    return as_node_ids(found.to_numpy(), source_name)
 
 
 def plain_ids(
     column: pa.ChunkedArray, source_name: str, row_name: RowName, *, may_be_empty: bool = False
 ) -> pa.ChunkedArray:
-    """One id column as int64 or text, none missing. may_be_empty: whether an empty text is an id."""
+    """Convert an id column to int64 or text; refuse missing ids. may_be_empty: accept an empty text as an id."""
     column = unpacked(column)
     if column.null_count:
         raise InputError(f"{source_name}: {row_name(first_true(pc.is_null(column)))}: an id is missing; fill it in")
@@ -155,33 +155,36 @@ def plain_ids(
 
 
 def typed_ids(ids: list[pa.ChunkedArray], kind: IdKind, source_name: str, row_name: RowName) -> list[pa.ChunkedArray]:
-    """Both columns as int64 or both as text, by the kind of all ids of the table; refuse negatives and decimals."""
+    """Convert both id columns to int64 or both to text; refuse negatives, decimals. kind: of all ids of the table."""
     ids = [column.cast(pa.int64() if kind is IdKind.INTEGERS else pa.string()) for column in ids]
-    if kind is IdKind.INTEGERS:
-        _refuse_ids(ids, lambda column: pc.less(column, 0), source_name, row_name, NEGATIVE)
-    elif kind is IdKind.LONG_INTEGERS:
-        _refuse_ids(ids, lambda column: pc.starts_with(column, "-"), source_name, row_name, NEGATIVE)
-    elif kind is IdKind.NUMBERS:
-        _refuse_ids(
-            ids,
-            lambda column: pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER)),
-            source_name,
-            row_name,
-            "is not a whole number; use integers or text as ids",
-        )
+    for title, column in zip(("source", "target"), ids, strict=True):
+        if kind is IdKind.INTEGERS:
+            wrong, trouble = pc.less(column, 0), NEGATIVE
+        elif kind is IdKind.LONG_INTEGERS:
+            wrong, trouble = pc.starts_with(column, "-"), NEGATIVE
+        elif kind is IdKind.NUMBERS:
+            wrong, trouble = (
+                _does_not_match(column, _WHOLE_NUMBER),
+                "is not a whole number; use integers or text as ids",
+            )
+        else:
+            break
+        if pc.any(wrong).as_py():
+            row = first_true(wrong)
+            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {trouble}")
     return ids
 
 
 def as_integers(column: pa.ChunkedArray, source_name: str, row_name: RowName) -> pa.ChunkedArray:
-    """Ids that must be integers as int64, also 007 and +7; anything else is refused."""
+    """Convert ids to int64, also 007 and +7; refuse anything else."""
     if pa.types.is_int64(column.type):
         return column
-    wrong = pc.invert(pc.match_substring_regex(column, _WHOLE_NUMBER))
+    wrong = _does_not_match(column, _WHOLE_NUMBER)
     if not pc.any(wrong).as_py():
         try:
             return pc.utf8_ltrim(column, "+").cast(pa.int64())
         except pa.ArrowInvalid:
-            wrong = pc.invert(pc.match_substring_regex(column, _SURELY_FITS))
+            wrong = _does_not_match(column, _FITS_64_BITS)
     row = first_true(wrong)
     raise InputError(
         f"{source_name}: {row_name(row)}: id {column[row].as_py()!r} is no integer of 64 bits; "
@@ -189,25 +192,15 @@ def as_integers(column: pa.ChunkedArray, source_name: str, row_name: RowName) ->
     )
 
 
-def _refuse_ids(
-    ids: list[pa.ChunkedArray],
-    is_wrong: Callable[[pa.ChunkedArray], pa.ChunkedArray],
-    source_name: str,
-    row_name: RowName,
-    what: str,
-) -> None:
-    for title, column in zip(("source", "target"), ids, strict=True):
-        wrong = is_wrong(column)
-        if pc.any(wrong).as_py():
-            row = first_true(wrong)
-            raise InputError(f"{source_name}: {row_name(row)}: {title} {column[row].as_py()} {what}")
+def _does_not_match(column: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
+    return pc.invert(pc.match_substring_regex(column, pattern))
 
 
-def refuse_negative(node_ids: np.ndarray, source: str, row_name: RowName) -> None:
-    """Refuse integers below 0; name the row."""
+def refuse_negative(node_ids: np.ndarray, source_name: str, row_name: RowName) -> None:
+    """Raise InputError for an integer below 0."""
     if node_ids.dtype.kind == "i" and (node_ids < 0).any():
         row = int(np.argmax(node_ids < 0))
-        raise InputError(f"{source}: {row_name(row)}: node {node_ids[row]} {NEGATIVE}")
+        raise InputError(f"{source_name}: {row_name(row)}: node {node_ids[row]} {NEGATIVE}")
 
 
 def quoted(node_id: object) -> str:
@@ -227,7 +220,7 @@ def encode(node_ids: np.ndarray | pa.Array | pa.ChunkedArray) -> tuple[np.ndarra
         ([0, 0, 1], [7, 3])
     """
     if not isinstance(node_ids, np.ndarray) and pa.types.is_integer(node_ids.type):
-        node_ids = node_ids.to_numpy(zero_copy_only=False) if isinstance(node_ids, pa.Array) else node_ids.to_numpy()
+        node_ids = node_ids.to_numpy(zero_copy_only=False)
     if isinstance(node_ids, np.ndarray) and _is_dense(node_ids):
         return _encode_dense(node_ids)
     array = pa.array(node_ids) if isinstance(node_ids, np.ndarray) else node_ids
@@ -239,15 +232,15 @@ def encode(node_ids: np.ndarray | pa.Array | pa.ChunkedArray) -> tuple[np.ndarra
 
 
 def _is_dense(numbers: np.ndarray) -> bool:
-    """Whether a table over all values up to the largest is no larger than a few times the numbers."""
+    """Whether a table with an entry for each value up to the largest is at most eight times as long as the numbers."""
     return numbers.dtype.kind in "iu" and len(numbers) > 0 and numbers.min() >= 0 and numbers.max() < 8 * len(numbers)
 
 
 def _encode_dense(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `encode`, by a table instead of hashing: several times faster for millions of ids."""
+    """The same as `encode` by a table instead of hashing: several times faster for millions of ids."""
     index_type = np.int32 if len(numbers) < 2**31 else np.int64
     table: np.ndarray = np.full(int(numbers.max()) + 1, -1, dtype=index_type)
-    # Written from the end, so that the first appearance is what stays.
+    # Written from the end, so that the first appearance is written last and stays.
     table[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1, dtype=index_type)
     first_places = np.sort(table[table >= 0])
     distinct = numbers[first_places]
@@ -256,10 +249,10 @@ def _encode_dense(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def find_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """(num_wanted,) row of each wanted id among the distinct known ids, -1 where it is none of them.
+    """(num_wanted,) row of each wanted id among the distinct known ids, -1 for an unknown id.
 
-    Integers and text are compared as text: a file of numbers alone and a file with one name among its
-    numbers must still agree.
+    If one side is integers and the other text, both are compared as text: one table may hold numbers only, and the
+    other one name among its numbers.
     """
     if wanted.dtype.kind != known.dtype.kind:
         wanted, known = as_text(wanted), as_text(known)
@@ -268,7 +261,7 @@ def find_rows(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def as_text(node_ids: np.ndarray) -> np.ndarray:
-    """The same ids as Python strings in an object array."""
+    """Convert ids to Python strings in an object array."""
     return as_node_ids(node_ids.astype(object), "ids")
 
 

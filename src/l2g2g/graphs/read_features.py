@@ -341,8 +341,17 @@ def _open_tables(
         ids = (plain_ids(batch[0], source_name, name_row) for batch in chosen())
         has_integers = all(pa.types.is_int64(each.type) for each in ids)
     is_plain = has_lists or (all(map(is_numeric, kinds)) and options.missing == "error")
-    facts = source_name, name_row, schema.names[layout.ids]
-    return _open_columns(chosen, layout, options, known, *facts, has_integers=has_integers, is_plain=is_plain)
+    return _open_columns(
+        chosen,
+        layout,
+        options,
+        known,
+        source_name,
+        name_row,
+        schema.names[layout.ids],
+        has_integers=has_integers,
+        is_plain=is_plain,
+    )
 
 
 def _open_columns(
@@ -428,9 +437,17 @@ def _open_text(path: Path, options: TableOptions, known: FeatureColumns | None, 
     def with_trimmed_ids() -> Iterator[Columns]:
         yield from ([trim(batch[0]), *batch[1:]] for batch in batches())
 
-    row_name = partial(text.name_row, skip_first=skip_first)
-    facts = str(path), row_name, whole.titles[layout.ids] if skip_first else "column 1"
-    return _open_columns(with_trimmed_ids, layout, options, known, *facts, has_integers=has_integers, is_plain=is_plain)
+    return _open_columns(
+        with_trimmed_ids,
+        layout,
+        options,
+        known,
+        str(path),
+        partial(text.name_row, skip_first=skip_first),
+        whole.titles[layout.ids] if skip_first else "column 1",
+        has_integers=has_integers,
+        is_plain=is_plain,
+    )
 
 
 def _count_rows_of_numbers(batches: Stream[Columns]) -> int | None:
@@ -604,8 +621,7 @@ def read_lists(
 def _numbers(column: pa.Array | pa.ChunkedArray, source_name: str, title: str) -> np.ndarray:
     if not is_numeric(column.type):
         raise InputError(f"{source_name}: column {title!r} holds {column.type}; features must be numbers")
-    values = pc.cast(column, pa.float32(), safe=False)
-    return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
+    return np.asarray(pc.cast(column, pa.float32(), safe=False).to_numpy(zero_copy_only=False))
 
 
 def check_finite(

@@ -20,8 +20,9 @@ from l2g2g.options import check_choice
 from l2g2g.parallel.communicator import LOCAL, Communicator
 
 BLOCK_ENTRIES = 1 << 20
-_MOST_ATTEMPTS, _CANDIDATES = 32, 1 << 18  # looked up in one pass over the graph
-_TABLE_CELLS = 1 << 22
+# Of one pass over the graph: attempts for each owner, and candidates of all owners.
+_MOST_ATTEMPTS, _MOST_CANDIDATES = 32, 1 << 18
+_TABLE_CELLS = 1 << 22  # of a table of nodes by nodes in which non-edges are listed
 Protocol = Literal["heldout", "paper"]
 AnyStore = TypeVar("AnyStore", bound=GraphStore)
 
@@ -38,11 +39,11 @@ def draw_non_edges(
 ) -> np.ndarray:
     """One pair u < v for each owner, all distinct, uniform among the pairs that are not edges. Returns (count, 2).
 
-    The candidates of an owner are hashes of (key, owner, attempt). It takes the first that is an edge neither of the
-    graph nor of two equal nodes, and that no other owner has: a lower attempt comes first, then the earlier owner.
-    Where non-edges are scarce, those with the smallest hashes are taken instead, in this order.
+    The candidates of an owner are hashes of (key, owner, attempt). It takes the first one that joins two different
+    nodes, is no edge, and is not taken: a lower attempt comes first, then the earlier owner. Where non-edges are
+    scarce, those with the smallest hashes are taken instead, in the order of their hashes.
 
-    owners: (count, 2) distinct pairs of numbers. block_entries: read at once, without any effect on the result.
+    owners: (count, 2) distinct pairs of numbers. block_entries: entries read at once, which do not change the result.
     """
     count, num_nodes = len(owners), graph.num_nodes
     num_pairs = num_nodes * (num_nodes - 1) // 2
@@ -58,16 +59,16 @@ def draw_non_edges(
     streams = hash_node_pairs(owners[:, 0], owners[:, 1], key)
     found, waiting, attempt = np.full(count, -1, np.int64), np.arange(count), 0
     while len(waiting):
-        num_attempts = min(_MOST_ATTEMPTS, max(1, _CANDIDATES // len(waiting)))
-        candidates = _candidates(streams[waiting], range(attempt, attempt + num_attempts), num_nodes)
+        num_attempts = min(_MOST_ATTEMPTS, max(1, _MOST_CANDIDATES // len(waiting)))
+        candidates = _draw_candidates(streams[waiting], range(attempt, attempt + num_attempts), num_nodes)
         allowed = ~_are_edges(graph, candidates.ravel(), block_entries).reshape(candidates.shape)
         allowed &= candidates // num_nodes != candidates % num_nodes
-        _settle(found, waiting, candidates, allowed)
+        _assign(found, waiting, candidates, allowed)
         waiting, attempt = np.flatnonzero(found < 0), attempt + num_attempts
     return np.stack([found // num_nodes, found % num_nodes], axis=1)
 
 
-def _candidates(streams: np.ndarray, attempts: range, num_nodes: int) -> np.ndarray:
+def _draw_candidates(streams: np.ndarray, attempts: range, num_nodes: int) -> np.ndarray:
     """(num_attempts, num_owners) pairs u ≤ v as u · num_nodes + v, uniform over ordered pairs of nodes."""
     found = np.empty((len(attempts), len(streams)), np.int64)
     for place, attempt in enumerate(attempts):
@@ -76,8 +77,12 @@ def _candidates(streams: np.ndarray, attempts: range, num_nodes: int) -> np.ndar
     return found
 
 
-def _settle(found: np.ndarray, waiting: np.ndarray, candidates: np.ndarray, allowed: np.ndarray) -> None:
-    """Give owners their first allowed candidate that is not taken. waiting: the owners of the columns, in order."""
+def _assign(found: np.ndarray, waiting: np.ndarray, candidates: np.ndarray, allowed: np.ndarray) -> None:
+    """Give owners their first allowed candidate that is not taken, in place.
+
+    found: (num_owners,) pairs, -1 where none is found yet. waiting: owners of the columns of the others, ascending.
+    candidates, allowed: (num_attempts, num_waiting).
+    """
     taken = np.sort(found[found >= 0])
     for pairs, is_allowed in zip(candidates, allowed, strict=True):
         places = np.flatnonzero(is_allowed & (found[waiting] < 0))
@@ -90,7 +95,7 @@ def _settle(found: np.ndarray, waiting: np.ndarray, candidates: np.ndarray, allo
 
 
 def _are_among(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """(num_values,) whether each value is among some in ascending order."""
+    """(num_values,) whether each value is among the ordered ones, which ascend."""
     if len(ordered) == 0:
         return np.zeros(len(values), bool)
     return ordered[np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)] == values
@@ -125,13 +130,13 @@ def _non_edge_blocks(graph: EdgeSource, block_entries: int) -> Iterator[tuple[np
 
 @dataclass(frozen=True, eq=False)
 class PairShare:
-    """Which of the pairs of all ranks are here.
+    """How the pairs of one rank are a part of the pairs of all ranks.
 
     Attributes:
         communicator: Of the ranks.
         num_edges: Positives of all ranks.
-        order: (num_pairs of all,) on the first rank: the place of each pair among all, as they are gathered: those of
-            rank 0 first, and of each rank the positives first. None on the others.
+        order: On the first rank (num_pairs of all ranks,): where each gathered pair belongs. Pairs are gathered rank by
+            rank, the positives of a rank first. None on the other ranks.
     """
 
     communicator: Communicator
@@ -155,12 +160,12 @@ class PairShare:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node pairs to be separated: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
+    """Node pairs to be told apart: positive (num_positive, 2) edges, negative (num_negative, 2) non-edges.
 
     Of a directed graph a pair (u, v) is the arc u → v, and the last num_reversed negatives are the reverses of
-    one-way arcs; the others are not joined at all.
+    one-way arcs; no arc joins the others.
 
-    share: which of the pairs of all ranks these are; None for all, in one process.
+    share: how these are a part of the pairs of all ranks; None for all pairs, in one process.
     """
 
     positive: np.ndarray
@@ -170,12 +175,12 @@ class Pairs:
 
     @property
     def num_edges(self) -> int:
-        """Positives, those of all ranks."""
+        """Number of positives, those of all ranks included."""
         return len(self.positive) if self.share is None else self.share.num_edges
 
     @property
     def communicator(self) -> Communicator:
-        """Of the ranks that have the pairs."""
+        """The communicator of the ranks that have the pairs."""
         return LOCAL if self.share is None else self.share.communicator
 
     def gather(self, values: np.ndarray) -> np.ndarray:
@@ -199,8 +204,8 @@ class Pairs:
 
     def only_reversed(self) -> Pairs:
         """One-way arcs against their reverses: a scorer that ignores directions has AUC 0.5."""
-        wrong = self.negative[len(self.negative) - self.num_reversed :]
-        return Pairs(wrong[:, ::-1], wrong)
+        reverses = self.negative[len(self.negative) - self.num_reversed :]
+        return Pairs(reverses[:, ::-1], reverses)
 
     def endpoints(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(sources, targets, is_edge) of positives and negatives together."""
@@ -211,14 +216,14 @@ class Pairs:
 
 @dataclass(frozen=True)
 class LinkSplit(Generic[AnyStore]):
-    """A training graph, in memory or on disk, validation and test pairs.
+    """A training graph, in memory or on disk, with the validation and test pairs held out of it.
 
     Attributes:
         train: The graph that training may see.
         validation: Held-out edges and as many non-edges, for early stopping; None without validation.
         test: Held-out pairs for the final scores; None where nothing is tested.
         held_out: Symmetric CSR pattern of every pair of both sets: training never draws one as a negative. On several
-            ranks each has the rows of a range of nodes, and no others, and only pairs whose first node is in it.
+            ranks only the rows of a rank's range of nodes are filled, and its sets have the pairs that begin there.
         protocol: Which evaluation the test pairs belong to.
     """
 
@@ -262,9 +267,9 @@ def split_links(
 ) -> LinkSplit[AnyStore]:
     """Hold out edges of a graph, in memory or on disk, with as many non-edges of the whole graph; see `split_edges`.
 
-    A directed graph loses a pair of nodes with all its arcs, so that none tells of its reverse. Positives are the
-    held-out arcs. Of as many negatives half are reverses of held-out one-way arcs (fewer where there are not enough),
-    the rest pairs that no arc joins, in a random direction.
+    Of a directed graph both arcs between two nodes are held out together, because one would reveal the other.
+    Positives are the held-out arcs. Half of the negatives are reverses of held-out one-way arcs (fewer where there are
+    not enough), the rest are pairs that no arc joins, in a random direction.
 
     Example:
         >>> from l2g2g.graphs.graph import Graph
@@ -273,14 +278,10 @@ def split_links(
         >>> split.train.num_edges, len(split.validation.positive), len(split.test.positive)
         (34, 2, 4)
     """
-    split = split_edges(
-        graph,
-        protocol=protocol,
-        validation_fraction=validation_fraction,
-        test_fraction=test_fraction,
-        seed=seed,
+    held_out = split_edges(
+        graph, protocol=protocol, validation_fraction=validation_fraction, test_fraction=test_fraction, seed=seed
     )
-    return split.of(graph)
+    return held_out.of(graph)
 
 
 def split_edges(
@@ -298,11 +299,10 @@ def split_edges(
     validation, the next ones for the test. Non-edges are keyed by (seed, edge, attempt), see `draw_non_edges`. So the
     split does not depend on where the graph lies.
 
-    `heldout`: the test pairs are held-out edges against non-edges. `paper`: the authors' evaluation
-    (kept for comparison only): the *validation* edges in both directions plus a self-loop for every
-    node, against as many non-edges.
+    `heldout`: the test pairs are held-out edges against non-edges. `paper`: the authors' evaluation, for comparison
+    only: the *validation* edges in both directions and a self-loop for every node, against as many non-edges.
 
-    block_entries: entries of the graph read at once, without any effect on the result.
+    block_entries: entries of the graph read at once, which do not change the result.
     """
     check_choice("protocol", protocol, get_args(Protocol))
     if graph.directed and protocol == "paper":
@@ -325,8 +325,8 @@ def split_edges(
 
     parts = held[:num_validation], held[num_validation:]
     if graph.directed:
-        look_up = partial(_look_up, graph, block_entries=block_entries)
-        validation, test = _pair_up_arcs(parts, look_up, seed, draw)
+        find = partial(_find_directions, graph, block_entries=block_entries)
+        validation, test = _pair_up_arcs(parts, find, seed, draw)
     else:
         validation, test = _pair_up(parts, draw)
     seen = [held, validation.negative, test.negative]
@@ -358,14 +358,14 @@ def _pair_up(parts: tuple[np.ndarray, np.ndarray], draw: Callable[[np.ndarray], 
 
 def _pair_up_arcs(
     parts: tuple[np.ndarray, np.ndarray],
-    look_up: Callable[[np.ndarray], np.ndarray],
+    find: Callable[[np.ndarray], np.ndarray],
     seed: int,
     draw: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[Pairs, Pairs]:
-    """The same of a directed graph: each arc with its reverse or with a non-edge. look_up: see `_look_up`."""
-    first, second = (_Arcs.of(part, look_up(part), seed) for part in parts)
-    apart = draw(np.concatenate([first.others, second.others]))
-    return first.pairs(apart[: len(first.others)], seed), second.pairs(apart[len(first.others) :], seed)
+    """The same of a directed graph: each arc with its reverse or with a non-edge. find: see `_find_directions`."""
+    first, second = (_Arcs.of(part, find(part), seed) for part in parts)
+    non_edges = draw(np.concatenate([first.others, second.others]))
+    return first.pairs(non_edges[: len(first.others)], seed), second.pairs(non_edges[len(first.others) :], seed)
 
 
 @dataclass(frozen=True)
@@ -384,9 +384,9 @@ class _Arcs:
 
     @classmethod
     def of(cls, held: np.ndarray, directions: np.ndarray, seed: int) -> _Arcs:
-        """Half of the arcs, one-way ones with the smallest hashes, are reversed; fewer where there are not enough.
+        """Choose the arcs to reverse: the one-way arcs with the smallest hashes, half of all arcs if there are enough.
 
-        held: (num_held, 2) pairs of nodes. directions: (num_held,) those of their arcs.
+        held: (num_held, 2) held-out pairs of nodes. directions: (num_held,) of their arcs, as in `RowBlock`.
         """
         backwards = held[:, ::-1]
         forth, back = ((directions & way) > 0 for way in (FORTH, BACK))
@@ -395,17 +395,17 @@ class _Arcs:
         one_way = np.flatnonzero(is_one_way)
         hashes = _hash_directions(positive[one_way], seed)
         order = np.lexsort((positive[one_way, 1], positive[one_way, 0], hashes))
-        turned = one_way[order[: min(len(one_way), len(positive) // 2)]]
-        return cls(positive, positive[turned, ::-1], np.delete(positive, turned, axis=0))
+        chosen = one_way[order[: min(len(one_way), len(positive) // 2)]]
+        return cls(positive, positive[chosen, ::-1], np.delete(positive, chosen, axis=0))
 
-    def pairs(self, apart: np.ndarray, seed: int) -> Pairs:
+    def pairs(self, non_edges: np.ndarray, seed: int) -> Pairs:
         """The arcs against non-edges, each in a random direction, and against reversed arcs."""
-        is_turned = (_hash_directions(apart, seed) & np.uint64(1)).astype(bool)
-        apart = np.where(is_turned[:, None], apart[:, ::-1], apart)
-        return Pairs(self.positive, np.concatenate([apart, self.reversed]), len(self.reversed))
+        is_reversed = (_hash_directions(non_edges, seed) & np.uint64(1)).astype(bool)
+        non_edges = np.where(is_reversed[:, None], non_edges[:, ::-1], non_edges)
+        return Pairs(self.positive, np.concatenate([non_edges, self.reversed]), len(self.reversed))
 
 
-def _look_up(graph: EdgeSource, pairs: np.ndarray, *, block_entries: int) -> np.ndarray:
+def _find_directions(graph: EdgeSource, pairs: np.ndarray, *, block_entries: int) -> np.ndarray:
     """(num_pairs,) uint8 directions of the arcs between joined nodes, as in `RowBlock`; one pass over the graph."""
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
     sources, targets = np.ascontiguousarray(pairs[order].T, np.int64)

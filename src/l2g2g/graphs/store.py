@@ -32,7 +32,7 @@ from l2g2g.graphs.array_folder import (
     read_text,
     reading_manifest,
 )
-from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.array_writer import FolderWriter, locked_for_writing, write_folder
 from l2g2g.graphs.feature_columns import FeatureColumns
 from l2g2g.graphs.graph import Cleaning, EdgeModel, Features, Graph, RowBlock
 from l2g2g.graphs.graph_store import GraphStore
@@ -118,9 +118,9 @@ class StoredGraph:
         wanted[nodes] = True
         counts, indices = np.zeros(self.num_nodes, np.int64), [np.empty(0, np.int32)]
         for block in self.row_blocks():
-            lengths = np.where(wanted[block.low : block.high], np.diff(block.indptr), 0)
-            counts[block.low : block.high] = lengths
-            indices.append(block.indices[np.repeat(wanted[block.low : block.high], np.diff(block.indptr))])
+            is_wanted, lengths = wanted[block.low : block.high], np.diff(block.indptr)
+            counts[block.low : block.high] = np.where(is_wanted, lengths, 0)
+            indices.append(block.indices[np.repeat(is_wanted, lengths)])
         found, indptr = np.concatenate(indices), np.concatenate([[0], np.cumsum(counts)])
         return sp.csr_array((np.ones(len(found), np.float32), found, indptr), shape=(self.num_nodes,) * 2)
 
@@ -157,8 +157,8 @@ class StoredGraph:
         first, last = int(indptr[0]), int(indptr[-1])
         indices = self.indices.read(first, last)
         check_numbers(indices, self.num_nodes, self.indices.path)
-        wanted = (self.weights, weights), (self.directions, directions), (self.arc_weights, directions)
-        values = (array.read(first, last) if asked and array is not None else None for array, asked in wanted)
+        arrays = (self.weights, weights), (self.directions, directions), (self.arc_weights, directions)
+        values = (array.read(first, last) if is_wanted and array is not None else None for array, is_wanted in arrays)
         return RowBlock(low, low + len(indptr) - 1, indptr - first, indices, first, *values)
 
     def read_directions_of(self, nodes: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -174,7 +174,7 @@ class StoredGraph:
         starts, ends = _bounds(self.indptr, nodes, len(self.indices))
         weights = None if self.weights is None else self.weights.take_ranges(starts, ends)
         indices = self.indices.take_ranges(starts, ends)
-        return self._matrix(_joined(ends - starts), indices, weights)
+        return self._matrix(_indptr_of(ends - starts), indices, weights)
 
     def read_features(self, nodes: np.ndarray | slice) -> Features:
         """Return the (len(nodes), num_features) feature rows, dense or CSR, float32 or float16."""
@@ -194,7 +194,7 @@ class StoredGraph:
             starts, ends = _bounds(indptr, nodes, len(indices))
             columns, data, lengths = indices.take_ranges(starts, ends), values.take_ranges(starts, ends), ends - starts
         check_numbers(columns, self.num_features, indices.path)
-        return sp.csr_array((data, columns, _joined(lengths)), shape=(len(lengths), self.num_features))
+        return sp.csr_array((data, columns, _indptr_of(lengths)), shape=(len(lengths), self.num_features))
 
     def without(self, rule: HeldOutRule | None, num_edges: int) -> GraphStore:
         """Return the same nodes without the edges that a rule holds out, which are left out wherever rows are read."""
@@ -236,7 +236,7 @@ class TrainingGraph(StoredGraph):
     def __init__(self, whole: StoredGraph, rule: HeldOutRule, num_edges: int) -> None:
         vars(self).update(vars(whole))
         self.whole, self.rule, self.num_edges = whole, rule, num_edges
-        self._held: HeldOutRule = rule
+        self._held: HeldOutRule = rule  # the same as `rule`, which is None for other graphs
         self._held_places: dict[tuple[int, int], np.ndarray] = {}  # cached, because finding them hashes every edge
 
     @property
@@ -261,14 +261,16 @@ class TrainingGraph(StoredGraph):
         return self._drop(self.whole.row_block(low, high))
 
     def _drop(self, block: RowBlock) -> RowBlock:
-        here = (block.low, block.high)
-        if here not in self._held_places:
-            places = self._held.find(block.indptr, block.indices, np.arange(*here))
-            self._held_places[here] = places.astype(np.int32)
-        held = self._held_places[here]
+        bounds = (block.low, block.high)
+        if bounds not in self._held_places:
+            places = self._held.find(block.indptr, block.indices, np.arange(*bounds))
+            self._held_places[bounds] = places.astype(np.int32)
+        held = self._held_places[bounds]
         indptr, indices, weights = drop_entries(block.indptr, block.indices, block.weights, held)
-        ways = (None if part is None else np.delete(part, held) for part in (block.directions, block.arc_weights))
-        return RowBlock(*here, indptr, indices, block.first_entry, weights, *ways)
+        directions, arc_weights = (
+            None if part is None else np.delete(part, held) for part in (block.directions, block.arc_weights)
+        )
+        return RowBlock(*bounds, indptr, indices, block.first_entry, weights, directions, arc_weights)
 
     def read_adjacency_of(self, nodes: np.ndarray) -> sp.csr_array:
         """Return the (len(nodes), num_nodes) rows of the adjacency matrix."""
@@ -315,7 +317,7 @@ def open_graph(directory: str | Path, *, verify: bool = False) -> StoredGraph:
 def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] | None = None) -> StoredGraph:
     """Write a graph in memory as a store. source: what it was read from."""
     directory = Path(directory)
-    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+    with locked_for_writing(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         adjacency = graph.adjacency
         writer.save("indptr", adjacency.indptr.astype(np.int64))
         writer.save("indices", adjacency.indices.astype(np.int32, copy=False))
@@ -323,15 +325,15 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
             writer.save("weights", adjacency.data.astype(np.float32, copy=False))
         if graph.arcs is not None:
             rows = np.repeat(np.arange(graph.num_nodes), graph.degrees)
-            ways, arc_weights = find_directions(graph.arcs, rows, adjacency.indices, weighted=graph.weighted)
-            writer.save("directions", ways)
+            directions, arc_weights = find_directions(graph.arcs, rows, adjacency.indices, weighted=graph.weighted)
+            writer.save("directions", directions)
             if arc_weights is not None:
                 writer.save("arc_weights", arc_weights)
         if graph.features is not None:
             _save_features(writer, graph.features)
-        for name, names in (("ids", graph.node_ids), ("labels", graph.labels)):
-            if names is not None:
-                writer.save_names(name, blocks_of(names))
+        for name, values in (("ids", graph.node_ids), ("labels", graph.labels)):
+            if values is not None:
+                writer.save_names(name, blocks_of(values))
         writer.values = store_values(
             name=graph.name,
             num_nodes=graph.num_nodes,
@@ -348,8 +350,7 @@ def write_graph(graph: Graph, directory: str | Path, *, source: dict[str, Any] |
 
 def store_values(*, cleaning: Cleaning, columns: FeatureColumns | None, **values: Any) -> dict[str, Any]:
     """Return what the manifest of a graph says besides its arrays."""
-    kept = None if columns is None else columns.to_dict()
-    return {**values, "cleaning": asdict(cleaning), "columns": kept}
+    return {**values, "cleaning": asdict(cleaning), "columns": None if columns is None else columns.to_dict()}
 
 
 def _save_features(writer: FolderWriter, features: Features) -> None:
@@ -362,7 +363,7 @@ def _save_features(writer: FolderWriter, features: Features) -> None:
 
 
 def read_columns(values: dict[str, Any], num_features: int) -> FeatureColumns | None:
-    """Return the feature columns of a manifest; KeyError, TypeError or ValueError where they do not fit."""
+    """Return the feature columns of a manifest. Raises KeyError, TypeError or ValueError where they do not fit."""
     if values.get("columns") is None:
         return None
     columns = FeatureColumns.from_dict(values["columns"])
@@ -380,13 +381,15 @@ def _read_names(arrays: dict[str, StoredArray], name: str, low: int, high: int |
 def _check_arrays(
     folder: ArrayFolder, num_nodes: int, num_edges: int, num_features: int, weighted: bool, directed: bool
 ) -> None:
-    """Refuse arrays that do not fit each other."""
+    """Raise InputError for arrays of the wrong type or length."""
     check_array(folder, "indptr", "int64", num_nodes + 1)
     check_array(folder, "indices", "int32", 2 * num_edges)
-    wanted = (("weights", "float32", weighted), ("directions", "uint8", directed))
-    for name, dtype, is_there in (*wanted, ("arc_weights", "float32", directed and weighted)):
-        if is_there:
-            check_array(folder, name, dtype, 2 * num_edges)
+    if weighted:
+        check_array(folder, "weights", "float32", 2 * num_edges)
+    if directed:
+        check_array(folder, "directions", "uint8", 2 * num_edges)
+    if directed and weighted:
+        check_array(folder, "arc_weights", "float32", 2 * num_edges)
     if "features_indptr" in folder.arrays:
         check_array(folder, "features_indptr", "int64", num_nodes + 1)
         check_array(folder, "features_indices", "int32", None)
@@ -402,16 +405,16 @@ def _check_arrays(
 
 
 def _bounds(indptr: StoredArray, nodes: np.ndarray, num_entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (num_nodes,) places at which the entries of these rows begin and end."""
+    """Return where the entries of these rows begin and end, (num_nodes,) each."""
     nodes = np.asarray(nodes, np.int64)
     starts, ends = indptr.take(nodes), indptr.take(nodes + 1)
     if len(nodes) and (starts.min() < 0 or (ends < starts).any() or ends.max() > num_entries):
-        raise InputError(f"{indptr.path}: is damaged (places that fall, or beyond {num_entries:,}); {REMEDY}")
+        raise InputError(f"{indptr.path}: is damaged (offsets decrease or exceed {num_entries:,}); {REMEDY}")
     return starts, ends
 
 
-def _joined(lengths: np.ndarray) -> np.ndarray:
-    """Return the indptr of rows of these lengths."""
+def _indptr_of(lengths: np.ndarray) -> np.ndarray:
+    """Return the (num_rows + 1,) indptr of rows of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32 if lengths.sum() < 2**31 else np.int64)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from l2g2g.errors import ResourceError
 from l2g2g.graphs.archives import parts_of
-from l2g2g.graphs.array_writer import locked, write_folder
+from l2g2g.graphs.array_writer import locked_for_writing, write_folder
 from l2g2g.graphs.duckdb_store import Measure, Progress, has_duckdb, silent, write_large_store
 from l2g2g.graphs.formats import AS_FOUND, TableOptions
 from l2g2g.graphs.graph import RowBlock
@@ -68,11 +68,18 @@ def write_store(
     path = find_graph_file(source)
     if path is not None:
         check_ending(path)
-    how: dict[str, Any] = {"directed": directed, "tables": tables}
     if path is None or not is_streamed(path) or reading_bytes(path, features) <= memory_bytes:
         with measure("read"):
-            more: dict[str, Any] = {"name": name, "data_dir": data_dir, "seed": seed, "memory_limit": memory_bytes}
-            graph = read_graph(source, features, **how, **more)
+            graph = read_graph(
+                source,
+                features,
+                name=name,
+                data_dir=data_dir,
+                seed=seed,
+                directed=directed,
+                memory_limit=memory_bytes,
+                tables=tables,
+            )
         with measure("write"):
             return write_graph(graph, directory, source=made_of)
     if not has_duckdb():
@@ -89,7 +96,8 @@ def write_store(
         made_of=made_of,
         measure=measure,
         progress=progress,
-        **how,
+        directed=directed,
+        tables=tables,
     )
 
 
@@ -135,7 +143,7 @@ def write_training_graph(
     rows: all rows in order, with weights where weighted and directions where the graph has some. source: what tells
     this store from others.
     """
-    with locked(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
+    with locked_for_writing(directory), write_folder(directory / GRAPH_FOLDER, KIND) as writer:
         indptr, indices = writer.array("indptr", np.int64), writer.array("indices", np.int32)
         indptr.append(np.zeros(1, np.int64))
         end = num_arcs = 0

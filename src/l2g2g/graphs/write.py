@@ -271,8 +271,8 @@ def write_parts(
             check_parts(folder)
             with writing(folder):
                 name.mkdir()
-        told = communicator.broadcast("folder", str(name.resolve()).encode() if communicator.is_first else b"")
-        name = Path(told.decode())
+        sent = communicator.broadcast("folder", str(name.resolve()).encode() if communicator.is_first else b"")
+        name = Path(sent.decode())
         if not name.is_dir():
             raise ResourceError(f"{folder}: is not seen by rank {communicator.rank}; give one on a disk that all share")
         for first in range(0, len(embedding), _PART_ROWS):

@@ -73,9 +73,9 @@ class FeatureTable:
         key = stream_key(seed, Purpose.FEATURE_DROPOUT, epoch)
         hashes = hash_nodes(self.nodes, key)
         dropout = Dropout(hashes, key, share_threshold(fraction), 1.0 / (1.0 - fraction))
-        return (
-            self.matrix.thinned(dropout) if isinstance(self.matrix, SparseMatrix) else drop_dense(self.matrix, dropout)
-        )
+        if isinstance(self.matrix, SparseMatrix):
+            return self.matrix.with_dropout(dropout)
+        return drop_dense(self.matrix, dropout)
 
 
 def drop_dense(rows: Tensor, dropout: Dropout) -> Tensor:

@@ -35,7 +35,7 @@ def reconstruction_loss(
     """
     bias = left.new_zeros(()) if bias is None else bias
     if not can_score(left):
-        return reference.pair_loss(left, left if right is None else right, bias, edges.listed, non_edges.listed)
+        return reference.pair_loss(left, left if right is None else right, bias, edges.pair_list, non_edges.pair_list)
     return _PairLoss.apply(left, right, bias, edges, non_edges)
 
 
@@ -109,7 +109,7 @@ def _score_natively(
         seed, epoch = non_edges.seed, non_edges.epoch
         found = non_edges.plan.score(left, right, bias, of_left, of_right, seed=seed, epoch=epoch)
     else:
-        found = score_list(non_edges.listed, -1.0)
+        found = score_list(non_edges.pair_list, -1.0)
     return loss + found[0], slope + found[1], [add_parts(table) for table in tables]
 
 

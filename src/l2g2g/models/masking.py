@@ -59,6 +59,47 @@ class MaskDraw:
         return hash_nodes(self.nodes, self.key)
 
 
+@dataclass(frozen=True)
+class EpochDraws:
+    """What an epoch draws at random: the same in every patch, in memory, on disk and on every rank.
+
+    Attributes:
+        seed, epoch: Key of all draws.
+        hidden: Fraction of the edges between groups that is hidden from the encoder; 0: none.
+        scored: Fraction of these edges that is scored; all of them are hidden, unless nothing is.
+        num_groups: Number of groups that nodes are dealt to; 0: every node is a group of its own.
+        fresh: Draw new non-edges every epoch, or keep those of the seed.
+        feature_dropout: Fraction of the feature entries that is dropped.
+    """
+
+    seed: int
+    epoch: int
+    hidden: float = 0.0
+    scored: float = 1.0
+    num_groups: int = 0
+    fresh: bool = True
+    feature_dropout: float = 0.0
+
+    @property
+    def scores_all(self) -> bool:
+        """Whether every edge is scored."""
+        return self.scored == 1.0 and not self.num_groups
+
+    @property
+    def negatives_epoch(self) -> int:
+        """The epoch whose non-edges are scored."""
+        return self.epoch if self.fresh else 0
+
+    def groups_of(self, nodes: np.ndarray) -> np.ndarray | None:
+        """Return the (num_rows,) int32 group of each node; None if every node is a group of its own."""
+        return draw_groups(nodes, self.num_groups, seed=self.seed, epoch=self.epoch) if self.num_groups else None
+
+    def split(self, mask: EdgeMask) -> tuple[SparseMatrix, Arcs]:
+        """Return Â of the visible edges, and the scored edges; see `EdgeMask.split`."""
+        groups = self.groups_of(mask.nodes)
+        return mask.split(self.hidden or self.scored, self.scored, seed=self.seed, epoch=self.epoch, groups=groups)
+
+
 SplitMemory = tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray, np.ndarray]
 
 

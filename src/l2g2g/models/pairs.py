@@ -34,7 +34,7 @@ class PairList:
         return len(self.rows)
 
     @property
-    def listed(self) -> PairList:
+    def pair_list(self) -> PairList:
         """The list itself, as `Arcs` and `NegativeDraws` have it."""
         return self
 
@@ -91,7 +91,7 @@ class Arcs:
         return native().Csr(self.starts, self.ends, self.indices, None, len(self.starts), self.is_checked)
 
     @cached_property
-    def listed(self) -> PairList:
+    def pair_list(self) -> PairList:
         """Every pair once, the lower row first."""
         rows, entries = row_entries(self.starts, self.ends)
         columns = self.indices[entries]

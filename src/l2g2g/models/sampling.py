@@ -272,7 +272,7 @@ class NegativeDraws:
         return self.plan.units is None and native() is not None
 
     @cached_property
-    def listed(self) -> PairList:
+    def pair_list(self) -> PairList:
         """As a list."""
         return self.plan.list_pairs(seed=self.seed, epoch=self.epoch)
 

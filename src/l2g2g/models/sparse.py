@@ -23,12 +23,12 @@ from l2g2g.models.bits import BitRows
 # torch warns once per process; users can do nothing about it.
 warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
 
-FEW_COLUMNS = 256  # sums over at most so many columns stay in the nearest cache: no transpose is made
+FEW_COLUMNS = 256  # up to so many columns the sums of a transposed product stay in cache: no transpose is made
 WIDEST = 512  # most columns of a table that a native kernel takes
 
 
 class ConstantMatrix(Protocol):
-    """A constant matrix, known by its products.
+    """A constant matrix of which only products are needed.
 
     Attributes:
         in_one_block: True for a `SparseMatrix`, whose entries are all in the memory of one process.
@@ -64,10 +64,10 @@ class Dropout:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A constant sparse matrix: diag(row_scale) · (pattern with values + identity where `loops`) · diag(column_scale).
+    """The constant matrix diag(row_scale) · (values + identity if `loops`) · diag(column_scale), values sparse.
 
     Attributes:
-        starts, ends: (num_rows,) int64 range of entries of each row; the array may hold others in between.
+        starts, ends: (num_rows,) int64 range of the entries of each row; entries between the ranges are not used.
         indices: (num_entries,) int32 columns.
         values: (num_entries,) float32; None where all are 1.
         num_columns: Number of columns.
@@ -147,7 +147,7 @@ class SparseMatrix:
 
     @property
     def num_entries(self) -> int:
-        """Number of entries in memory, also those between the rows."""
+        """Number of entries in memory, those between the rows included."""
         return len(self.indices)
 
     @property
@@ -163,7 +163,7 @@ class SparseMatrix:
 
     @property
     def symmetric(self) -> bool:
-        """Return True if the matrix is its own transpose."""
+        """True if the matrix is its own transpose."""
         return self.symmetric_pattern and self.row_scale is self.column_scale
 
     @cached_property
@@ -173,7 +173,7 @@ class SparseMatrix:
 
     @cached_property
     def bits(self) -> BitRows | None:
-        """The matrix as bits, where that makes products faster: for features, not for graphs; otherwise None."""
+        """The matrix packed as bits if that makes products faster (for features, not for graphs); otherwise None."""
         if native() is None or self.symmetric_pattern or self.loops or not self._is_unscaled:
             return None
         if self.whole is None or self.dropout is None:
@@ -195,7 +195,7 @@ class SparseMatrix:
         if self.symmetric_pattern:
             return self._with_pattern(row_scale=self.column_scale, column_scale=self.row_scale)
         if self.whole is not None and self.dropout is not None:
-            return self.whole.transpose.thinned(replace(self.dropout, by_column=not self.dropout.by_column))
+            return self.whole.transpose.with_dropout(replace(self.dropout, by_column=not self.dropout.by_column))
         return SparseMatrix.from_scipy(sp.csr_array(self.to_scipy().T.tocsr()), self.device)
 
     @cached_property
@@ -208,27 +208,27 @@ class SparseMatrix:
 
     def _with_pattern(self, **changes: Any) -> SparseMatrix:
         """Return a copy with other factors that shares the checked pattern; faster than `replace`."""
-        found = object.__new__(SparseMatrix)
-        vars(found).update({name: vars(self)[name] for name in _FIELDS} | changes)
+        copy = object.__new__(SparseMatrix)
+        vars(copy).update({name: vars(self)[name] for name in _FIELDS} | changes)
         if native() is not None:
-            vars(found)["csr"] = self.csr
-        return found
+            vars(copy)["csr"] = self.csr
+        return copy
 
     def compact(self) -> SparseMatrix:
         """Return a copy without the entries between its rows."""
         lengths = self.ends - self.starts
         if lengths.sum() == len(self.indices):
             return self
-        stays = np.zeros(len(self.indices) + 1, np.int8)
-        stays[self.starts[lengths > 0]] += 1
-        stays[self.ends[lengths > 0]] -= 1
-        chosen = np.cumsum(stays[:-1], dtype=np.int8).view(np.bool_)
+        steps = np.zeros(len(self.indices) + 1, np.int8)  # +1 where a row begins, -1 after its end
+        steps[self.starts[lengths > 0]] += 1
+        steps[self.ends[lengths > 0]] -= 1
+        chosen = np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
         ends = np.cumsum(lengths)
         values = None if self.values is None else self.values[chosen]
         return replace(self, starts=ends - lengths, ends=ends, indices=self.indices[chosen], values=values)
 
-    def thinned(self, dropout: Dropout) -> SparseMatrix:
-        """Return a copy with dropout. It is not symmetric, because both directions are drawn apart."""
+    def with_dropout(self, dropout: Dropout) -> SparseMatrix:
+        """Return a copy with dropout. It is not symmetric: entries (i, j) and (j, i) are dropped independently."""
         if self.loops:
             raise ValueError("dropout is for features, not for a propagation with loops")
         return self._with_pattern(dropout=dropout, symmetric_pattern=False, whole=self)
@@ -239,8 +239,8 @@ class SparseMatrix:
             result = self.tensor.to(dense.dtype) @ dense.contiguous()
             return result if added is None else result + added
         table = dense.detach().contiguous().numpy()
-        rest = None if added is None else added.detach().contiguous().numpy().reshape(-1, dense.shape[1])
-        return torch.from_numpy(multiply_table(self, table, rest))
+        terms = None if added is None else added.detach().contiguous().numpy().reshape(-1, dense.shape[1])
+        return torch.from_numpy(multiply_table(self, table, terms))
 
     def transposed_product(self, dense: Tensor) -> Tensor:
         """See `ConstantMatrix`. dense: (rows, width) -> (columns, width)."""
@@ -342,10 +342,10 @@ def multiply_table(
     if width > WIDEST:
         parts = []
         for low in range(0, width, WIDEST):
-            here = slice(low, low + WIDEST)
-            rest = None if added is None else np.ascontiguousarray(added[:, here])
-            part = np.ascontiguousarray(table[:, here])
-            parts.append(multiply_table(sparse, part, rest, is_scaled=is_scaled, row_scale=row_scale))
+            columns = slice(low, low + WIDEST)
+            terms = None if added is None else np.ascontiguousarray(added[:, columns])
+            part = np.ascontiguousarray(table[:, columns])
+            parts.append(multiply_table(sparse, part, terms, is_scaled=is_scaled, row_scale=row_scale))
         return np.concatenate(parts, axis=1, out=out)
     if sparse.column_scale is not None and not is_scaled:
         table = scale_rows(table, sparse.column_scale)
@@ -354,7 +354,14 @@ def multiply_table(
         return sparse.bits.multiply(table, added, out, row_scale)
     scale = sparse.row_scale if row_scale is None else row_scale
     native().multiply(
-        sparse.csr, table, out, scale, sparse.loops, added, **_dropped(sparse), scale_added=row_scale is not None
+        sparse.csr,
+        table,
+        out,
+        scale,
+        sparse.loops,
+        added,
+        **_dropout_of(sparse),
+        scale_added=row_scale is not None,
     )
     return out
 
@@ -373,12 +380,12 @@ def multiply_two_tables(
     added: (width,) each; None for nothing.
     """
     outs = blank_table(len(sparse.starts), one.shape[1]), blank_table(len(sparse.starts), two.shape[1])
-    native().multiply_two(sparse.csr, one, two, *outs, factor, *added, row_scale, **_dropped(sparse))
+    native().multiply_two(sparse.csr, one, two, *outs, factor, *added, row_scale, **_dropout_of(sparse))
     return outs
 
 
 def scale_rows(table: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Multiply each row of a table by its scale, by the native kernel."""
+    """Return a table with each row multiplied by its scale, by the native kernel."""
     scaled = blank_table(*table.shape)
     native().move_rows(table, scaled, None, scale)
     return scaled
@@ -396,7 +403,7 @@ def multiply_transposed_table(sparse: SparseMatrix, table: np.ndarray) -> np.nda
     if sparse.bits is not None:
         return sparse.bits.multiply_transposed(table)
     sums = zero_table(num_parts(sparse.num_entries), sparse.num_columns, table.shape[1])
-    native().multiply_transposed(sparse.csr, table, sums, **_dropped(sparse))
+    native().multiply_transposed(sparse.csr, table, sums, **_dropout_of(sparse))
     return add_parts(sums)
 
 
@@ -417,7 +424,7 @@ def add_parts(parts: np.ndarray) -> np.ndarray:
     return total
 
 
-def _dropped(sparse: SparseMatrix) -> dict[str, Any]:
+def _dropout_of(sparse: SparseMatrix) -> dict[str, Any]:
     """Return the dropout of a matrix as keyword arguments of the native kernels."""
     return {} if sparse.dropout is None else vars(sparse.dropout)
 

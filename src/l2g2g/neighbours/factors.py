@@ -1,4 +1,4 @@
-"""Score factors: most scores are inner products of a left and a right vector; the exact search by them."""
+"""Score factors: scores that are inner products of a left and a right vector, and the exact search by them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from l2g2g.options import check_choice
 
 Metric = Literal["cosine", "inner"]
 METRICS: tuple[Metric, ...] = ("cosine", "inner")
-_QUERIES = 256  # rows of a block
-_COLUMNS = 16384  # and its columns: 16 MB of scores, which stay in the last cache
+_BLOCK_ROWS, _BLOCK_COLUMNS = 256, 16384  # of a block of scores: its 16 MB stay in the last cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +23,7 @@ class ScoreFactors:
     """score(u, v) = left_u · right_v + bias.
 
     Attributes:
-        left, right: (num_nodes, width) float32, contiguous; the same table where both factors are one.
+        left, right: (num_nodes, width) float32, contiguous; the same array if both factors are equal.
         bias: Added to every score.
         one_way: Whether score(u, v) and score(v, u) differ, as for arcs.
     """
@@ -35,21 +34,20 @@ class ScoreFactors:
     one_way: bool = False
 
     def __post_init__(self) -> None:
-        """Tables of the form that compiled loops want, and one of them where one was given."""
-        same = self.left is self.right
-        for name in ("left", "right"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float32))
-        if same:
-            object.__setattr__(self, "right", self.left)
+        """Make both arrays contiguous float32, as the kernels need them; one array stays one."""
+        left = np.ascontiguousarray(self.left, dtype=np.float32)
+        right = left if self.right is self.left else np.ascontiguousarray(self.right, dtype=np.float32)
+        object.__setattr__(self, "left", left)
+        object.__setattr__(self, "right", right)
 
     @property
     def num_nodes(self) -> int:
-        """Rows of either factor."""
+        """Number of nodes."""
         return len(self.left)
 
     @property
     def same(self) -> bool:
-        """Whether both factors are one table."""
+        """Whether both factors are one array."""
         return self.left is self.right
 
 
@@ -72,7 +70,7 @@ def factors_by(embedding: np.ndarray, metric: str) -> ScoreFactors:
 
 
 def factors_of(decoder: Decoder, embedding: np.ndarray) -> ScoreFactors | None:
-    """The two factors whose inner products are the decoder's scores; None where it has none."""
+    """The factors whose inner products are the decoder's scores; None for a decoder without factors."""
     with torch.no_grad():
         factors = decoder.factors(decoder.as_tensor(embedding))
     if factors is None:
@@ -93,21 +91,21 @@ def search_exactly(factors: ScoreFactors, rows: np.ndarray, k: int) -> tuple[np.
     """
     nodes = np.full((len(rows), k), -1, np.int64)
     scores = np.full((len(rows), k), -np.inf, np.float32)
-    for low in range(0, len(rows), _QUERIES):
-        here = slice(low, low + _QUERIES)
-        queries = factors.left[rows[here]]
-        for first in range(0, factors.num_nodes, _COLUMNS):
-            block = queries @ factors.right[first : first + _COLUMNS].T
-            keep_best(block, first, rows[here], scores[here], nodes[here])
+    for low in range(0, len(rows), _BLOCK_ROWS):
+        part = slice(low, low + _BLOCK_ROWS)
+        queries = factors.left[rows[part]]
+        for first in range(0, factors.num_nodes, _BLOCK_COLUMNS):
+            block = queries @ factors.right[first : first + _BLOCK_COLUMNS].T
+            keep_best(block, first, rows[part], scores[part], nodes[part])
     return nodes, scores + np.float32(factors.bias)
 
 
 def keep_best(block: np.ndarray, first: int, own: np.ndarray, scores: np.ndarray, nodes: np.ndarray) -> None:
     """Merge a block of scores into the k best so far of each row, in place.
 
-    block: (num_rows, num_columns), its columns the nodes from `first` on. own: (num_rows,) the node that a row must
-    not find. scores: (num_rows, k) float32, nodes: (num_rows, k) int64, sorted from the best down. Blocks must come in
-    the order of the nodes.
+    block: (num_rows, num_columns) scores of the nodes from `first` on. own: (num_rows,) the node that a row must not
+    find. scores: (num_rows, k) float32, best first. nodes: (num_rows, k) int64, their nodes. Blocks must come in the
+    order of the nodes.
     """
     block, own = np.ascontiguousarray(block, np.float32), np.ascontiguousarray(own, np.int64)
     kernels().keep_best(block, first, own, scores, nodes)

@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from l2g2g.config import Config, make_config, suggest
 from l2g2g.errors import InputError, L2G2GError, NumericalError, ResourceError, find_interruption
-from l2g2g.graphs import splits
 from l2g2g.graphs.graph import Graph
 from l2g2g.graphs.splits import Protocol
+from l2g2g.runs.environment import package_versions
 from l2g2g.runs.evaluate import evaluate_graph
 from l2g2g.runs.run_directory import open_run
 
@@ -86,10 +85,10 @@ class Cell:
 
     def is_answered_by(self, row: dict[str, Any]) -> bool:
         """Return True if a stored line is a result of this cell with the current settings of its preset."""
-        now = json.loads(json.dumps(self.config.to_dict()))
-        then = row.get("settings", {})
+        current = json.loads(json.dumps(self.config.to_dict()))  # tuples become lists, as in the stored line
+        compared = {name: value for name, value in row.get("settings", {}).items() if name not in _NOT_COMPARED}
         return row.get("key") == self.key and all(
-            now[name] == value for name, value in then.items() if name in now and name not in _NOT_COMPARED
+            current[name] == value for name, value in compared.items() if name in current
         )
 
 
@@ -107,7 +106,7 @@ class GraphCell:
 
     @property
     def config(self) -> None:
-        """None: counting has no settings."""
+        """None, because counting has no settings."""
 
     def run(
         self, load: Callable[[str], Graph], threads: int | None = None, folder: Path | None = None
@@ -172,10 +171,8 @@ def raise_if_all_failed(rows: Sequence[dict[str, Any]]) -> None:
 @cache
 def environment() -> dict[str, Any]:
     """Return versions, processor and number of cores."""
-    packages = {name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy")}
     return {
-        "python": platform.python_version(),
-        **packages,
+        **package_versions(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": platform.system(),
@@ -197,6 +194,7 @@ class Contender:
     """A method with a preset, compared in every study.
 
     Attributes:
+        label: What figures and tables call it.
         colour: Number in the cycle of colours, the same in all figures.
         short: Shorter label for tables.
     """
@@ -218,7 +216,7 @@ class Contender:
         """Offset of its points on an axis of graphs, so that methods do not overlap."""
         return 0.09 * (self.colour - 2)
 
-    def cell(self, dataset: str, options: dict[str, Any], seed: int = 0, protocol: splits.Protocol = "heldout") -> Cell:
+    def cell(self, dataset: str, options: dict[str, Any], seed: int = 0, protocol: Protocol = "heldout") -> Cell:
         """Create a run of this method. options: settings that differ from the preset."""
         return Cell(dataset, self.method, self.preset, options, seed, protocol)
 

@@ -29,7 +29,7 @@ from l2g2g.graphs.array_folder import (
     open_folder,
     reading_manifest,
 )
-from l2g2g.graphs.array_writer import FolderWriter, locked, write_folder
+from l2g2g.graphs.array_writer import FolderWriter, locked_for_writing, write_folder
 from l2g2g.graphs.graph import Features
 from l2g2g.graphs.graph_store import GraphStore, read_ahead
 from l2g2g.graphs.store import PATCH_FOLDER, StoredGraph
@@ -144,12 +144,12 @@ class PatchStore:
         weights = self.arrays["weights"].read(first, last) if self.weighted else unit_weights(last - first)
         return sp.csr_array((weights, indices, indptr), shape=(high - low, high - low))
 
-    def load_ways(self, patch: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def load_directions(self, patch: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Directions and weights of the arcs of the entries of one patch, as in `RowBlock`; None where undirected."""
         bounds = self.entry_offsets[patch : patch + 2]
         stored = (self.arrays.get(name) for name in ("directions", "arc_weights"))
-        ways, weights = (None if array is None else array.read(*bounds) for array in stored)
-        return ways, weights
+        directions, weights = (None if array is None else array.read(*bounds) for array in stored)
+        return directions, weights
 
     def load_features(self, patch: int) -> Features | None:
         """(num_local, num_features) feature rows of one patch, as they lie on disk; None without features."""
@@ -243,7 +243,7 @@ def write_patches(
     stored = graph.stored
     assert stored is not None
     directory = stored.directory if directory is None else Path(directory)
-    with locked(directory), write_folder(directory / PATCH_FOLDER, KIND) as writer:
+    with locked_for_writing(directory), write_folder(directory / PATCH_FOLDER, KIND) as writer:
         writer.save("nodes", patch_set.global_nodes.astype(np.int64, copy=False))
         writer.save("offsets", patch_set.offsets.astype(np.int64, copy=False))
         for part in _OVERLAP_PARTS:

@@ -35,6 +35,14 @@ def describe_environment() -> str:
     )
 
 
+def package_versions() -> dict[str, str]:
+    """Return the versions that a result depends on: of Python, this package and those that compute."""
+    return {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("l2g2g", "torch", "numpy", "scipy")},
+    }
+
+
 def available_cores() -> int:
     """Count the cores that this process may use: under torchrun its share, and at most OMP_NUM_THREADS."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

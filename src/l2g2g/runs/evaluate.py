@@ -101,11 +101,9 @@ def evaluate_graph(
         gather, needs_vectors, needs_pairs = communicator.decide(
             lambda: [gather or needs_vectors, needs_vectors, needs_pairs]
         )
-        if gather:
-            run = run.gathered(communicator)
-        validation, test = split.validation, split.test
-        if needs_pairs:
-            test = test.on_first()
+        run = run.gathered(communicator) if gather else run
+        test = split.test.on_first() if needs_pairs else split.test
+        validation = split.validation
         if needs_vectors and validation is not None:
             validation = validation.on_first()
         if not communicator.is_first:

@@ -1,19 +1,17 @@
-"""Finished: a training that has ended becomes the artefact that its run directory keeps.
+"""Finished: what the artefact of a finished training contains.
 
-Arrays (one row for each node, unless said otherwise): vectors, ids, labels, degrees, first_patch, residuals; the edges
-u < v as CSR (edges_indptr, edges_indices) with their directions, where they are not too many; the patches (patch_nodes,
-patch_offsets); what new nodes need (state_*, structure_columns); the held-out pairs with their scores (pairs,
-pair_scores, pair_is_edge, one row for each pair).
+Arrays with a row for each node: vectors, ids, labels, degrees, first_patch, residuals. The edges u < v as CSR
+(edges_indptr, edges_indices) and their directions, unless they are too many. The patches (patch_nodes, patch_offsets).
+What new nodes need (state_*, structure_columns). The held-out pairs with their scores (pairs, pair_scores,
+pair_is_edge), a row for each pair.
 """
 
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from importlib import metadata
 from itertools import chain
 from typing import Any
 
@@ -29,6 +27,7 @@ from l2g2g.graphs.splits import Pairs, draw_non_edges, edge_blocks
 from l2g2g.graphs.store import node_ids_of
 from l2g2g.models.node_states import Parts
 from l2g2g.runs.artefact import Contents, write_artefact
+from l2g2g.runs.environment import package_versions
 from l2g2g.runs.published import LINK_MODEL
 from l2g2g.runs.record import GraphFacts, PatchFacts
 from l2g2g.runs.run import Run
@@ -44,10 +43,8 @@ ESTIMATORS = {
     "vl2g2g": "VL2G2G",
 }
 _SAMPLED_EDGES = 20_000
-_PLACES = ("output", "warm_start")  # folders of the user, which a page for others leaves out
-_PACKAGES = ("l2g2g", "torch", "numpy", "scipy")
-# Edges are kept unless they would dwarf the vectors; what is small in itself is no burden.
-_FEW_BYTES = 64_000_000
+_LOCAL_FIELDS = ("output", "warm_start")  # paths on this machine, which a page for others leaves out
+_FEW_BYTES = 64_000_000  # edges are kept if they take at most this, or no more than the vectors
 
 
 def keep_run(
@@ -59,7 +56,7 @@ def keep_run(
     *,
     arguments: list[str] | None = None,
 ) -> None:
-    """Write the artefact of a finished training into its run directory; nothing where there is none.
+    """Write the artefact of a finished training into its run directory; without a directory nothing is written.
 
     name: of the training in the run. row: the JSON line about it. arguments: of the command line.
     """
@@ -76,25 +73,24 @@ def describe_run(
     parameters: dict[str, Any] | None = None,
     keeps_edges: bool | None = None,
 ) -> Contents:
-    """The contents of the artefact of a finished training, which are read from the graph when they are written.
+    """The contents of the artefact of a finished training; arrays are read from the graph when they are written.
 
-    parameters: of the estimator that was fitted; None where the settings say it all. keeps_edges: None for unless they
-    are too many. Others as in `keep_run`.
+    parameters: of the estimator that was fitted; None for a run of the command line. keeps_edges: None to keep edges
+    unless they are too many. Other arguments as in `keep_run`.
     """
     fitted = run.fitted
     assert fitted is not None, "a run is kept with what new nodes need"
     scored = run.inspection.scored or _score_learned(graph, run)
     labels = graph.labels
     classes, codes = (None, None) if labels is None else find_classes(labels)
-    patch_set, residuals = run.patch_set, run.inspection.residuals
-    several = patch_set.num_patches > 1
+    has_patches = run.patch_set.num_patches > 1
     values = {
         **model_values(fitted),
         "estimator": ESTIMATORS[run.config.method],
         "parameters": parameters,
-        "row": {field: value for field, value in row.items() if field not in _PLACES},
+        "row": {field: value for field, value in row.items() if field not in _LOCAL_FIELDS},
         "command": show_command(arguments or []),
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
+        "versions": package_versions(),
         "graph": asdict(_describe_graph(graph)),
         "history": asdict(run.trained.history),
         "patches": asdict(_describe_patches(run)),
@@ -104,30 +100,16 @@ def describe_run(
         "columns": None if graph.columns is None else graph.columns.to_dict(),
     }
 
-    def by_node() -> Parts:
-        yield "vectors", run.embedding
-        if codes is not None:
-            yield "labels", codes.astype(np.int32)
-        if residuals is not None:
-            yield "residuals", residuals.per_node.astype(np.float32)
-        yield "first_patch", _first_patches(run)
-        if several:
-            yield "patch_nodes", np.asarray(patch_set.global_nodes, np.int32)
-            yield "patch_offsets", patch_set.offsets.astype(np.int64)
-        if scored is not None:
-            yield "pairs", scored.ends.astype(np.int32)
-            yield "pair_scores", scored.scores.astype(np.float32)
-            yield "pair_is_edge", scored.is_edge.astype(np.uint8)
-
-    kept = 4 * graph.num_edges <= max(_FEW_BYTES, run.embedding.nbytes) if keeps_edges is None else keeps_edges
+    if keeps_edges is None:
+        keeps_edges = 4 * graph.num_edges <= max(_FEW_BYTES, run.embedding.nbytes)
     sources: list[Callable[[], Parts]] = [
-        by_node,
+        lambda: _run_parts(run, codes, scored),
         lambda: _id_parts(graph),
-        lambda: _edge_parts(graph, kept),
+        lambda: _edge_parts(graph, keeps_edges),
         lambda: model_parts(fitted),
     ]
     weights = model_weights(fitted)
-    if several and fitted.patches is None:  # otherwise the frame of the vectors is that of the patches
+    if has_patches and fitted.patches is None:  # otherwise the frame of the vectors is that of the patches
         weights |= frame_weights("patch_frame", run.trained.frame)
     return Contents(values, weights, lambda: chain.from_iterable(source() for source in sources))
 
@@ -144,17 +126,17 @@ def show_command(arguments: list[str]) -> str:
 
 
 def sample_pairs(graph: GraphStore, count: int, seed: int) -> Pairs | None:
-    """Some edges, and as many pairs that are none; None where every pair is an edge."""
-    num_others = graph.num_nodes * (graph.num_nodes - 1) // 2 - graph.num_edges
-    if num_others == 0:
+    """Draw some edges and as many non-edges; None if every pair of nodes is an edge."""
+    num_non_edges = graph.num_nodes * (graph.num_nodes - 1) // 2 - graph.num_edges
+    if num_non_edges == 0:
         return None
     key, count = stream_key(seed, Purpose.RECORD), min(count, graph.num_edges)
     edges = smallest_pairs(lambda: edge_blocks(graph), graph.num_edges, count, key, graph.name)
-    return Pairs(edges, draw_non_edges(graph, edges[:num_others], key))
+    return Pairs(edges, draw_non_edges(graph, edges[:num_non_edges], key))
 
 
 def _score_learned(graph: GraphStore, run: Run) -> ScoredPairs | None:
-    """Scores of edges that were learned from, where no others were scored."""
+    """Score training edges, for a run that scored no held-out ones."""
     pairs = sample_pairs(graph, _SAMPLED_EDGES, run.config.seed)
     if pairs is None:
         return None
@@ -195,12 +177,29 @@ def _describe_patches(run: Run) -> PatchFacts:
     )
 
 
+def _run_parts(run: Run, classes: np.ndarray | None, scored: ScoredPairs | None) -> Parts:
+    """Vectors and patches, classes (num_nodes,) as numbers, and the scored pairs."""
+    patch_set, residuals = run.patch_set, run.inspection.residuals
+    yield "vectors", run.embedding
+    if classes is not None:
+        yield "labels", classes.astype(np.int32)
+    if residuals is not None:
+        yield "residuals", residuals.per_node.astype(np.float32)
+    yield "first_patch", _first_patches(run)
+    if patch_set.num_patches > 1:
+        yield "patch_nodes", np.asarray(patch_set.global_nodes, np.int32)
+        yield "patch_offsets", patch_set.offsets.astype(np.int64)
+    if scored is not None:
+        yield "pairs", scored.ends.astype(np.int32)
+        yield "pair_scores", scored.scores.astype(np.float32)
+        yield "pair_is_edge", scored.is_edge.astype(np.uint8)
+
+
 def _first_patches(run: Run) -> np.ndarray:
-    """(num_nodes,) int32 the first patch that holds each node."""
-    patch_set = run.patch_set
-    first = np.empty(patch_set.num_nodes, np.int32)
-    for patch in range(patch_set.num_patches - 1, -1, -1):  # from the end, so that the first patch is what stays
-        first[patch_set.nodes_of(patch)] = patch
+    """(num_nodes,) int32 first patch that holds each node."""
+    first = np.empty(run.patch_set.num_nodes, np.int32)
+    for patch in reversed(range(run.patch_set.num_patches)):  # the first patch is written last and stays
+        first[run.patch_set.nodes_of(patch)] = patch
     return first
 
 
@@ -210,7 +209,7 @@ def _id_parts(graph: GraphStore) -> Parts:
 
 
 def _edge_parts(graph: GraphStore, keeps_edges: bool) -> Parts:
-    """Degrees, and the edges u < v of a graph as CSR, with their directions where it has some."""
+    """Degrees; if keeps_edges also the edges u < v as CSR, with directions if the graph has them."""
     if keeps_edges:
         yield "edges_indptr", np.zeros(1, np.int64)
     end = 0

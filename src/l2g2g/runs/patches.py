@@ -8,7 +8,6 @@ import warnings
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -217,8 +216,7 @@ def cut_stored(
         warnings.warn(f"{graph.name}: METIS needs more than --memory allows; FENNEL cuts it in passes", stacklevel=2)
     with clock.measure("partition"):
         wanted = plan_cut(graph, num_patches, config, method)
-        how: dict[str, Any] = {"memory_bytes": available, "refused_bytes": refused_bytes}
-        written = cut_stored_graph(graph, wanted, folder, **how)
+        written = cut_stored_graph(graph, wanted, folder, memory_bytes=available, refused_bytes=refused_bytes)
     return_freed_memory()
     return written
 

@@ -6,9 +6,7 @@ DIR/checkpoints/NAME   the last two checkpoints of a training, see `training.che
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
@@ -17,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from l2g2g.errors import InputError, ResourceError
+from l2g2g.graphs.array_writer import LOCK, locked
 from l2g2g.training.checkpoint import CheckpointStore, CheckpointWarning
 from l2g2g.training.checkpoint_writer import USUAL_INTERVAL, CheckpointWriter
 
-_LOCK, _CHECKPOINTS = "lock", "checkpoints"
+_CHECKPOINTS = "checkpoints"
 
 
 class RunDirectory:
@@ -92,7 +91,7 @@ def _show(value: Any) -> str:
 
 def holds_run(folder: str | Path | None) -> bool:
     """Whether a run was started in this folder."""
-    return folder is not None and (Path(folder) / _LOCK).exists()
+    return folder is not None and (Path(folder) / LOCK).exists()
 
 
 @contextmanager
@@ -115,40 +114,19 @@ def open_run(
     folder = Path(folder)
     if resume and not holds_run(folder):
         raise InputError(f"{folder}: nothing to resume, no run was started here; leave --resume out to start one")
-    with _locked(folder):
+    with locked(folder, "--run-dir"):
+        _check_writable(folder)
         run = RunDirectory(folder, resume, USUAL_INTERVAL if interval is None else interval, patient)
         if not resume and run.names:
             raise InputError(f"{folder}: holds a run already; add --resume to go on with it, or give another --run-dir")
         yield run
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Make a folder, hold its lock, and make sure that it can be written to."""
+def _check_writable(folder: Path) -> None:
+    """Make the folder of checkpoints and write to it: permission bits say nothing to root or on a read-only mount."""
     try:
-        (folder / _CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise InputError(f"{folder}: is a file; --run-dir needs a directory") from error
+        (folder / _CHECKPOINTS).mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder / _CHECKPOINTS):
+            pass
     except OSError as error:
         raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another --run-dir") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(handle, 20, 0).decode(errors="replace").strip()
-            raise InputError(
-                f"{folder}: another run is using it (process {owner or 'unknown'}); "
-                f"wait for it, or give another --run-dir"
-            ) from error
-        try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-            # Trying is the only honest test: permission bits say nothing to root or on a read-only mount.
-            with tempfile.TemporaryFile(dir=folder / _CHECKPOINTS):
-                pass
-        except OSError as error:
-            raise ResourceError(f"{folder}: cannot be written to ({error.strerror}); give another --run-dir") from error
-        yield
-    finally:
-        os.close(handle)

@@ -156,12 +156,11 @@ def further_measures(
     found: dict[str, float | None] = dict.fromkeys(FURTHER_MEASURES)
     table = np.empty((graph.num_nodes, 0), np.float32) if vectors is None else vectors
     if test is not None:
-        how: dict[str, Any] = {"directed": directed, "seed": seed}
         with clock.measure("rank"):
             degrees = np.concatenate([np.diff(block.indptr) for block in train.row_blocks()])
-            matched = rank_links(table, test.positive, graph.pattern_of, degrees, scorer, **how)
+            matched = rank_links(table, test.positive, graph.pattern_of, degrees, scorer, directed=directed, seed=seed)
         with clock.measure("rank_hard"):
-            hard = rank_hard(table, test.positive, graph.pattern_of, train, graph, scorer, **how)
+            hard = rank_hard(table, test.positive, graph.pattern_of, train, graph, scorer, directed=directed, seed=seed)
         for prefix, ranks in (("", matched), ("hard_", hard)):
             if ranks is not None:
                 hits = {"hits@1": ranks.hits_at_1, "hits@10": ranks.hits_at_10, "hits@50": ranks.hits_at_50}

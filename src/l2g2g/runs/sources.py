@@ -1,4 +1,4 @@
-"""Where a run reads its graph: memory, or a store on disk if a memory limit or several ranks require it."""
+"""Sources: a run reads its graph from memory, or from a store if a memory limit or several ranks require it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from l2g2g.errors import InputError, ResourceError
 from l2g2g.graphs.duckdb_store import Measure, Progress, silent
 from l2g2g.graphs.formats import AS_FOUND, TableOptions
 from l2g2g.graphs.graph import Graph
-from l2g2g.graphs.graph_store import GraphStore, as_source
+from l2g2g.graphs.graph_store import GraphStore, describe_as_source
 from l2g2g.graphs.read import find_graph_file, is_streamed, read_graph
 from l2g2g.graphs.store import StoredGraph, is_store, open_graph, write_graph
 from l2g2g.graphs.store_writer import LEAST_MEMORY, describe_source, reading_bytes, write_store
@@ -30,7 +31,7 @@ _STORE = "store"  # folder of the store in a run directory
 
 
 def check_directions(graph: StoredGraph, *, directed: bool) -> StoredGraph:
-    """Return the store. Raises InputError unless it keeps directions exactly if `directed` is set."""
+    """Return the store. Raises InputError if it keeps directions and `directed` is False, or the other way round."""
     if directed and not graph.directed:
         remedy = "write it with l2g2g prepare --directed, or leave --directed out"
         raise InputError(f"{graph.directory}: keeps no directions; {remedy}")
@@ -51,7 +52,7 @@ def read_whole(
 
 
 def refuse_for_store(source: str, features: Path | None, tables: TableOptions) -> None:
-    """Raise InputError for options that tell how files are read: a store needs none."""
+    """Raise InputError for options that say how files are read, because a store has no use for them."""
     if features is not None:
         raise InputError(f"{source}: is a store, which has its features; leave --features out")
     if tables.given():
@@ -74,9 +75,10 @@ def open_source(
 ) -> Iterator[GraphStore]:
     """Open the graph of a command: a store as it is, anything else in memory if `config.memory` allows it.
 
-    Otherwise write a store to the run directory, where a resumed run finds it, or to a temporary folder. Of several
-    ranks the first reads and writes the store, and all open it.
-    progress, measure: called by DuckDB while it prepares the store, with its progress and the name of each stage.
+    Otherwise write a store to the run directory, where a resumed run finds it, or to a temporary folder. The first of
+    several ranks writes the store, and all open it.
+
+    progress, measure: called with the progress and the name of each stage while DuckDB prepares the store.
     """
     if is_store(source):
         refuse_for_store(source, features, tables)
@@ -84,7 +86,7 @@ def open_source(
         return
     with ExitStack() as stack:
         reading = _read_or_store(source, features, config, data_dir, directory, tables, progress, measure)
-        # The graph gets no name here, so that the first of several ranks can free it once the store is written.
+        # No variable here holds the graph, so that the first of several ranks can free it once the store is written.
         yield stack.enter_context(
             share_graph(stack.enter_context(reading) if communicator.is_first else None, communicator, directory)
         )
@@ -102,8 +104,9 @@ def _read_or_store(
     measure: Measure,
 ) -> Iterator[GraphStore]:
     """Read a graph into memory, or into a store if it does not fit `config.memory`."""
+    read = partial(read_graph, source, features, data_dir=data_dir, directed=config.directed, tables=tables)
     if config.memory is None:
-        yield read_graph(source, features, data_dir=data_dir, directed=config.directed, tables=tables)
+        yield read()
         return
     available = config.memory - resident_memory()
     if available < LEAST_MEMORY:
@@ -111,16 +114,12 @@ def _read_or_store(
         raise ResourceError(f"--memory {show_size(config.memory)} is too small to read anything; {least} would do")
     path = find_graph_file(source)
     if path is None or not is_streamed(path) or reading_bytes(path, features) <= available:
-        found = [
-            read_graph(
-                source, features, data_dir=data_dir, directed=config.directed, memory_limit=available, tables=tables
-            )
-        ]
-        if fits_memory(found[0], config):
-            yield found.pop()
+        held = [read(memory_limit=available)]  # a list, so that the graph can be given away and freed there
+        if fits_memory(held[0], config):
+            yield held.pop()
             return
         with scratch_folder(directory, _STORE) as folder:
-            write_graph(found.pop(), folder)
+            write_graph(held.pop(), folder)
             return_freed_memory()
             yield open_graph(folder)
         return
@@ -172,9 +171,9 @@ def _refuse_gradient_through(config: Config, remedy: str) -> None:
 def share_graph(
     graph: GraphStore | None, communicator: Communicator, directory: RunDirectory | None
 ) -> Iterator[GraphStore]:
-    """Give every rank the graph of the first one; several ranks read it from a store. A collective call.
+    """Yield the graph of the first rank on all ranks; several ranks read it from a store. A collective call.
 
-    graph: ignored on other ranks. The first rank writes a graph in memory to the run directory or a temporary folder.
+    graph: None on other ranks. The first rank writes a graph in memory to the run directory or a temporary folder.
     """
     if communicator.size == 1:
         assert graph is not None
@@ -189,7 +188,7 @@ def share_graph(
         yield graph
         return
     with scratch_folder(directory, _STORE) as folder:
-        stored = write_graph(graph.to_graph(), folder, source=as_source(graph.to_graph()))
+        stored = write_graph(graph.to_graph(), folder, source=describe_as_source(graph.to_graph()))
         stored.block_model = graph.block_model
         del graph
         return_freed_memory()

@@ -201,8 +201,9 @@ class _Finished:
         config, inputs, communicator = setting.config, setting.inputs.inputs, setting.shard.communicator
         width, directions = config.most_direct - DEGREE_COORDINATES, None
         if width:
-            how: dict[str, Any] = {"scaling": config.feature_scaling, "feature_width": width, "seed": config.seed}
-            directions = share_inputs(communicator, fit_inputs(RowSource(setting.rows, communicator), **how))
+            source = RowSource(setting.rows, communicator)
+            fitted = fit_inputs(source, scaling=config.feature_scaling, feature_width=width, seed=config.seed)
+            directions = share_inputs(communicator, fitted)
         term = DegreeTerm.blank(setting.rows.degrees)
         model, read = widen(trained, inputs, directions, term, config)
         self._replace_model(model, read, graph)
@@ -372,8 +373,15 @@ def fit_links(
         return None
     if not train.resident or train.num_edges > _MOST_LINK_EDGES:
         return None
-    how: dict[str, Any] = {"seed": seed, "crossed_auc": crossed_auc}
-    return fit_link_model(train.to_graph(), vectors, decoder, split.validation, split.held_out, **how)
+    return fit_link_model(
+        train.to_graph(),
+        vectors,
+        decoder,
+        split.validation,
+        split.held_out,
+        seed=seed,
+        crossed_auc=crossed_auc,
+    )
 
 
 def check_embedding(embedding: torch.Tensor, config: Config, communicator: Communicator) -> None:

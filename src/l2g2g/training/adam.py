@@ -1,4 +1,4 @@
-"""Adam: one pass over each parameter, without the seconds it takes to import torch's own optimisers."""
+"""Adam: the optimiser, without the seconds that importing torch's own takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Adam:
         self.means = [torch.zeros_like(each) for each in self.parameters]
         self.squares = [torch.zeros_like(each) for each in self.parameters]
         self.steps = [torch.zeros((), device=each.device) for each in self.parameters]
-        self._known: dict[int, tuple[int, tuple[Tensor, ...], tuple[np.ndarray, ...]]] = {}
+        # Of each parameter: its address and moments, and the arrays that share their memory.
+        self._arrays: dict[int, tuple[int, tuple[Tensor, ...], tuple[np.ndarray, ...]]] = {}
 
     def clear_gradients(self) -> None:
         """Reset the gradients."""
@@ -67,18 +68,18 @@ class Adam:
         for place in used:
             gradient = self.parameters[place].grad
             assert gradient is not None
-            values, mean, square, steps = self._arrays(place)
+            values, mean, square, steps = self._arrays_of(place)
             steps += 1
             count = float(steps)
             flat = gradient.contiguous().numpy().reshape(-1)
             step(values, flat, mean, square, self.rate, 1 - 0.9**count, 1 - 0.999**count)
 
-    def _arrays(self, place: int) -> tuple[np.ndarray, ...]:
-        """Return a parameter, its moments and its steps as arrays that share their memory, made once."""
+    def _arrays_of(self, place: int) -> tuple[np.ndarray, ...]:
+        """Return a parameter, its moments and its steps as arrays that share their memory; made anew if they moved."""
         parameter, moments = self.parameters[place], (self.means[place], self.squares[place], self.steps[place])
-        found = self._known.get(place)
+        found = self._arrays.get(place)
         if found is None or found[0] != parameter.data_ptr() or any(map(is_not, found[1], moments)):
             *tables, steps = (each.detach().numpy() for each in (parameter, *moments))
             arrays = *(table.reshape(-1) for table in tables), steps
-            found = self._known[place] = parameter.data_ptr(), moments, arrays
+            found = self._arrays[place] = parameter.data_ptr(), moments, arrays
         return found[2]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from l2g2g.models.encoding import EncoderInput, prepare_input
 from l2g2g.models.features import FeatureTable
+from l2g2g.models.masking import EpochDraws
 from l2g2g.models.sparse import SparseMatrix
 from l2g2g.training.pair_source import PairOptions, PairSource, PatchEdges, make_pairs
 from l2g2g.training.patch_cache import PatchCache
@@ -47,9 +48,7 @@ class Batch(Protocol):
     def inputs(self) -> EncoderInput:
         """What the encoder sees when nothing is hidden."""
 
-    def training_inputs(
-        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
-    ) -> EncoderInput:
+    def training_inputs(self, draws: EpochDraws) -> EncoderInput:
         """What the encoder sees in an epoch."""
 
 
@@ -143,21 +142,13 @@ class PatchBatch:
         """Where the tensors live."""
         return self.pairs.device
 
-    def training_inputs(
-        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
-    ) -> EncoderInput:
-        """What the encoder sees in this epoch: some edges hidden, some feature entries dropped.
-
-        scored: share of the edges that the epoch scores; they are found in the same pass.
-        """
-        if mask == 0 and feature_dropout == 0:
+    def training_inputs(self, draws: EpochDraws) -> EncoderInput:
+        """What the encoder sees in this epoch: some edges hidden, some feature entries dropped."""
+        if draws.hidden == 0 and draws.feature_dropout == 0:
             return self.inputs
         assert not self.propagated
-        propagation = self._propagation
-        if mask > 0:
-            groups = self.pairs.draw_groups(num_groups, seed=seed, epoch=epoch)
-            propagation = self.pairs.mask.split(mask, scored, seed=seed, epoch=epoch, groups=groups)[0]
-        features = self.features.dropped(feature_dropout, seed=seed, epoch=epoch)
+        propagation = draws.split(self.pairs.mask)[0] if draws.hidden > 0 else self._propagation
+        features = self.features.dropped(draws.feature_dropout, seed=draws.seed, epoch=draws.epoch)
         return EncoderInput(propagation, features, propagated=False)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +20,7 @@ from l2g2g.core.randomness import Purpose, random_words, scale_words, share_thre
 from l2g2g.core.reference import draw_units
 from l2g2g.graphs.adjacency import BACK, FORTH
 from l2g2g.models.losses import NonEdges, ScoredEdges
-from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
+from l2g2g.models.masking import EdgeMask, EpochDraws, hidden_pairs
 from l2g2g.models.pairs import Arcs, PairList, row_entries
 from l2g2g.models.sampling import (
     TARGET_WEIGHTS,
@@ -111,35 +110,31 @@ class NodePairs:
         self.device, self.communicator, self.patch = torch.device(device), communicator, patch
         self._fixed: dict[int, _Negatives] = {}
 
-    def draw(
-        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> tuple[ScoredEdges, NonEdges]:
+    def draw(self, draws: EpochDraws) -> tuple[ScoredEdges, NonEdges]:
         """As `PairSource.draw`, where the rows of all nodes are here."""
-        how: dict[str, Any] = {"fresh": fresh, "seed": seed, "epoch": epoch, "num_groups": num_groups}
         if self.source is not None:
-            return self.source.draw(hidden, scored, **how)
-        owned = self.draw_owned(hidden, scored, **how)
+            return self.source.draw(draws)
+        owned = self.draw_owned(draws)
         owned = owned.weighed(owned.total)
         return owned.edges, owned.non_edges
 
-    def draw_owned(
-        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> OwnedPairs:
-        """The pairs of an epoch whose row is here; arguments as in `PairSource.draw`."""
+    def draw_owned(self, draws: EpochDraws) -> OwnedPairs:
+        """The pairs of an epoch whose row is here."""
         if self._streams:
-            negatives_here = NegativeDraws(self._plan, seed, epoch if fresh else 0)
-            return OwnedPairs(self._draw_arcs(hidden, scored, seed, epoch, num_groups), negatives_here)
+            negatives_here = NegativeDraws(self._plan, draws.seed, draws.negatives_epoch)
+            return OwnedPairs(self._draw_arcs(draws), negatives_here)
         known = self._known
-        fixed = None if fresh else self._fixed.get(seed)
-        drawn = self._draw_negatives(seed, epoch if fresh else 0) if fixed is None else None
-        groups = draw_groups(known.nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
-        key, bound = stream_key(seed, Purpose.MASK, epoch), share_threshold(scored)
+        fixed = None if draws.fresh else self._fixed.get(draws.seed)
+        drawn = self._draw_negatives(draws.seed, draws.negatives_epoch) if fixed is None else None
+        key, bound = stream_key(draws.seed, Purpose.MASK, draws.epoch), share_threshold(draws.scored)
+        groups = draws.groups_of(known.nodes)
         mask = _Mask(hash_nodes(known.nodes, key), groups, key, bound)
 
         def choose(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> _Entries:
-            if scored == 1.0 and not num_groups:
+            if draws.scores_all:
                 return rows, columns, entries
-            chosen = hidden_pairs(rows, columns, known.nodes, scored, seed=seed, epoch=epoch, groups=groups)
+            seed, epoch = draws.seed, draws.epoch
+            chosen = hidden_pairs(rows, columns, known.nodes, draws.scored, seed=seed, epoch=epoch, groups=groups)
             return rows[chosen], columns[chosen], entries[chosen]
 
         edges, values, allowed = [_NO_PAIRS], [np.empty(0, np.float32)], [_NO_PAIRS]
@@ -163,8 +158,8 @@ class NodePairs:
             pairs = PairList(rows, columns, np.concatenate(values), "pair")
         if drawn is not None:
             fixed = _Negatives(drawn.far, *(np.concatenate(side) for side in zip(*allowed, strict=True)))
-            if not fresh:
-                self._fixed[seed] = fixed
+            if not draws.fresh:
+                self._fixed[draws.seed] = fixed
         assert fixed is not None
         back = None
         if self.options.reversed_share:
@@ -324,13 +319,11 @@ class NodePairs:
         nodes = np.arange(self.rows.num_nodes)
         return EdgeMask(self._arcs_here, nodes, weighted=self.rows.graph.weighted, device=self.device)
 
-    def _draw_arcs(self, hidden: float, scored: float, seed: int, epoch: int, num_groups: int) -> Arcs:
+    def _draw_arcs(self, draws: EpochDraws) -> Arcs:
         """The edges that an epoch scores as arcs of the rows that are here: these get their whole gradient."""
-        if scored == 1.0 and not num_groups:
+        if draws.scores_all:
             return self._every_arc
-        nodes = np.arange(self.rows.num_nodes)
-        groups = draw_groups(nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
-        arcs = self._edge_mask.split(hidden or scored, scored, seed=seed, epoch=epoch, groups=groups)[1]
+        arcs = draws.split(self._edge_mask)[1]
         return arcs if self._counts_weights else replace(arcs, weights=np.ones(1, np.float32), kind="all")
 
     @cached_property

@@ -6,7 +6,6 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoding import EncoderInput
 from l2g2g.models.local_rows import LocalRows
 from l2g2g.models.losses import NonEdges, ScoredEdges, gaussian_divergence
+from l2g2g.models.masking import EpochDraws
 from l2g2g.models.pairs import row_entries
 from l2g2g.models.sampling import first_arrivals, sample_nodes_by_degree
 from l2g2g.models.shared_rows import SharedRows
@@ -61,6 +61,18 @@ class ObjectiveSettings:
     sample_size: int = 0
     alignment: Alignment = "during"
     seed: int = 0
+
+    def draws(self, epoch: int) -> EpochDraws:
+        """What an epoch draws."""
+        return EpochDraws(
+            self.seed,
+            epoch,
+            hidden=self.mask,
+            scored=(self.mask or 1.0) * self.score_fraction,
+            num_groups=self.mask_groups,
+            fresh=self.fresh_negatives,
+            feature_dropout=self.feature_dropout,
+        )
 
 
 class GlobalLoss(ABC):
@@ -124,7 +136,7 @@ class GlobalPairs(GlobalLoss):
 
     def loss(self, model: Autoencoder, embedding: Tensor, settings: ObjectiveSettings, epoch: int) -> Tensor:
         """The loss of the pairs of an epoch. embedding: (num_nodes, dim), differentiable."""
-        return model.pair_loss(embedding, *self.pairs.draw(**_how_to_draw(settings, epoch)))
+        return model.pair_loss(embedding, *self.pairs.draw(settings.draws(epoch)))
 
     def draw(self, model: Autoencoder, settings: ObjectiveSettings, epoch: int) -> tuple[Request, Scoring]:
         """See `GlobalLoss`."""
@@ -132,10 +144,10 @@ class GlobalPairs(GlobalLoss):
         edges: ScoredEdges
         non_edges: NonEdges
         if table.has_all:
-            edges, non_edges = self.pairs.draw(**_how_to_draw(settings, epoch))
+            edges, non_edges = self.pairs.draw(settings.draws(epoch))
             request, _ = table.request(None, 0)
         else:
-            owned = self.pairs.draw_owned(**_how_to_draw(settings, epoch))
+            owned = self.pairs.draw_owned(settings.draws(epoch))
             request, total = table.request(owned.wanted, owned.total)
             owned = owned.weighed(total)
             edges, non_edges = owned.edges, owned.non_edges
@@ -319,19 +331,8 @@ def in_patch_order(rows: Tensor, patches: Sequence[np.ndarray], sizes: Sequence[
 
 def encode(model: Autoencoder, batch: Batch, settings: ObjectiveSettings, epoch: int) -> tuple[Tensor, Tensor]:
     """(num_rows, dim) embeddings of a batch as training sees them, each patch in its own frame, and the divergence."""
-    output = model.encoder_of(int(batch.patches[0]))(_training_inputs(batch, settings, epoch))
+    output = model.encoder_of(int(batch.patches[0]))(batch.training_inputs(settings.draws(epoch)))
     return _add_noise(model, output, batch, settings, epoch)
-
-
-def _training_inputs(batch: Batch, settings: ObjectiveSettings, epoch: int) -> EncoderInput:
-    return batch.training_inputs(
-        mask=settings.mask,
-        scored=_shares(settings)[1],
-        feature_dropout=settings.feature_dropout,
-        seed=settings.seed,
-        epoch=epoch,
-        num_groups=settings.mask_groups,
-    )
 
 
 def _add_noise(
@@ -368,7 +369,7 @@ class EncodedBatch:
         align: FrameSolver | None = None,
     ) -> None:
         self._settings, self._epoch = settings, epoch
-        self._inputs: EncoderInput | None = _training_inputs(batch, settings, epoch)
+        self._inputs: EncoderInput | None = batch.training_inputs(settings.draws(epoch))
         self._encoding = model.begin(self._inputs, int(batch.patches[0]))
         self.vectors = self._encoding.vectors
         if align is not None:
@@ -398,7 +399,9 @@ class EncodedBatch:
 
         batch: the one that was encoded, or the same made anew.
         """
-        inputs = _training_inputs(batch, self._settings, self._epoch) if self._inputs is None else self._inputs
+        inputs = self._inputs
+        if inputs is None:
+            inputs = batch.training_inputs(self._settings.draws(self._epoch))
         if not self._roots:
             self._encoding.backward(gradient, inputs)
             return 0.0
@@ -424,7 +427,7 @@ def _inside_gradient(
     """`inside_loss` and its gradient, (num_rows, dim); that of the decoder is added to its parameters."""
     assert isinstance(batch, PatchBatch), "a range of rows is scored by pairs of all nodes"
     if settings.pairs == "sampled":
-        return model.pair_gradient(embedding, *batch.pairs.draw(**_how_to_draw(settings, epoch)))
+        return model.pair_gradient(embedding, *batch.pairs.draw(settings.draws(epoch)))
     vectors = embedding.requires_grad_()
     loss = inside_loss(model, vectors, batch, settings, epoch)
     loss.backward()
@@ -439,26 +442,8 @@ def inside_loss(model: Autoencoder, embedding: Tensor, batch: Batch, settings: O
         return _subgraph_loss(model, embedding, batch, settings, epoch)
     if settings.pairs == "all":
         return _dense_loss(model, embedding, batch)
-    edges, non_edges = batch.pairs.draw(**_how_to_draw(settings, epoch))
+    edges, non_edges = batch.pairs.draw(settings.draws(epoch))
     return model.pair_loss(embedding, edges, non_edges)
-
-
-def _how_to_draw(settings: ObjectiveSettings, epoch: int) -> dict[str, Any]:
-    """Arguments for a source of pairs."""
-    hidden, scored = _shares(settings)
-    return {
-        "hidden": hidden,
-        "scored": scored,
-        "fresh": settings.fresh_negatives,
-        "seed": settings.seed,
-        "epoch": epoch,
-        "num_groups": settings.mask_groups,
-    }
-
-
-def _shares(settings: ObjectiveSettings) -> tuple[float, float]:
-    """The shares of the edges that an epoch hides from the encoder, and that it scores."""
-    return settings.mask, (settings.mask or 1.0) * settings.score_fraction
 
 
 def _subgraph_loss(

@@ -11,7 +11,7 @@ import torch
 
 from l2g2g.graphs.adjacency import restrict
 from l2g2g.models.losses import NonEdges, ScoredEdges
-from l2g2g.models.masking import EdgeMask, draw_groups, hidden_pairs
+from l2g2g.models.masking import EdgeMask, EpochDraws, hidden_pairs
 from l2g2g.models.pairs import Arcs, PairList, row_entries
 from l2g2g.models.sampling import NegativeDraws, NegativePlan, plan_negatives
 from l2g2g.parallel.node_index import NodeIndex
@@ -122,56 +122,27 @@ class PairSource:
         """Hides edges of an epoch."""
         return EdgeMask(self.adjacency, self.nodes, weighted=not self.all_alike, device=self.device)
 
-    def draw(
-        self, hidden: float, scored: float, *, fresh: bool, seed: int, epoch: int, num_groups: int = 0
-    ) -> tuple[ScoredEdges, NonEdges]:
-        """(edges, non-edges) that an epoch scores.
-
-        hidden: share of the edges that is hidden from the encoder; 0: none. scored: share that is scored, all of them
-        hidden where some are. fresh: new non-edges every epoch.
-        """
-        how = {"seed": seed, "epoch": epoch}
-        edges = self.edges
-        if scored < 1.0 or num_groups:
-            edges = self.draw_edges(hidden, scored, num_groups=num_groups, **how)
-        negatives = NegativeDraws(self.negatives, seed, epoch if fresh else 0)
+    def draw(self, draws: EpochDraws) -> tuple[ScoredEdges, NonEdges]:
+        """(edges, non-edges) that an epoch scores."""
+        edges = self.edges if draws.scores_all else self.draw_edges(draws)
+        negatives = NegativeDraws(self.negatives, draws.seed, draws.negatives_epoch)
         if self.backward is None:
             return edges, negatives
-        return edges, negatives.listed.join(self._draw_reversed(scored, num_groups=num_groups, **how))
-
-    def draw_groups(self, num_groups: int, *, seed: int, epoch: int) -> np.ndarray | None:
-        """(num_rows,) groups of this epoch's mask; None for 0: every node is a group of its own."""
-        return None if num_groups == 0 else draw_groups(self.nodes, num_groups, seed=seed, epoch=epoch)
-
-    def draw_edges(self, hidden: float, scored: float, *, seed: int, epoch: int, num_groups: int = 0) -> ScoredEdges:
-        """The edges that are scored in this epoch, weighted like `edges`."""
-        groups, how = self.draw_groups(num_groups, seed=seed, epoch=epoch), {"seed": seed, "epoch": epoch}
-        if self.arcs is None:
-            return self._weigh(self.mask.split(hidden or scored, scored, groups=groups, **how)[1])
-        rows, _ = row_entries(self.arcs.indptr[:-1], self.arcs.indptr[1:])
-        return self._choose_hidden(self.arcs, rows, scored, self.shares, groups, **how)
-
-    def _draw_reversed(self, scored: float, *, seed: int, epoch: int, num_groups: int) -> PairList:
-        """Of a directed graph the reverses of the one-way arcs that are scored in this epoch."""
-        assert self.backward is not None
-        groups = self.draw_groups(num_groups, seed=seed, epoch=epoch)
-        rows, _ = row_entries(self.backward.indptr[:-1], self.backward.indptr[1:])
         shares = self.options.reversed_share * self.shares
-        return self._choose_hidden(self.backward, rows, scored, shares, groups, seed=seed, epoch=epoch)
+        return edges, negatives.pair_list.join(self._choose_scored(self.backward, draws, shares))
 
-    def _choose_hidden(
-        self,
-        matrix: sp.csr_array,
-        rows: np.ndarray,
-        fraction: float,
-        shares: np.ndarray,
-        groups: np.ndarray | None,
-        *,
-        seed: int,
-        epoch: int,
-    ) -> PairList:
-        nodes = self.nodes.astype(np.int32)
-        chosen = hidden_pairs(rows, matrix.indices, nodes, fraction, seed=seed, epoch=epoch, groups=groups)
+    def draw_edges(self, draws: EpochDraws) -> ScoredEdges:
+        """The edges that are scored in this epoch, weighted like `edges`."""
+        if self.arcs is None:
+            return self._weigh(draws.split(self.mask)[1])
+        return self._choose_scored(self.arcs, draws, self.shares)
+
+    def _choose_scored(self, matrix: sp.csr_array, draws: EpochDraws, shares: np.ndarray) -> PairList:
+        """The arcs of a matrix that are scored in this epoch. shares: (num_patches,) what those of a patch count."""
+        rows, _ = row_entries(matrix.indptr[:-1], matrix.indptr[1:])
+        nodes, groups = self.nodes.astype(np.int32), draws.groups_of(self.nodes)
+        seed, epoch = draws.seed, draws.epoch
+        chosen = hidden_pairs(rows, matrix.indices, nodes, draws.scored, seed=seed, epoch=epoch, groups=groups)
         return self._weigh_list(rows[chosen], matrix.indices[chosen], matrix.data[chosen], shares)
 
     def _weigh(self, arcs: Arcs) -> Arcs:
@@ -189,7 +160,7 @@ class PairSource:
         return replace(arcs, weights=np.repeat(per_patch, np.diff(self.offsets)), kind="row")
 
     def _weigh_list(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shares: np.ndarray) -> PairList:
-        """The same for pairs that are listed once."""
+        """Pairs of rows and columns, with weights that add up to the share of every patch; see `_weigh`."""
         patch = self._patch_of(rows)
         values = values if self.options.weighted else np.ones(len(rows), np.float32)
         ends = np.ascontiguousarray(rows, dtype=np.int32), np.ascontiguousarray(columns, dtype=np.int32)
@@ -285,4 +256,4 @@ def one_way_reversed(arcs: sp.csr_array) -> sp.csr_array:
     flipped = sp.csr_array(ones.T.tocsr())
     wrong = sp.csr_array(flipped - flipped.multiply(ones), dtype=np.float32)
     wrong.eliminate_zeros()
-    return restrict(wrong, wrong)  # in order, and with narrow indices
+    return restrict(wrong, wrong)  # in order, and with int32 indices

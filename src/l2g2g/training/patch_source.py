@@ -127,17 +127,19 @@ class StoredPatches:
     def _load(self, patch: int) -> tuple[PatchEdges, Features]:
         nodes = self.patch_set.nodes_of(patch)
         adjacency, features = self.store.load_patch(patch)
-        ways, arc_weights = self.store.load_ways(patch)
+        directions, arc_weights = self.store.load_directions(patch)
         if self.rule is not None:
             held = self.rule.find(adjacency.indptr, adjacency.indices, nodes, nodes)
             parts = adjacency.indptr, adjacency.indices, adjacency.data if self.weighted else None
             indptr, indices, weights = drop_entries(*parts, held)
             weights = unit_weights(len(indices)) if weights is None else weights
             adjacency = sp.csr_array((weights, indices, indptr), shape=adjacency.shape)
-            ways, arc_weights = (None if part is None else np.delete(part, held) for part in (ways, arc_weights))
+            directions, arc_weights = (
+                None if part is None else np.delete(part, held) for part in (directions, arc_weights)
+            )
         arcs = None
-        if ways is not None:
-            arcs = select_arcs(adjacency.indptr, adjacency.indices, ways, arc_weights, len(nodes))
+        if directions is not None:
+            arcs = select_arcs(adjacency.indptr, adjacency.indices, directions, arc_weights, len(nodes))
         return PatchEdges(adjacency, arcs), self.inputs.read_nodes(features, nodes)
 
 

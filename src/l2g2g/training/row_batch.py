@@ -12,18 +12,18 @@ from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.encoding import EncoderInput
 from l2g2g.models.features import FeatureBlocks
 from l2g2g.models.local_rows import LocalRows, RowPropagation, VisibleRows
-from l2g2g.models.masking import MaskDraw, draw_groups
+from l2g2g.models.masking import EpochDraws, MaskDraw
 from l2g2g.training.batches import Batch
 from l2g2g.training.heap import return_freed_memory
 
 
 class RowBatch:
-    """The rows of this rank as a batch; the encoder reads the rest by layers. See `PatchBatch`.
+    """The rows of this rank as a batch; the encoder fetches rows of other ranks layer by layer. See `PatchBatch`.
 
     Args:
         rows: The training edges of this rank's nodes.
         features: What the encoder reads of these nodes.
-        keep_bytes: What the visible edges of an epoch may take to stay in memory between its passes.
+        keep_bytes: Visible edges of an epoch stay in memory between its passes if they take at most so many bytes.
         device: Where products are computed.
     """
 
@@ -43,35 +43,33 @@ class RowBatch:
 
     @property
     def patch_sizes(self) -> list[int]:
-        """Nodes of the patch, those of other ranks among them."""
+        """Nodes of the one patch, those of other ranks included."""
         return [self.rows.num_nodes]
 
     @cached_property
     def inputs(self) -> EncoderInput:
         """What the encoder sees when nothing is hidden."""
-        return self._inputs(self._propagation, 0.0, 0, 0)
+        return self.training_inputs(EpochDraws(seed=0, epoch=0))
 
     @cached_property
     def _propagation(self) -> RowPropagation:
         return RowPropagation.symmetric(VisibleRows(self.rows, device=self.device))
 
-    def training_inputs(
-        self, *, mask: float, scored: float, feature_dropout: float, seed: int, epoch: int, num_groups: int = 0
-    ) -> EncoderInput:
-        """What the encoder sees in an epoch; arguments as in `PatchBatch.training_inputs`."""
-        if mask == 0:
-            return self._inputs(self._propagation, feature_dropout, seed, epoch)
-        groups = draw_groups(self.rows.nodes, num_groups, seed=seed, epoch=epoch) if num_groups else None
-        draw = MaskDraw.of_epoch(mask, scored, self.rows.nodes, groups, seed=seed, epoch=epoch)
-        visible = VisibleRows(self.rows, draw, keep_bytes=self.keep_bytes, device=self.device)
-        return self._inputs(RowPropagation.symmetric(visible), feature_dropout, seed, epoch)
+    def training_inputs(self, draws: EpochDraws) -> EncoderInput:
+        """What the encoder sees in an epoch."""
+        propagation = self._mask_rows(draws) if draws.hidden > 0 else self._propagation
+        features = self.features.dropped(draws.feature_dropout, seed=draws.seed, epoch=draws.epoch)
+        return EncoderInput(propagation, features, propagated=False)
 
-    def _inputs(self, propagation: RowPropagation, dropout: float, seed: int, epoch: int) -> EncoderInput:
-        return EncoderInput(propagation, self.features.dropped(dropout, seed=seed, epoch=epoch), propagated=False)
+    def _mask_rows(self, draws: EpochDraws) -> RowPropagation:
+        nodes, seed, epoch = self.rows.nodes, draws.seed, draws.epoch
+        mask = MaskDraw.of_epoch(draws.hidden, draws.scored, nodes, draws.groups_of(nodes), seed=seed, epoch=epoch)
+        visible = VisibleRows(self.rows, mask, keep_bytes=self.keep_bytes, device=self.device)
+        return RowPropagation.symmetric(visible)
 
 
 class RowBatches(list[RowBatch]):
-    """The one batch of a graph that is shared by rows; what the encoder leaves for its gradient stays in memory."""
+    """The one batch of a graph in ranges of rows; the results of layers stay in memory for the gradient."""
 
     is_block = keeps_states = False
 
@@ -86,7 +84,7 @@ class RowBatches(list[RowBatch]):
 
 
 class RowPass:
-    """Encodes all nodes of a graph, each rank its own. (num_owned, dim) mean vectors.
+    """Encodes the nodes of a graph, each rank its own.
 
     Args:
         batch: The rows of this rank.
@@ -96,7 +94,7 @@ class RowPass:
         self.batch = batch
 
     def __call__(self, model: Autoencoder) -> Tensor:
-        """The vectors, computed layer by layer."""
-        return_freed_memory()  # of the epochs: the tables of all nodes need it
+        """(num_owned, dim) mean vectors, computed layer by layer."""
+        return_freed_memory()  # of the epochs; the tables of all nodes need it
         with torch.no_grad():
             return model.encode(self.batch.inputs)[0].contiguous()

@@ -61,14 +61,22 @@ class InputRows:
         """Those of the nodes low:high, read block by block. keep_bytes: what may stay in memory."""
 
         def read(first: int, last: int) -> Features:
-            here = slice(first, last)
+            nodes = slice(first, last)
             if self.graph.resident:
-                return self.whole[here]
-            return self.inputs.read_nodes(self.graph.read_features(here) if self.graph.num_features else None, here)
+                return self.whole[nodes]
+            return self.inputs.read_nodes(self.graph.read_features(nodes) if self.graph.num_features else None, nodes)
 
-        how: dict[str, Any] = {"keep_bytes": keep_bytes, "storage": storage, "device": device}
-        columns, stored = self.num_columns, self.graph.num_features
-        return FeatureBlocks(FeatureReader(read, low, high, columns, num_stored=stored, **how))
+        reader = FeatureReader(
+            read,
+            low,
+            high,
+            self.num_columns,
+            num_stored=self.graph.num_features,
+            keep_bytes=keep_bytes,
+            storage=storage,
+            device=device,
+        )
+        return FeatureBlocks(reader)
 
     def blocks(self, span: tuple[int, int] | None = None) -> Iterator[Features]:
         """Those of all nodes in order, or of a range of nodes, some at a time."""

@@ -72,7 +72,7 @@ class ProductDecoder(Decoder):
 
     def loss(self, embedding: Tensor, edges: ScoredEdges, non_edges: NonEdges) -> Tensor:
         """Σ weight · −log σ(±score), as `reconstruction_loss` has it for inner products."""
-        lists = (edges.listed, -1.0), (non_edges.listed, 1.0)
+        lists = (edges.pair_list, -1.0), (non_edges.pair_list, 1.0)
         rows, columns = (np.concatenate([getattr(pairs, end) for pairs, _ in lists]) for end in ("rows", "columns"))
         slopes = torch.from_numpy(np.concatenate([sign * pairs.pair_weights for pairs, sign in lists]))
         if runs_native(embedding):
