@@ -12,7 +12,7 @@ from l2g2g.evaluation.link_scorer import fit_logistic
 from l2g2g.evaluation.links import link_scores
 from l2g2g.graphs.splits import Pairs
 from l2g2g.runs.candidate import Candidate, Candidates
-from l2g2g.runs.spectral import LEAST_GAIN, SpectralVectors, find_spectral, needed_gain
+from l2g2g.runs.spectral import LEAST_GAIN, SpectralVectors, final_gain, find_spectral, needed_gain
 from l2g2g.training.loop import OnEpoch
 
 _TRIAL_EPOCHS = 15  # of the trainings with and without structural columns
@@ -268,24 +268,21 @@ def choose_assembly(choice: Choice, scores: dict[str, float]) -> Choice:
 
 
 def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVectors | None) -> Choice:
-    """Choose trained or spectral vectors. trained: validation AUC of the best epoch, or with a term of the degree.
-
-    With a larger margin GAE and L2G2G, whose trainings differ a little, would more often choose differently.
-    """
+    """Choose trained or spectral vectors. trained: validation AUC of the best epoch, or with a term of the degree."""
     if trained is None or spectral is None or spectral.auc is None:
         return choice
     choice = choice.with_score("trained", choice.scores.get("trained", trained))
-    if spectral.auc <= trained + LEAST_GAIN:
+    if spectral.auc <= trained + final_gain(trained, spectral.num_edges):
         return choice
     choice = replace(choice, row_power=spectral.row_power, eigenvalue_power=spectral.eigenvalue_power)
     has_term = spectral.has_degree_term
     return replace(choice, structure="spectral", negatives=None, assembly=None, degree_term=has_term)
 
 
-def choose_degree_term(choice: Choice, plain: float, with_term: float) -> Choice:
+def choose_degree_term(choice: Choice, plain: float, with_term: float, num_edges: int) -> Choice:
     """Choose whether two coordinates of trained vectors carry a term of the degree.
 
-    plain, with_term: validation AUC of one training, the latter cross-fitted, so a small gain counts.
+    plain, with_term: validation AUC of one training, the latter cross-fitted.
     """
-    helps = with_term > plain + LEAST_GAIN
+    helps = with_term > plain + final_gain(plain, num_edges)
     return replace(choice, degree_term=helps).with_score("trained", plain).with_score("degree term", with_term)
