@@ -24,7 +24,7 @@ _LEAST_BLEND_GAIN = 0.006
 # Structural columns are tried if the AUC of spectral vectors is at most this much lower than the short training's. A
 # learned decoder makes use of columns that say less.
 _NEAR, _NEAR_LEARNED = 0.01, 0.05
-_ROUGHLY_NEAR = 0.05  # for approximate spectral vectors
+_ROUGHLY_NEAR, _TABLE_ROUGHLY_NEAR = 0.05, 0.1  # for approximate spectral vectors; beside a longer training
 _CHOSEN = {
     "none": "trained vectors",
     "blend": "trained vectors with eigenvectors beside the features",
@@ -166,7 +166,8 @@ def _choose_structure(
     if is_new:
         first = _find_spectral(candidates, validation, config, rough=True)
         rough = first.auc
-        if rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR:
+        near = _TABLE_ROUGHLY_NEAR if has_numbers else _ROUGHLY_NEAR
+        if rough is not None and short is not None and rough >= short - near:
             with candidates.clock.measure("choose"):
                 is_worth_it = adds_to_training(first, candidate.score(validation), validation)
             spectral = _find_spectral(candidates, validation, config) if is_worth_it else None
