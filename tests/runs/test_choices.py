@@ -226,8 +226,9 @@ def test_the_better_score_wins_by_a_margin(grid):
     spectral = find_spectral(fit_structure(grid.adjacency, 16), 0, None, make_config("gae"))
     assert spectral.auc is None
     assert choose_vectors(Choice("none"), 0.8, spectral).structure == "none"
-    for auc, wanted in ((0.81, "spectral"), (0.801, "blend"), (0.7, "blend")):
-        judged = replace(spectral, auc=auc, num_edges=100)
+    cases = ((0.81, 100, "spectral"), (0.801, 10**6, "blend"), (0.7, 10**6, "blend"), (0.81, 99, "blend"))
+    for auc, num_edges, wanted in cases:
+        judged = replace(spectral, auc=auc, num_edges=num_edges)
         choice = choose_vectors(Choice("blend", {"spectral": auc}), 0.8, judged)
         assert choice.structure == wanted
         assert choice.scores == {"spectral": auc, "trained": 0.8}

@@ -10,7 +10,7 @@ from l2g2g.graphs.splits import Pairs, split_links
 from l2g2g.models.inputs import fit_inputs
 from l2g2g.models.structure import DegreeTerm
 from l2g2g.runs import training
-from l2g2g.runs.direct import DirectWeights, choose_width, fit_direct
+from l2g2g.runs.direct import DirectWeights, choose_width, direct_auc, fit_direct
 from l2g2g.runs.embed import embed_graph
 from l2g2g.runs.preparation import FeatureCounts
 from l2g2g.runs.training import run_split
@@ -111,3 +111,13 @@ def test_how_many_there_are():
     assert choose_width(words, 200, replace(config, direct_width=0)) == 0
     for other in ({"encoder": "sage"}, {"decoder": "inner"}, {"rotate": True}, {"skip": False}):
         assert choose_width(words, 200, make_config("l2g2g", "accurate", **other)) == 0
+
+
+def test_a_scorer_is_compared_with_cross_fitted_vectors():
+    scores = {"trained": 0.7, "direct": 0.8, "degree term": 0.75, "spectral": 0.9}
+    chosen = {"vectors": "trained", "validation_auc": scores}
+    assert direct_auc(chosen) is None
+    assert direct_auc({**chosen, "direct": True}) == 0.8
+    assert direct_auc({**chosen, "degree_term": True}) == 0.75
+    assert direct_auc({**chosen, "vectors": "spectral", "degree_term": True}) == 0.9
+    assert direct_auc({**chosen, "degree_term": False}) is None

@@ -12,7 +12,7 @@ from l2g2g.evaluation.link_scorer import fit_logistic
 from l2g2g.evaluation.links import link_scores
 from l2g2g.graphs.splits import Pairs
 from l2g2g.runs.candidate import Candidate, Candidates
-from l2g2g.runs.spectral import LEAST_GAIN, SpectralVectors, find_spectral, needed_gain
+from l2g2g.runs.spectral import LEAST_GAIN, SpectralVectors, final_gain, find_spectral, needed_gain
 from l2g2g.training.loop import OnEpoch
 
 _TRIAL_EPOCHS = 15  # of the trainings with and without structural columns
@@ -24,7 +24,7 @@ _LEAST_BLEND_GAIN = 0.006
 # Structural columns are tried if the AUC of spectral vectors is at most this much lower than the short training's. A
 # learned decoder makes use of columns that say less.
 _NEAR, _NEAR_LEARNED = 0.01, 0.05
-_ROUGHLY_NEAR = 0.05  # for approximate spectral vectors
+_ROUGHLY_NEAR, _TABLE_ROUGHLY_NEAR = 0.05, 0.1  # for approximate spectral vectors; beside a longer training
 _CHOSEN = {
     "none": "trained vectors",
     "blend": "trained vectors with eigenvectors beside the features",
@@ -166,7 +166,8 @@ def _choose_structure(
     if is_new:
         first = _find_spectral(candidates, validation, config, rough=True)
         rough = first.auc
-        if rough is not None and short is not None and rough >= short - _ROUGHLY_NEAR:
+        near = _TABLE_ROUGHLY_NEAR if has_numbers else _ROUGHLY_NEAR
+        if rough is not None and short is not None and rough >= short - near:
             with candidates.clock.measure("choose"):
                 is_worth_it = adds_to_training(first, candidate.score(validation), validation)
             spectral = _find_spectral(candidates, validation, config) if is_worth_it else None
@@ -268,24 +269,21 @@ def choose_assembly(choice: Choice, scores: dict[str, float]) -> Choice:
 
 
 def choose_vectors(choice: Choice, trained: float | None, spectral: SpectralVectors | None) -> Choice:
-    """Choose trained or spectral vectors. trained: validation AUC of the best epoch, or with a term of the degree.
-
-    With a larger margin GAE and L2G2G, whose trainings differ a little, would more often choose differently.
-    """
+    """Choose trained or spectral vectors. trained: validation AUC of the best epoch, or with a term of the degree."""
     if trained is None or spectral is None or spectral.auc is None:
         return choice
     choice = choice.with_score("trained", choice.scores.get("trained", trained))
-    if spectral.auc <= trained + LEAST_GAIN:
+    if spectral.auc <= trained + final_gain(trained, spectral.num_edges):
         return choice
     choice = replace(choice, row_power=spectral.row_power, eigenvalue_power=spectral.eigenvalue_power)
     has_term = spectral.has_degree_term
     return replace(choice, structure="spectral", negatives=None, assembly=None, degree_term=has_term)
 
 
-def choose_degree_term(choice: Choice, plain: float, with_term: float) -> Choice:
+def choose_degree_term(choice: Choice, plain: float, with_term: float, num_edges: int) -> Choice:
     """Choose whether two coordinates of trained vectors carry a term of the degree.
 
-    plain, with_term: validation AUC of one training, the latter cross-fitted, so a small gain counts.
+    plain, with_term: validation AUC of one training, the latter cross-fitted.
     """
-    helps = with_term > plain + LEAST_GAIN
+    helps = with_term > plain + final_gain(plain, num_edges)
     return replace(choice, degree_term=helps).with_score("trained", plain).with_score("degree term", with_term)

@@ -20,6 +20,7 @@ from l2g2g.graphs.splits import Pairs
 from l2g2g.models.autoencoder import Autoencoder
 from l2g2g.models.decoders.factors import SignedDecoder
 from l2g2g.models.inputs import InputMap
+from l2g2g.models.shared_rows import SharedRows
 from l2g2g.models.structure import DegreeTerm
 from l2g2g.runs.fitted import make_autoencoder
 
@@ -127,12 +128,9 @@ def try_term(vectors: np.ndarray, term: DegreeTerm, validation: Pairs, *, seed: 
     vectors: (num_nodes, dim) with an inner product as their score, as in `fetch_ends`. term: has the degrees. seed: of
     the folds.
     """
-    communicator, dim = validation.communicator, vectors.shape[1]
-    squares = torch.zeros(dim, dim, dtype=torch.float64)
-    squares += torch.from_numpy(vectors.T.astype(np.float64) @ vectors)
-    if communicator.size > 1:
-        communicator.all_reduce("degree term", squares)
-    turn = np.array(communicator.decide(lambda: np.linalg.eigh(squares.numpy())[1][:, TERM_COORDINATES:].tolist()))
+    communicator, table = validation.communicator, torch.from_numpy(vectors)
+    squares = SharedRows(communicator, "degree term").inner(table, table).double().numpy()
+    turn = np.array(communicator.decide(lambda: np.linalg.eigh(squares)[1][:, TERM_COORDINATES:].tolist()))
     sources, targets, _ = validation.endpoints()
     rows, *ends = fetch_ends(vectors, validation)
     plain = validation.gather(score_inner_products(rows, *ends))

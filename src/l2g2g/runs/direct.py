@@ -170,8 +170,15 @@ def set_weights(
 
 
 def direct_auc(chosen: dict[str, Any]) -> float | None:
-    """Cross-fitted validation AUC of vectors whose direct coordinates count; None for others. chosen: of a run."""
-    return float(chosen["validation_auc"]["direct"]) if chosen.get("direct") else None
+    """Return the cross-fitted validation AUC of vectors with weights fitted to the validation pairs; None for others.
+
+    These are direct coordinates and a term of the degree. chosen: of a run.
+    """
+    if chosen.get("direct"):
+        return float(chosen["validation_auc"]["direct"])
+    if chosen.get("degree_term"):
+        return float(chosen["validation_auc"]["spectral" if chosen["vectors"] == "spectral" else "degree term"])
+    return None
 
 
 def _over(column: np.ndarray, spread: float) -> np.ndarray:

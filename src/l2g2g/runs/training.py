@@ -317,7 +317,7 @@ def _finish(
     if term_pairs is not None and setting.settings.epochs and term_pairs.num_edges >= LEAST_TERM_EDGES:
         with clock.measure("choose"):
             trial = vectors.try_degree_term(term_pairs)
-        choice = choose_degree_term(choice, trial.plain_auc, trial.auc)
+        choice = choose_degree_term(choice, trial.plain_auc, trial.auc, term_pairs.num_edges)
         score = trial.auc if choice.degree_term else score
     choice = choose_vectors(choice, score, spectral)
     if choice.structure == "spectral":
