@@ -88,6 +88,32 @@ def component_edges(seed: int = 20, *, count: int = 500) -> np.ndarray:
     return np.unique(np.sort(edges, axis=1), axis=0)
 
 
+def mail_edges(seed: int = 1, *, nodes: int = 3000, hubs: int = 30, teams: int = 150) -> np.ndarray:
+    """(num_edges, 2) mail: people write within teams, and a few addresses write to many."""
+    generator = np.random.default_rng(seed)
+    team, edges = generator.integers(0, teams, nodes), []
+    for hub in range(hubs):
+        reached = np.flatnonzero(generator.random(nodes) < generator.pareto(1.0) * 0.03)
+        edges += [(hub, node) for node in reached if node != hub]
+    for each in range(teams):
+        members = np.flatnonzero(team == each)
+        edges += [(one, other) for one in members for other in members if one < other and generator.random() < 0.15]
+    return np.unique(np.sort(np.array(edges), axis=1), axis=0)
+
+
+def paper_edges(seed: int = 1, *, authors: int = 3000, papers: int = 1500, fields: int = 40) -> np.ndarray:
+    """(num_edges, 2) co-authors: the two to six authors of a paper, nearly all of one field, are joined."""
+    generator = np.random.default_rng(seed)
+    activity, field = generator.pareto(1.5, authors) + 0.2, generator.integers(0, fields, authors)
+    edges: list[tuple[int, int]] = []
+    for _ in range(papers):
+        count, wanted = generator.integers(2, 7), generator.integers(fields)
+        chances = activity * np.where(field == wanted, 1.0, 0.01)
+        found = generator.choice(authors, count, replace=False, p=chances / chances.sum())
+        edges += [(one, other) for place, one in enumerate(found) for other in found[:place]]
+    return np.unique(np.sort(np.array(edges), axis=1), axis=0)
+
+
 def networkx_edges(name: str, *settings: float) -> np.ndarray:
     """(num_edges, 2) of a generator of networkx."""
     return np.array(getattr(networkx, name)(*settings, seed=1).edges())
@@ -97,6 +123,8 @@ GENERATED = {
     "bipartite": bipartite_edges,
     "grid": grid_edges,
     "components": component_edges,
+    "mail": mail_edges,
+    "co-authors": paper_edges,
     "attachment": partial(networkx_edges, "barabasi_albert_graph", 4000, 3),
     "clustered": partial(networkx_edges, "powerlaw_cluster_graph", 4000, 4, 0.6),
     "small-world": partial(networkx_edges, "watts_strogatz_graph", 3000, 8, 0.1),
