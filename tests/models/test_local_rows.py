@@ -160,8 +160,8 @@ def test_ghost_rows_come_in_rounds(backend, monkeypatch, masked, keep_bytes, wei
         np.testing.assert_allclose(np.concatenate([part[0][turn] for part in found]), expected, rtol=1e-4, atol=1e-5)
     for _, rows, nodes, _, fetched in found:
         np.testing.assert_array_equal(rows.numpy(), table.numpy()[nodes])
-        assert len(fetched) == 1 + 6
-        assert max(fetched[1:]) <= 12  # of about 40 ghost nodes
+        assert len(fetched) == 2 + 6
+        assert max(fetched) <= 12  # of about 20 owned and 40 ghost nodes
     assert np.concatenate([part[3] for part in found]).tolist() == np.diff(adjacency.indptr).tolist()
 
 

@@ -78,7 +78,7 @@ def balance_rows(row_start: Callable[[int], int], num_nodes: int, num_ranks: int
 class LocalRows:
     """The rows of the nodes of this rank. Columns are places in the list of owned and ghost nodes.
 
-    A product has a round for the owned nodes, and on several ranks others for ghost nodes. Entries are sorted by rounds
+    A product has rounds for the owned nodes, and on several ranks others for ghost nodes. Entries are sorted by rounds
     when they are first read, and lie in memory or in a file.
 
     Args:
@@ -110,6 +110,7 @@ class LocalRows:
         self.low, self.high = (int(bound) for bound in bounds[communicator.rank : communicator.rank + 2])
         self.owners = RangeOwners(bounds)
         self.nodes, self.rounds = np.arange(self.low, self.high, dtype=np.int32), np.array([0, self.num_owned])
+        self._own_rounds = 1
         if communicator.size > 1:
             self._find_ghosts(bounds)
 
@@ -125,7 +126,10 @@ class LocalRows:
             np.arange(*ends, dtype=np.int32) for both in pairwise(places.tolist()) for ends in zip(*both, strict=True)
         ]
         self.nodes = np.concatenate([self.nodes, ghosts[np.concatenate(order)]])
-        self.rounds = self.num_owned + np.cumsum([-self.num_owned, self.num_owned, *map(sum, self._expected)])
+        # As many rows in a round of owned nodes, whose scaled copies would otherwise take as much as their table.
+        self._own_rounds = -(-parts // self.communicator.size)
+        own = self.num_owned * np.arange(self._own_rounds + 1) // self._own_rounds
+        self.rounds = np.concatenate([own, self.num_owned + np.cumsum(np.array(self._expected).sum(1))])
         asked = ask(self.communicator, "ghost nodes", ghosts, np.diff(np.searchsorted(ghosts, bounds)).tolist())
         self._asked = self._share_out(asked, cuts[:, self.communicator.rank])
 
@@ -223,18 +227,20 @@ class LocalRows:
         self._keep_bytes = 0
 
     def round_table(self, turn: int, table: Tensor, scale: np.ndarray | None = None) -> Tensor:
-        """Return the (num_places, width) rows with which a round multiplies. A collective call, but for the first one.
+        """Return the (num_places, width) rows with which a round multiplies. A collective call.
 
         table: (num_owned, width) rows of the owned nodes. scale: (num_owned,) their factors, which ghost rows have too.
         """
-        if turn == 0:
-            return table.contiguous() if scale is None else _scaled(table, scale)
-        asked = self._asked[turn - 1]
+        if turn < self._own_rounds:
+            here = slice(*self.rounds[turn : turn + 2])
+            return table[here].contiguous() if scale is None else _scaled(table[here], scale[here])
+        turn -= self._own_rounds
+        asked = self._asked[turn]
         places = np.concatenate(asked)
         rows = table.index_select(0, torch.from_numpy(places).to(table.device))
         if scale is not None:
             rows *= torch.from_numpy(scale[places, None]).to(rows)
-        return self.communicator.all_to_all("layer rows", rows, list(map(len, asked)), self._expected[turn - 1])
+        return self.communicator.all_to_all("layer rows", rows, list(map(len, asked)), self._expected[turn])
 
     def with_ghosts(self, table: Tensor) -> Tensor:
         """Return (num_local, width) rows of owned and ghost nodes. table: (num_owned, width) rows of the owned ones."""
@@ -365,6 +371,11 @@ class RowPropagation:
         result = self._multiply(dense, self.row_scale, self.column_scale)
         return result if added is None else result.add_(added)
 
+    @staticmethod
+    def _loops(dense: Tensor, scale: np.ndarray | None, here: slice) -> Tensor:
+        """What the identity adds to some rows."""
+        return dense[here] if scale is None else _scaled(dense[here], scale[here])
+
     def transposed_product(self, dense: Tensor) -> Tensor:
         """Multiply the transpose: (num_owned, width) -> (num_owned, width)."""
         return self._multiply(dense, self.column_scale, self.row_scale)
@@ -386,7 +397,7 @@ class RowPropagation:
             table = rows.round_table(turn, dense, column_scale)
             for low, matrix in self.edges.blocks(turn):
                 here = slice(low, low + len(matrix.starts))
-                added = (table[here] if self.loops else None) if turn == 0 else out[here]
+                added = (self._loops(dense, column_scale, here) if self.loops else None) if turn == 0 else out[here]
                 scale = None if row_scale is None or turn < last else row_scale[here]
                 if runs_native(dense):
                     before = None if added is None else added.contiguous().numpy()
