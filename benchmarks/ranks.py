@@ -155,6 +155,7 @@ def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Ro
     On all edges; with limits, as a graph that needs them is embedded: with validations, on the patches of its store.
     Beside it what interpreter and libraries take of it, and how far vectors are from those of one process.
     """
+    libraries = measure_libraries()  # first: the peak that the system tells of a child is at least its parent's size
     found, vectors = {}, {}
     numbers = [1, *map(int, options.ranks.split(","))]
     limits = options.limits.split(",") if options.limits else [None] * len(numbers)
@@ -175,7 +176,7 @@ def compare_memory(dataset: str, preset: str, options: argparse.Namespace) -> Ro
         row = json.loads(done.stdout)
         # That of the first rank once more: it also writes what the job leaves.
         found[num_ranks] = [row["peak_memory_bytes"], *row.get("rank_memory_bytes", [])[1:]]
-    (one,), libraries = found[1], measure_libraries()
+    (one,) = found[1]
     return {
         "dataset": dataset,
         "preset": preset,
